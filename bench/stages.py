@@ -161,7 +161,7 @@ def outlet(leader: Leader, times: Times, rounds: int) -> None:
     leader.step(now_ms)
     for _ in range(rounds):
         with times.stage("hand over"):
-            units = leader.dispatcher.hand_over(topic.number, times.rows, LEASE_MS, now_ms, trusted=True)
+            units = leader.dispatcher.handing_over.hand_over(topic.number, times.rows, LEASE_MS, now_ms, trusted=True)
         assert len(units) == times.rows, f"{len(units)} handed over"
         with times.stage("read records, ids, receipts"):
             made = make_deliveries(units, topic.name, TERM, leader.store, receipts)

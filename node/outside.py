@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from api.port.address_guard import Addresses
-from api.port.port import ForwardAnswer, ForwardRequest, Port
+from api.port.port import Port
 from api.serve import serve
 from node.forward import Forwarder
-from node.push.answer import Answer
+from node.push.answer import Receivers
 from node.push.client import PushClient
-from node.push.target import PushTarget
 from node.runtime.boot import read_boot
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
+from node.runtime.forwarding import Forwarding
 from node.runtime.watchdog import LoopWatchdog, Watchdog
 from replication.journal.writer import Writer, WriterThread
 from replication.wire.contacts import Contacts
@@ -54,39 +54,6 @@ class Transport(Wire, Protocol):
     def set_contacts(self, contacts: Contacts) -> None: ...
 
     async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None: ...
-
-
-class Forwarding(Protocol):
-    """What passes requests on to the leader, as node.forward has it."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def leader_changed(self) -> None: ...
-
-    async def forward(self, request: ForwardRequest) -> ForwardAnswer: ...
-
-    async def who(self, address: str) -> str | None: ...
-
-    async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None: ...
-
-
-class Receivers(Protocol):
-    """What sends webhooks, as node.push.client has it."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def send(
-        self,
-        target: PushTarget,
-        head: bytes,
-        body: bytes,
-        may_send: Callable[[], bool],
-        ended: Callable[[Answer], None],
-    ) -> object: ...
 
 
 class Serving(Protocol):

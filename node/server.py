@@ -15,6 +15,7 @@ import contextlib
 import structlog
 
 from api.http.server import GRACE_S
+from api.port.address_guard import Addresses
 from api.port.duration import parse_duration
 from api.port.port import Limits
 from api.port.problem import Problem
@@ -31,11 +32,13 @@ from node.group_options import address_of, open_group
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.lateness import Lateness
+from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
 from node.leader.leader_term import Reign
 from node.leader.term_record import TermRecord, end_killed
 from node.message.count import Counting
 from node.outside import Outside, Serving
+from node.push.outcomes import Outcomes
 from node.push.push import Pusher
 from node.runtime.client_budget import client_budget
 from node.runtime.config import Config
@@ -82,11 +85,13 @@ class Node:
         self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
         self._closing = contextlib.ExitStack()
         self.life = Lifecycle(self._failing)
-        self.reign: Reign | None = None
+        self.leadership = Leadership(self.life)
+        self.reign: Reign | None = None  # the term of leadership
         self._told_term = 0  # the newest that was reigned in or passed by
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
         self.counters = Counters(self.lateness)
+        self.addresses = Addresses(config.push.allow)
         try:
             self._open()
         except BaseException:
@@ -171,13 +176,36 @@ class Node:
         self.leaving = Leaving(self)
         self.forwarder = self.outside.forwarder(self._leader_http)
         self.status = Status(self)
-        self.pusher = Pusher(self, self.entropy, config.push)
         self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_of)
+        self.pusher = self._pusher()
         others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
         self.metrics = Metrics(self.status.values, *others)
         self.counting = Counting(self.store, self.clock, lambda: self.group.term)
         self.backups = Backups(self)
         self.service = Service(self, self._limits(), client_budget(config.limits, self.pusher.total))
+
+    def _pusher(self) -> Pusher:
+        outcomes = Outcomes(
+            self.leadership,
+            self.clock,
+            self.entropy,
+            self.proposer,
+            self.delivery_log,
+            self.topic_metrics,
+            self.forwarder,
+            self.life,
+        )
+        return Pusher(
+            self.store,
+            self.clock,
+            self.life,
+            self.delivery_log,
+            self.counters,
+            self.topic_metrics,
+            outcomes,
+            self.outside.receivers(self.addresses, self.clock.now_ms),
+            self.config.push,
+        )
 
     # -- life
 
@@ -224,7 +252,7 @@ class Node:
         configured = self.config.limits
         return Limits(
             delay_levels_ms=tuple(map(parse_duration, configured.delay_levels)),
-            allows_address=self.pusher.addresses.allows,
+            allows_address=self.addresses.allows,
             max_delay_ms=configured.max_delay_ms,
             body_bytes_max=configured.max_body_bytes,
         )
@@ -262,7 +290,7 @@ class Node:
         if self.leaving.gone:
             self.group.resign()  # elected at the last moment: another one shall be
             return
-        self.transfer.frozen = self.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
+        self.leadership.frozen = self.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
         await self.transfer.yield_if_outvoted()
         if self.store.cluster_id is None:
             genesis = genesis_of(self.config, self.entropy)
@@ -271,7 +299,7 @@ class Node:
                     await self.proposer.propose_single(genesis)
         if self._leads(term) and self._told_term < term:
             self._told_term = term
-            self.reign = Reign(self, record)
+            self.leadership.term = self.reign = Reign(self, record)
             self.reign.begin()
             self.forwarder.leader_changed()
             log.info("leading", node=self.config.node_id, term=term)
@@ -284,7 +312,7 @@ class Node:
         self.clock.leading = False
         if self.reign is not None:
             self.reign.end()
-            self.reign = None
+            self.leadership.term = self.reign = None
             log.info("stepped down", node=self.config.node_id, term=self.group.term)
         if self.group.elected_term > self._told_term:
             self._told_term = self.group.elected_term
@@ -333,7 +361,7 @@ class Node:
 
     def _leader_http(self) -> str | None:
         leader = self.group.leader_id
-        if leader == self.config.node_id and (self.reign is None or self.transfer.frozen):
+        if leader == self.config.node_id and (self.reign is None or self.leadership.frozen):
             return None
         contact = self.members.contact(leader) if leader is not None else None
         return contact.http if contact is not None else None

@@ -122,7 +122,7 @@ class Service:
     def leads(self) -> bool:
         """Whether this node is the established leader and not about to give that away: then requests wait for the
         next leader in the forwarder."""
-        return self._node.reign is not None and not self._node.transfer.frozen
+        return self._node.reign is not None and not self._node.leadership.frozen
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Pass the request to the leader once."""
@@ -163,7 +163,7 @@ class Service:
             reign = await self._sure()
             await reign.recorded(found.place)
         found, told = await tell(store, id)  # it may have been moved meanwhile
-        pledged = None if reign is None else reign.dispatcher.strict.pledged(found.place)
+        pledged = None if reign is None else reign.handing_over.strict.pledged(found.place)
         topic = store.catalog.topic_by_number(found.record.topic)
         return view_message(
             store,
@@ -220,11 +220,11 @@ class Service:
         check_target(settings, None if create else topic)
         command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
         if topic is not None and settings.get("handover") == "strict":
-            reign.dispatcher.strict.expect(topic.number)
+            reign.handing_over.strict.expect(topic.number)
         put = await self._node.proposer.put_topic(command)
         if not put.changed or put.topic is None:
             if put.topic is not None:
-                reign.dispatcher.strict.on_topic(put.topic.number, put.topic.settings)
+                reign.handing_over.strict.on_topic(put.topic.number, put.topic.settings)
             raise _another_revision(put.topic, if_match)
         return view_topic(put.topic)
 

@@ -23,7 +23,7 @@ class Dispatched:
         self._node = node
         self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
         self._seen: set[int] = set()
-        ready, planning = reign.dispatcher._ready, reign.dispatcher.planning
+        ready, planning = reign.dispatcher._ready, reign.handing_over.planning
         push, unplanned = ready.push, planning.unplanned
 
         def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:

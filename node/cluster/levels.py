@@ -127,7 +127,7 @@ class Levels:
 
     def _free(self) -> bool:
         """Whether neither leadership nor the members are being changed."""
-        return not self._node.transfer.frozen and not self._node.group.changing
+        return not self._node.leadership.frozen and not self._node.group.changing
 
     async def _raise(self, level: int) -> str | None:
         """Propose it; None if it rose, or else what a proposal says."""

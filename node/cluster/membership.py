@@ -172,8 +172,8 @@ class Membership:
     async def _change(self, command: ChangeMember) -> MemberView:
         node = self._node
         self._leads()
-        if node.transfer.frozen or node.group.changing:
-            raise _in_progress("leadership is being moved" if node.transfer.frozen else "another change is under way")
+        if node.leadership.frozen or node.group.changing:
+            raise _in_progress("leadership is being moved" if node.leadership.frozen else "another change is under way")
         entry = encode_entry(
             group=GROUP,
             term=node.group.term,

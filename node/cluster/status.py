@@ -117,8 +117,8 @@ class Status:
         if reign is None:
             return [0] * len(topics), 0
         found = map(self._node.store.catalog.topic, topics)
-        counts = [0 if topic is None else reign.dispatcher.ready_of(topic.number) for topic in found]
-        return counts, reign.dispatcher.ready_count
+        counts = [0 if topic is None else reign.handing_over.ready_of(topic.number) for topic in found]
+        return counts, reign.handing_over.ready_count
 
     def values(self) -> dict[str, float]:
         """The table of node.cluster.metrics."""
@@ -141,7 +141,7 @@ class Status:
             "hourwheel_http_held_bytes": node.service.budget.held_bytes,
             "hourwheel_http_refused": node.service.budget.refused,
             "hourwheel_ready": reign.ready_count if reign else 0,
-            "hourwheel_pledged": reign.dispatcher.strict.waiting if reign else 0,
+            "hourwheel_pledged": reign.handing_over.strict.waiting if reign else 0,
             "hourwheel_released": node.counters.released,
             "hourwheel_near_hours": held.near,
             "hourwheel_used_hours": held.used,

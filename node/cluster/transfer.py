@@ -63,7 +63,6 @@ class Transfer:
     def __init__(self, node: Node) -> None:
         self._node = node
         #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
-        self.frozen = False
         self._frozen_s = 0.0
         self._giving = asyncio.Lock()
         self._told: asyncio.Future[bool] | None = None
@@ -111,7 +110,7 @@ class Transfer:
         return self._node.reign is not None and target is not None and await self._give(target)
 
     def _busy(self) -> bool:
-        return self._task is not None or self._giving.locked() or self.frozen
+        return self._task is not None or self._giving.locked() or self._node.leadership.frozen
 
     def target_of_best(self) -> str | None:
         """Who would be asked to lead now; None if nobody can."""
@@ -125,13 +124,13 @@ class Transfer:
 
     def freeze(self) -> None:
         """Nothing is handed over and no request begun here from now on."""
-        if not self.frozen:
-            self.frozen, self._frozen_s = True, self._node.clock.monotonic()
+        if not self._node.leadership.frozen:
+            self._node.leadership.frozen, self._frozen_s = True, self._node.clock.monotonic()
 
     def thaw(self) -> None:
         """This leader leads on."""
         node = self._node
-        self.frozen = False
+        self._node.leadership.frozen = False
         node.proposer.resume()
         node.forwarder.leader_changed()  # what waited here for another leader is served here
         if node.reign is not None:
@@ -278,7 +277,7 @@ class Transfer:
         finally:
             self._told = None
             if given:
-                self.frozen = False
+                self._node.leadership.frozen = False
             else:
                 self.thaw()
         return given

@@ -15,6 +15,9 @@ from storage.format.rows import UNIT, Units, join_rows
 BYTES_MAX: Final = 1 << 40
 """No bound on bytes."""
 
+EXACT_BYTES: Final = 16 << 20
+"""Records that one hand-over reads to know whether their units may go, about; the next one goes on from there."""
+
 _NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, UNIT))
 
 

@@ -1,50 +1,185 @@
-"""What a dispatcher offers to those who hand over: pulls, the pump of webhooks, and commands that hold units.
+"""What a leader hands over from: units leave the ready windows for consumers, under a lease.
 
-The dispatcher's other half (node/leader/dispatcher.py) brings units into the windows; this one lets them out.
+Pulls, the pump of webhooks, and commands that hold units have it. The dispatcher (node/leader/dispatcher.py) brings
+units into the windows. Every unit is checked against the records at the moment it is handed over, so what was settled
+meanwhile never goes out, and what a command in flight is about to end or move waits for that command's result.
+
+    window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
+       ^                                            | held ---------------> aside, till released
+       |                                            | over its limit -----> aside and exhausted, till released
+       |<------------------------------------------ | not due again yet
+       |<-- aside, released; unstaged               '-- ended ------------> forgotten
+
+Units of strict topics are pledged instead of handed over (strict.py), pushes ahead of time (lease_ahead.py). A unit is
+claimed as long as it is in a window, staged, aside, or handed over and not applied; each arrow to elsewhere frees it. A
+filtered pull finds its units in the window, and moves those only that it takes (filtered.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from node.handover.attempt_limit import Exhausted
+import numpy as np
+
+from node.handover.attempt_limit import AttemptLimit, Exhausted, Exhaustion
+from node.handover.filtered import Filtered
 from node.handover.hand_over_builder import BYTES_MAX, Taking
+from node.handover.holds import Holds
 from node.handover.lease_ahead import Planning
-from node.handover.lease_book import HandOver, LeaseBook
-from node.handover.outlet import Outlet
-from node.handover.staged import StagedHandOver
+from node.handover.lease_book import SEVERAL, HandOver, LeaseBook
+from node.handover.staged import Staged, StagedHandOver
 from node.handover.strict import Strict
+from node.ready.claimed_units import Claims
+from node.ready.record_check import look
+from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
+from node.ready.waited import Waited
+from node.ready.windows import Ready
 from storage.format.array import U64
 from storage.format.tag_mask import TagFilter
+from storage.store import Store
+
+PACE_MS = 10
+"""Overdue units are released to consumers `pace_per_step` at a time, this far apart."""
+
+LOOK_ROWS = 16_384
+"""At most so many units of a window are looked at together to find the few asked for."""
 
 
 class HandingOver:
-    """The outlet of one term, and what strict hand-overs go through."""
+    """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over."""
 
-    _outlet: Outlet
-    _book: LeaseBook
-    strict: Strict
-    planning: Planning
+    def __init__(
+        self,
+        store: Store,
+        book: LeaseBook,
+        claims: Claims,
+        ready: Ready,
+        *,
+        term: int,
+        attempts: AttemptLimit | None,
+        pace_per_step: int,
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._claims = claims
+        self._ready = ready
+        self.strict = strict = Strict(book, term=term)
+        self._holds = holds = Holds()
+        self._exhaustion = Exhaustion(attempts, holds)
+        self._filtered = Filtered(store, strict, claims, ready, holds, self._exhaustion)
+        self._staged = Staged()
+        self._paused: set[int] = set()
+        self._open = False
+        self._latest_ms = 0  # all that is due by then was dispatched
+        self.planning = Planning(
+            store, strict, claims, holds, self._staged, self._paused, attempts, self._give, self.unstage
+        )
+        self._pace_per_step = pace_per_step
+        self._pace_ms, self._pace_left = 0, 0
+
+    def open(self, now_ms: int) -> None:
+        """The wheel begins: there may be hand-overs."""
+        self._open = True
+        self._latest_ms = self._pace_ms = now_ms
+        self.planning.dispatched(now_ms)
+        for lane in self._ready.lanes:
+            self._ready.waited.note_all(lane.windows.keys())
+
+    def close(self) -> None:
+        """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
+        self._open = False
+        self._holds.forget_aside()
+        self._staged.clear()
+        self.planning.clear()
+        self.strict.clear()
+        self._exhaustion.clear()
+
+    def turn(self, now_ms: int) -> None:
+        """All that is due by `now_ms` was dispatched; what is overdue goes on at its pace."""
+        self._latest_ms = max(self._latest_ms, now_ms)
+        self.planning.dispatched(self._latest_ms)
+        if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
+            self._pace_ms, self._pace_left = now_ms + PACE_MS, self._pace_per_step
+            self._ready.waited.note_all(self._ready.lanes[LaneKind.OVERDUE].windows.keys())
+
+    def wake_ms(self) -> int | None:
+        """When overdue units that wait may go on; None if none wait for their pace."""
+        return self._pace_ms if self._ready.lanes[LaneKind.OVERDUE].windows and not self._pace_left else None
+
+    # -- what is ready
+
+    @property
+    def ready_count(self) -> int:
+        """Units in all windows; what is ready beyond them is backlog. None once closed."""
+        return self._ready.count if self._open else 0
+
+    def ready_of(self, topic: int) -> int:
+        """How many units are in the windows of this topic."""
+        return sum(self._ready.waiting(kind, topic) for kind in LaneKind) if self._open else 0
 
     def waiting(self, topic: int, tags: TagFilter | None = None) -> bool:
         """Whether a hand-over of the topic is worth a try; with a filter, whether there is anything that it has not
         looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes on.
         """
-        return self._outlet.waiting(topic, tags)
+        if not self._open or topic in self._paused:
+            return False
+        lanes = (LaneKind.CURRENT, LaneKind.OVERDUE) if self._pace_left else (LaneKind.CURRENT,)
+        if tags is None:
+            return any(self._ready.waiting(kind, topic) for kind in lanes)
+        return any(self._ready.fresh(kind, topic, tags) for kind in lanes)
 
     @property
-    def ready_count(self) -> int:
-        """Positions in all windows; what is ready beyond them is backlog."""
-        return self._outlet.ready_count
+    def waited(self) -> Waited:
+        """The topics that pulls wait for."""
+        return self._ready.waited
 
-    def ready_of(self, topic: int) -> int:
-        """How many units are in the windows of this topic."""
-        return self._outlet.ready_of(topic)
+    def set_waiting(self, filters: int) -> None:
+        """So many pulls wait with a filter, whose marks are kept."""
+        self._ready.marks_max = MARKS_MAX + filters
+
+    def pushing_topics(self, most: int) -> list[int]:
+        """The next topics with something in a window that is to be pushed, `most` of them; each comes in its turn."""
+        return self._ready.next_pushing(most)
+
+    def set_room(self, topic: int, room: bool) -> None:
+        """Whether more of the topic may be staged; else it is not among those."""
+        self._ready.set_room(topic, room)
 
     def has_more(self, topic: int) -> bool:
         """Whether a step is worth it after a hand-over of the topic: there is more of it, or what it found over its
         limit is to be ended."""
-        return self._outlet.has_more(topic)
+        return any(topic in lane.windows or topic in lane.begins for lane in self._ready.lanes) or self.has_exhausted
+
+    def pause(self, topic: int, paused: bool) -> None:
+        """Whether nothing of the topic goes out."""
+        (self._paused.add if paused else self._paused.discard)(topic)
+        self._ready.waited.note(topic)
+
+    def behind_ms(self, now_ms: int) -> int:
+        """How far the clock has gone back, 0 if it has not: meanwhile of what is ready only some is due again, and to
+        find it costs a look at all of it."""
+        return max(0, self._latest_ms - now_ms) if self._open else 0
+
+    def blocked(self, now_ms: int) -> bool:
+        """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
+        the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
+        full = self.strict.full or self._exhaustion.full
+        return full or now_ms < self._latest_ms or not self._book.allows(now_ms)
+
+    def allows(self, now_ms: int) -> bool:
+        """Whether the stop rule lets units be handed over now; a pledge does not ask."""
+        return self._book.allows(now_ms)
+
+    @property
+    def leases_due_ms(self) -> int | None:
+        """When the Leases of what was handed over have to leave, though nobody else asks for an entry; None: never."""
+        return self._book.due_ms
+
+    def unrecorded(self, position: int) -> bool:
+        """Whether the unit was handed over, or a hand-over of it taken back, and the records do not say so yet."""
+        return self._book.holds(position)
+
+    # -- pull
 
     def hand_over(
         self,
@@ -64,14 +199,97 @@ class HandingOver:
         is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows. A filter looks
         through the windows, not through the backlog behind them.
         """
-        return self._outlet.hand_over(
-            topic, max_units, lease_ms, now_ms, trusted=trusted, max_bytes=max_bytes, tags=tags
-        )
+        strict = topic in self.strict.topics
+        free = not self.strict.full if strict else self._book.allows(now_ms)
+        allowed = trusted and self._open and topic not in self._paused and free
+        taking = Taking(max_units if allowed else 0, max_bytes)
+        for kind in LaneKind:
+            most = self._most(kind, taking.units)
+            if tags is None:
+                count = self._take(kind, topic, most, now_ms, taking)
+            else:
+                count = self._filtered.take(kind, topic, tags, most, now_ms, self._latest_ms, taking)
+            self._went(kind, count)
+        made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
+        return self.strict.pledge(made) if strict and len(made) else self._made(made)
+
+    def _most(self, kind: LaneKind, units: int) -> int:
+        return min(units, self._pace_left) if kind is LaneKind.OVERDUE else units
+
+    def _went(self, kind: LaneKind, count: int) -> None:
+        if kind is LaneKind.OVERDUE:
+            self._pace_left -= count
+
+    def _made(self, hand_over: HandOver) -> HandOver:
+        if len(hand_over):
+            self._book.add(hand_over)
+        return hand_over
+
+    def _take(self, kind: LaneKind, topic: int, most: int, now_ms: int, taking: Taking) -> int:
+        """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
+        count, bite = 0, most
+        while count < most and not taking.full and not self._exhaustion.full:
+            if now_ms < self._latest_ms:
+                bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
+            units = self._ready.take(kind, topic, bite)
+            if not len(units):
+                break
+            took = self._give(kind, topic, units, most - count, now_ms, taking)
+            count += took
+            if not took and now_ms < self._latest_ms:
+                break
+            bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
+        return count
+
+    def _give(self, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking) -> int:
+        """Of `units`, taken from a window, take the first `most` that are to be handed over now, as far as their
+        bytes have room; returns how many.
+
+        Those held by a command in flight step aside; the other ready ones, and those not due by a clock that went back,
+        return to the window; those that ended meanwhile are forgotten.
+        """
+        held = self._holds.mask(units.position)
+        if held.any():
+            self._holds.put_aside(kind, topic, units.select(held))
+            units = units.select(~held)
+        seen = look(self._store, self.strict, units.position, now_ms, self._latest_ms)
+        chosen = np.flatnonzero(seen.ready)[:most]
+        rows = self._store.units(units.position[chosen])
+        offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows, taking)
+        stays = seen.stays
+        if not stays.all():
+            self._claims.free(units.position[~stays])
+        stays[chosen] = False
+        stays[offered[took:]] = True
+        self._ready.put_back(kind, topic, units.select(stays))
+        return took
+
+    # -- push
 
     def stage(self, topic: int, most: int, now_ms: int) -> U64:
         """Take up to `most` units of a topic out of its turn, to be handed over soon: their positions, in the order of
         a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names them."""
-        return self._outlet.stage(topic, most, now_ms)
+        parts: list[Queued] = []
+        for kind in LaneKind:
+            room = self._most(kind, most) if self._open and topic not in self._paused else 0
+            units = self._due(kind, topic, room, now_ms)
+            most -= len(units)
+            self._went(kind, len(units))
+            self._staged.add(kind, topic, units)
+            parts.append(units)
+        return Queued.joined(parts).position
+
+    def _due(self, kind: LaneKind, topic: int, most: int, now_ms: int) -> Queued:
+        """The first `most` of a lane; only those due again, while the clock has gone back."""
+        if now_ms >= self._latest_ms or not most:
+            return self._ready.take(kind, topic, most)
+        units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
+        seen = look(self._store, self.strict, units.position, now_ms, self._latest_ms)
+        rows = np.flatnonzero(seen.ready)[:most]
+        stays = np.ones(len(units), np.bool_)
+        stays[rows] = False
+        self._ready.put_back(kind, topic, units.select(stays))
+        return units.select(rows)
 
     def hand_over_staged(
         self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
@@ -82,65 +300,91 @@ class HandingOver:
         Those that are neither handed over nor left are not staged any more: they ended, or they are held by a command
         in flight, or they are back in the window, since the topic is paused or the clock has gone back before them.
         """
-        return self._outlet.hand_over_staged(topic, positions, lease_ms, now_ms, trusted=trusted)
+        taking = Taking(0 if topic in self.strict.topics else len(positions), BYTES_MAX)  # those are planned
+        left = NOTHING.position
+        if self._open and topic in self._paused:
+            self.unstage(topic, positions)
+        elif self._open and not (trusted and self._book.allows(now_ms)):
+            left = positions
+        else:
+            self._look_again(topic, positions, now_ms, taking)
+        return StagedHandOver(self._made(taking.hand_over(topic, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
         """As `hand_over_staged`, of any topics in one look, where all may go and none went before: the usual case. None
         where not, and nothing is changed: to be asked topic by topic."""
-        return self._outlet.hand_over_first(positions, lease_ms, now_ms, trusted=trusted)
+        allowed = self._open and trusted and self._book.allows(now_ms)
+        if not allowed or self._holds.mask(positions).any() or self.planning.early(positions):
+            return None
+        barred = self._paused, self.strict.topics
+        if any(barred) and not all(map(self._staged.topics(positions).isdisjoint, barred)):
+            return None
+        seen = look(self._store, self.strict, positions, now_ms, self._latest_ms)
+        rows = self._store.units(positions) if seen.ready.all() else None
+        if rows is None or seen.attempt.any() or rows["attempt"].any():
+            return None
+        self._staged.forget(positions)
+        taking = Taking(len(positions), BYTES_MAX)
+        taking.add(positions, np.ones(len(positions), np.uint16), rows)
+        return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
     def unstage(self, topic: int, positions: U64) -> None:
         """Staged units of a topic are first in line again, in this order."""
-        self._outlet.unstage(topic, positions)
+        for kind, units in self._staged.take(topic, positions) if self._open else ():
+            self._ready.put_back(kind, topic, self.planning.due(units))
 
     def look_again(self, topic: int, positions: U64, now_ms: int) -> None:
         """Staged units of a topic are not staged any more: those that ended are forgotten, the others are first in line
         again."""
-        self._outlet.look_again(topic, positions, now_ms, Taking(0, BYTES_MAX))
+        self._look_again(topic, positions, now_ms, Taking(0, BYTES_MAX))
 
-    def take_ended(self) -> dict[int, int]:
-        """How many staged units have ended, or stand elsewhere: of the topics in which more have since this was asked
-        last."""
-        return self._outlet.staged.take_ended()
+    def _look_again(self, topic: int, positions: U64, now_ms: int, taking: Taking) -> None:
+        for kind, units in self._staged.take(topic, positions) if self._open else ():
+            self._give(kind, topic, self.planning.due(units), taking.units, now_ms, taking)
+
+    def ended(self, positions: U64) -> None:
+        """Units that ended, or stand elsewhere."""
+        self._staged.note_ended(positions)
 
     @property
     def has_ended(self) -> bool:
         """Whether there is something to take with `take_ended`."""
-        return self._outlet.staged.has_ended
+        return self._staged.has_ended
 
-    def behind_ms(self, now_ms: int) -> int:
-        """How far the clock has gone back, 0 if it has not: meanwhile of what is ready only some is due again, and to
-        find it costs a look at all of it."""
-        return max(0, (self.planning.latest_ms or 0) - now_ms)
+    def take_ended(self) -> dict[int, int]:
+        """How many staged units have ended, or stand elsewhere: of the topics in which more have since this was asked
+        last."""
+        return self._staged.take_ended()
 
-    def blocked(self, now_ms: int) -> bool:
-        """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
-        the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
-        return self._outlet.blocked(now_ms)
-
-    def allows(self, now_ms: int) -> bool:
-        """Whether the stop rule lets units be handed over now; a pledge does not ask."""
-        return self._book.allows(now_ms)
-
-    @property
-    def has_exhausted(self) -> bool:
-        """Whether there is something to take with `take_exhausted`."""
-        return bool(self._outlet.exhausted)
-
-    def take_exhausted(self) -> list[Exhausted]:
-        """Units that were to be handed over and are over their limit of attempts, each told of once. They are held
-        until `release` names their positions, which is when the Fail that ends them has its result."""
-        return self._outlet.take_exhausted()
-
-    def unrecorded(self, position: int) -> bool:
-        """Whether the unit was handed over, or a hand-over of it taken back, and the records do not say so yet."""
-        return self._book.holds(position)
+    # -- commands in flight
 
     def hold(self, positions: Iterable[int]) -> None:
         """Do not hand these over until they are released: a command that ends or moves them is on its way. They are
         named by home or place; if they are moved meanwhile, they are held where they stand then."""
-        self._outlet.hold(positions)
+        names = np.fromiter(positions, np.uint64)
+        places = self._store.locate(names)
+        self._holds.add(names, places)
+        self.strict.withdraw_places(places)
 
     def release(self, positions: Iterable[int]) -> None:
         """The command, which held these by these names, has its result; what it left open is first in line again."""
-        self._outlet.release(positions)
+        names = list(positions)
+        self._exhaustion.released(names)
+        for kind, topic, units in self._holds.drop(names):
+            self._ready.put_back(kind, topic, units)
+
+    def moved(self, home: U64, old: U64, position: U64) -> None:
+        """Messages stand elsewhere now: what holds them goes with them. They come into the windows anew."""
+        left = self._holds.move(home, old, position)
+        if len(left) and self._open:
+            self._claims.free(left)
+
+    @property
+    def has_exhausted(self) -> bool:
+        """Whether there is something to take with `take_exhausted`."""
+        return bool(self._exhaustion)
+
+    def take_exhausted(self) -> list[Exhausted]:
+        """Units that were to be handed over and are over their limit of attempts, each told of once. They are held
+        until `release` names their positions, which is when the Fail that ends them has its result."""
+        return self._exhaustion.take()

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from node.handover.attempt_limit import AttemptLimit
+from node.handover.attempt_limit import ATTEMPT_MAX, AttemptLimit
 from node.handover.hand_over_builder import BYTES_MAX, Taking
 from node.handover.holds import Holds
 from node.handover.lease_book import HandOver
@@ -35,8 +35,6 @@ from storage.wheel.second_wheel import SecondWheel
 AHEAD_MS: Final = 100
 """The most: a lease that runs when its leader dies is waited for, so what is planned is what a crash delays."""
 
-ATTEMPT_MAX: Final = 0xFFFF
-
 
 class Planned(NamedTuple):
     """What became of staged units that were to be planned, as of a StagedHandOver. A hand-over per time of sending."""
@@ -46,7 +44,7 @@ class Planned(NamedTuple):
 
 
 class Planning:
-    """One term's look ahead. `give` takes due units from the outlet, as any hand-over does."""
+    """One term's look ahead. `give` hands over due units, as any hand-over does."""
 
     def __init__(
         self,
@@ -71,8 +69,16 @@ class Planning:
         self._unstage = unstage
         self._found: dict[int, Queued] = {}  # by topic, as of the last look; none is empty
         self._early: set[int] = set()  # staged before they were due
-        self.ahead_ms = AHEAD_MS
-        self.latest_ms: int | None = None  # all that is due by then was dispatched; None: not begun, or over
+        self._ahead_ms = AHEAD_MS
+        self._latest_ms: int | None = None  # all that is due by then was dispatched; None: not begun, or over
+
+    def dispatched(self, latest_ms: int) -> None:
+        """All that is due by then was dispatched."""
+        self._latest_ms = latest_ms
+
+    def look_ahead(self, ahead_ms: int) -> None:
+        """From the next look on: so far."""
+        self._ahead_ms = ahead_ms
 
     # -- the wheel
 
@@ -81,7 +87,7 @@ class Planning:
         self._found.clear()
         if not self._strict.pushed:
             return
-        due = wheel.ahead(now_ms + self.ahead_ms)
+        due = wheel.ahead(now_ms + self._ahead_ms)
         if not len(due):
             return
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
@@ -91,8 +97,8 @@ class Planning:
 
     def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:
         """When to look again, for a unit that is in the wheel now."""
-        after_ms = wheel.after_ms(now_ms + self.ahead_ms) if self._strict.pushed else None
-        return None if after_ms is None else after_ms - self.ahead_ms
+        after_ms = wheel.after_ms(now_ms + self._ahead_ms) if self._strict.pushed else None
+        return None if after_ms is None else after_ms - self._ahead_ms
 
     def unplanned(self, due: Due) -> Due:
         """What the wheel gave out, without strict units whose lease runs: they are on their way."""
@@ -112,13 +118,13 @@ class Planning:
         return list(self._found)
 
     def stage(self, topic: int, most: int, now_ms: int) -> U64:
-        """As Dispatcher.stage, of units that are due soon; none while the clock has gone back."""
+        """As HandingOver.stage, of units that are due soon; none while the clock has gone back."""
         units = self._found.pop(topic, NOTHING)
         goes = topic in self._strict.topics and topic not in self._paused
-        if self.latest_ms is None or now_ms < self.latest_ms or not goes:
+        if self._latest_ms is None or now_ms < self._latest_ms or not goes:
             return NOTHING.position
         pending = self._store.states(units.position).state == PENDING
-        later = self._store.units(units.position)["due_ms"] > self.latest_ms
+        later = self._store.units(units.position)["due_ms"] > self._latest_ms
         free = pending & later & ~self._claims.mask(units.position) & ~self._holds.mask(units.position)
         units = units.select(free)
         if len(units) > most:
@@ -135,15 +141,15 @@ class Planning:
 
     def due(self, units: Queued) -> Queued:
         """Of units that are not staged any more, those that were dispatched. The wheel has the others."""
-        if self.latest_ms is None or not self.early(units.position):
+        if self._latest_ms is None or not self.early(units.position):
             return units
-        due, later = self._split(units, self.latest_ms)
+        due, later = self._split(units, self._latest_ms)
         self._claims.free(later.position)
         return due
 
     def clear(self) -> None:
         """The term is over."""
-        self.latest_ms = None
+        self._latest_ms = None
         self._found.clear()
         self._early.clear()
 
@@ -155,14 +161,14 @@ class Planning:
     # -- planning
 
     def plan(self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """As Dispatcher.hand_over_staged, of a strict topic: pledge what may go, each unit for its due time, or for now
-        if that is past. A lease ends `lease_ms` after that time."""
-        if self.latest_ms is None:
+        """As HandingOver.hand_over_staged, of a strict topic: pledge what may go, each unit for its due time, or for
+        now if that is past. A lease ends `lease_ms` after that time."""
+        if self._latest_ms is None:
             return Planned([], NOTHING.position)
         if topic in self._paused:
             self._unstage(topic, positions)
             return Planned([], NOTHING.position)
-        if not trusted or self._strict.full or now_ms < self.latest_ms:
+        if not trusted or self._strict.full or now_ms < self._latest_ms:
             return Planned([], positions)
         taking = Taking(len(positions), BYTES_MAX)
         for kind, units in self._staged.take(topic, positions):

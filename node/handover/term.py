@@ -10,21 +10,25 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from api.port.problem import Problem
 from node.handover.command_holds import Holding
+from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver
 from node.receipt import Receipts
+from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
 from storage.format.array import U8
 from storage.format.record import Record
 
 
 class Term(Protocol):
-    """`term` is its number, `promoted_ms` the node clock when it began. `holding`: units that commands in flight end or
-    move."""
+    """`term` is its number, `promoted_ms` the node clock when it began. `handing_over`: where its hand-overs leave.
+    `holding`: units that commands in flight end or move."""
 
     term: int
     promoted_ms: int
     receipts: Receipts
+    handing_over: HandingOver
     holding: Holding
 
     @property
@@ -33,6 +37,9 @@ class Term(Protocol):
 
     def trusted(self) -> bool:
         """Whether this node may act as leader at this moment, and is not about to give that away."""
+
+    async def sure(self) -> None:
+        """Wait a moment while this node leads and is not sure to."""
 
     def raise_if_over(self) -> None:
         """Raises `no-leader`: who waited asks this before it goes on."""
@@ -57,6 +64,31 @@ class Term(Protocol):
 
     async def recorded(self, position: int) -> None:
         """Until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
+
+
+class Leadership:
+    """Whether this node leads. `term`: while it is the established leader; gone in the step in which that is lost.
+    `frozen`: leadership is about to be given away, so nothing is handed over."""
+
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+        self.term: Term | None = None
+        self.frozen = False
+
+    def require(self) -> Term:
+        """The term, if this node may act as leader at this moment: asked again after every await. Raises `draining`,
+        `no-leader`."""
+        if self._life.draining:
+            raise Problem("draining", "this node is shutting down; another one leads in a moment")
+        if self.term is None or not self.term.trusted():
+            raise Problem("no-leader", "this node is not sure to lead; nothing happened")
+        return self.term
+
+    async def sure(self) -> Term:
+        """As `require`; a leader that is not sure to lead waits for a moment until it is."""
+        if self.term is not None and not self.term.trusted():
+            await self.term.sure()
+        return self.require()
 
 
 Leads = Callable[[], Term]

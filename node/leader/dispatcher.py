@@ -2,7 +2,7 @@
 
 `step` does all that is due and returns how long to sleep; everything else is told to it or asked of it:
 
-    machine  -- on_units, on_leased, on_settled, on_topic -->  Dispatcher  -- hand_over -->  consumers
+    machine  -- on_units, on_leased, on_settled, on_topic -->  Dispatcher  -- handing_over -->  consumers
     proposer -- collect, committed, returned ------------->        |
                                                                    v
                           step: wheel -> windows, ended leases -> windows, backlog -> windows, dispatch state
@@ -29,12 +29,9 @@ import numpy as np
 from node.handover.attempt_limit import AttemptLimit
 from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
-from node.handover.outlet import Outlet
-from node.handover.strict import Strict
 from node.leader.backlog import Sweep, within_topics
 from node.ready.claimed_units import Claims
-from node.ready.topic_window import MARKS_MAX, Queued
-from node.ready.waited import Waited
+from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, Riding
 from replication.command.registry import DispatchState, Realign
@@ -62,13 +59,13 @@ class DispatchOptions:
     state_ms: int = 50  # how often the dispatch state goes out while it changes
     window_per_topic: int = 200_000  # ready units in memory, 16 bytes each
     window_total: int = 2_000_000
-    pace_per_step: int = 1_000  # overdue units that consumers may take per outlet.PACE_MS: 100,000 a second
+    pace_per_step: int = 1_000  # overdue units that consumers may take per handing_over.PACE_MS: 100,000 a second
     inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
 
 
-class Dispatcher(HandingOver):
+class Dispatcher:
     """One term's dispatch state. Calls come from one thread, the event loop's; none blocks but for reading a slot or a
-    piece of an hour from the page cache."""
+    piece of an hour from the page cache. `handing_over` lets out what it brings into the windows."""
 
     def __init__(
         self,
@@ -85,38 +82,20 @@ class Dispatcher(HandingOver):
         self._ends = LeaseEnds()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
-        self.strict = Strict(self._book, term=term)
-        self._outlet = Outlet(
+        self.handing_over = HandingOver(
             store,
             self._book,
             self._claims,
             self._ready,
-            self.strict,
-            attempts,
+            term=term,
+            attempts=attempts,
             pace_per_step=self._options.pace_per_step,
         )
-        self.planning = self._outlet.planning
+        self._planning = self.handing_over.planning
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
         self._wanted_from_ms = 0
         self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
-
-    def pushing_topics(self, most: int) -> list[int]:
-        """The next topics with something in a window that is to be pushed, `most` of them; each comes in its turn."""
-        return self._ready.next_pushing(most)
-
-    def set_waiting(self, filters: int) -> None:
-        """So many pulls wait with a filter, whose marks are kept."""
-        self._ready.marks_max = MARKS_MAX + filters
-
-    @property
-    def waited(self) -> Waited:
-        """The topics that pulls wait for."""
-        return self._ready.waited
-
-    def set_room(self, topic: int, room: bool) -> None:
-        """Whether more of the topic may be staged; else it is not among those."""
-        self._ready.set_room(topic, room)
 
     # -- beginning and end
 
@@ -152,7 +131,7 @@ class Dispatcher(HandingOver):
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
         self._sweep.promote(self._noted_hour)
         self._note_leases(start_ms)
-        self._outlet.open(start_ms)
+        self.handing_over.open(start_ms)
         self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
         self._state = DispatchState(*wheel.state, self._merged)
         self._state_moved = True  # the state jumps to the clock
@@ -179,7 +158,7 @@ class Dispatcher(HandingOver):
         """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""
         self._stopped = True
         self._wheel = None
-        self._outlet.close()
+        self.handing_over.close()
 
     # -- the loop
 
@@ -202,12 +181,12 @@ class Dispatcher(HandingOver):
             self._state_moved = True
         self._load(now_ms)
         taken = self._take(now_ms)
-        self.planning.look(self._wheel, now_ms)
+        self._planning.look(self._wheel, now_ms)
         self._advance(now_ms, moved=taken > 0)
         self._sweep.ended(self._ends.ended(now_ms))
         # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
         more = self._sweep.piece(self._latest_ms)
-        self._outlet.turn(now_ms)
+        self.handing_over.turn(now_ms)
         return self._wait(now_ms, more)
 
     def _take(self, now_ms: int) -> int:
@@ -215,7 +194,7 @@ class Dispatcher(HandingOver):
         sweep. Returns the number of units."""
         assert self._wheel is not None
         taken = self._wheel.take(now_ms)
-        due = self.planning.unplanned(taken)
+        due = self._planning.unplanned(taken)
         count = within_topics(due.topic)
         if count < len(due):
             self._sweep.due(due.select(slice(count, None)))
@@ -281,8 +260,8 @@ class Dispatcher(HandingOver):
         if more or (self._to_load and self._options.inline_reads):
             return 0
         wakes = [
-            self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self._outlet.wake_ms(),
-            self.planning.wake_ms(self._wheel, now_ms),
+            self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self.handing_over.wake_ms(),
+            self._planning.wake_ms(self._wheel, now_ms),
         ]  # fmt: skip
         if now_ms < self._latest_ms:
             wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
@@ -333,7 +312,7 @@ class Dispatcher(HandingOver):
                 self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
                 self._sweep.again(hand_over.position[stray & ~leased])
             if hand_over.strict and not runs.all():
-                self.strict.failed(hand_over.select(~runs))
+                self.handing_over.strict.failed(hand_over.select(~runs))
         return [hand_over for hand_over in hand_overs if hand_over.strict]
 
     def returned(self) -> None:
@@ -378,16 +357,16 @@ class Dispatcher(HandingOver):
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
         them anew."""
-        self._outlet.moved(home, old, position)
-        self._outlet.staged.note_ended(old)
+        self.handing_over.moved(home, old, position)
+        self.handing_over.ended(old)
 
     def on_settled(self, position: U64) -> None:
         """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
-        self._outlet.staged.note_ended(position)
+        self.handing_over.ended(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""
         paused = settings.get("paused", False)
-        self._outlet.pause(number, paused)
+        self.handing_over.pause(number, paused)
         self._ready.set_pushed(number, settings.get("mode") == "push" and not paused)
-        self.strict.on_topic(number, settings)
+        self.handing_over.strict.on_topic(number, settings)

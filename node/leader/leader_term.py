@@ -88,8 +88,9 @@ class Reign:
             ),
             attempts=self._attempts,
         )
-        self.pulling = Pulling(node, self, self.dispatcher)
-        self.holding = Holding(node.proposer, node.life, self.dispatcher, poke=self.poke, over=lambda: self._over)
+        self.handing_over = self.dispatcher.handing_over
+        self.pulling = Pulling(self, node.store, node.clock, node.delivery_log, node.counters, node.topic_metrics)
+        self.holding = Holding(node.proposer, node.life, self.handing_over, poke=self.poke, over=lambda: self._over)
         self._catching_up = CatchingUp(node, self, self.dispatcher)
         self._realign = self.dispatcher.promote(self.promoted_ms, node.machine.tick)
         node.machine.listener = self
@@ -98,11 +99,11 @@ class Reign:
     def trusted(self) -> bool:
         """Whether this node may act as leader at this moment, and is not about to give that away."""
         node = self._node
-        return not self._over and not node.transfer.frozen and node.group.trusted(node.clock.monotonic())
+        return not self._over and not node.leadership.frozen and node.group.trusted(node.clock.monotonic())
 
     async def sure(self) -> None:
         """Wait while this node leads and is not sure to: the next echoes decide, or the end. SURE_S at most."""
-        if self._over or self._node.transfer.frozen or self.trusted():
+        if self._over or self._node.leadership.frozen or self.trusted():
             return
         sure = self._loop.create_future()
         self._unsure.append(sure)
@@ -124,7 +125,7 @@ class Reign:
     @property
     def ready_count(self) -> int:
         """Units in the ready windows."""
-        return self.dispatcher.ready_count
+        return self.handing_over.ready_count
 
     # -- the loop
 
@@ -257,7 +258,7 @@ class Reign:
 
     def _fail_exhausted(self) -> None:
         """Units that may not be handed over again are given up. The dispatcher holds them already."""
-        for exhausted in self.dispatcher.take_exhausted():
+        for exhausted in self.handing_over.take_exhausted():
             fail = self._attempts.give_up(exhausted)
             weight = int(move_weights(self._node.store, exhausted.position).sum())
             result = self._node.proposer.fail(fail, weight)
@@ -276,7 +277,7 @@ class Reign:
         """Until the records hold every hand-over of this unit that was made, and none that was taken back: who asks
         after a consumer got it must not read less, and who asks beside a cancel not more. Raises `no-leader` when the
         reign ends meanwhile."""
-        while self.dispatcher.unrecorded(position):
+        while self.handing_over.unrecorded(position):
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)
             await waiter
@@ -305,8 +306,8 @@ class Reign:
     def collect(self, now_ms: int, *, going: bool) -> Riding:
         """What the dispatcher adds. While leadership is about to move, nothing that was leased ahead is handed over
         here any more: it is released in the last entries."""
-        if self._node.transfer.frozen:
-            self.dispatcher.strict.withdraw_all()
+        if self._node.leadership.frozen:
+            self.handing_over.strict.withdraw_all()
             self._node.pusher.unplan()
         riding = self.dispatcher.collect(now_ms, going=going)
         for lease in (riding.lease, riding.planned):
@@ -360,7 +361,7 @@ class Reign:
     def on_settled(self, position: U64) -> None:
         """Units that ended."""
         self.dispatcher.on_settled(position)
-        if self.dispatcher.has_ended:  # what waits for their room may go
+        if self.handing_over.has_ended:  # what waits for their room may go
             self.poke()
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:

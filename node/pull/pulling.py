@@ -1,4 +1,4 @@
-"""The pulls of one reign: hand-overs to consumers that ask, and to those that wait.
+"""The pulls of one term: hand-overs to consumers that ask, and to those that wait.
 
 A pull that waits makes its lease itself, in the step in which it wakes and with no await between, so that a consumer
 whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over. The answer is
@@ -22,22 +22,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from api.port.loop_turn import Crowd
 from api.port.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
 from api.port.problem import Problem
-from node.handover.delivery_log import PULL
+from node.handover.counters import Counters
+from node.handover.delivery_log import PULL, DeliveryLog
 from node.handover.lease_book import HandOver
-from node.leader.dispatcher import Dispatcher
+from node.handover.term import Term
+from node.handover.topic_metrics import TopicMetrics
 from node.pull.delivery import make_deliveries
+from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
 from storage.catalog.topic import Topic
 from storage.format.tag_mask import TagFilter
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 assert TOPIC_DEFAULTS.lease_ms is not None
 K = TypeVar("K")
@@ -77,10 +77,18 @@ class _Look:
 class Pulling:
     """Waiting pulls by topic, first come first served."""
 
-    def __init__(self, node: Node, reign: Reign, dispatcher: Dispatcher) -> None:
-        self._node = node
-        self._reign = reign
-        self._dispatcher = dispatcher
+    def __init__(
+        self,
+        term: Term,
+        store: Store,
+        clock: NodeClock,
+        delivery_log: DeliveryLog,
+        counters: Counters,
+        topic_metrics: TopicMetrics,
+    ) -> None:
+        self._term, self._handing_over = term, term.handing_over
+        self._store, self._clock, self._delivery_log = store, clock, delivery_log
+        self._counters, self._topic_metrics = counters, topic_metrics
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[int, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
@@ -95,22 +103,22 @@ class Pulling:
         self._different: Counter[int] = Counter()  # topic -> how many different filters wait; no zeros in either
 
     async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
-        """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the reign ends."""
+        """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the term ends."""
         loop = self._loop
         deadline = loop.time() + request.wait_ms / 1000
         wanted = TagFilter.of(request.tags)
         again = False
         while True:
             if request.gone():
-                self._reign.poke()  # what woke this pull wakes another one
+                self._term.poke()  # what woke this pull wakes another one
                 return []
-            if self._node.store.catalog.topic_by_number(topic.number) is None:
+            if self._store.catalog.topic_by_number(topic.number) is None:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
             if not again and self._looks_later(topic.number, wanted) and loop.time() < deadline:
                 again = True
                 await self._wait(topic.number, wanted, deadline - loop.time())
                 continue
-            if self._dispatcher.ready_of(topic.number):  # a pull that finds no unit there costs no look, and no step
+            if self._handing_over.ready_of(topic.number):  # a pull that finds no unit there costs no look, and no step
                 hand_over = self._take(topic.number, request, wanted, again=again)
                 if hand_over.strict:
                     hand_over = await self._leased(hand_over, request.gone)
@@ -124,30 +132,30 @@ class Pulling:
 
     def _take(self, topic: int, request: PullIn, wanted: TagFilter | None, *, again: bool) -> HandOver:
         """Hand over what is ready, perhaps nothing; and step on, if others may find more. `again`: not its first."""
-        lease_ms = request.lease_ms or settings_of(self._node.store, topic).get("lease_ms", LEASE_MS)
-        now_ms, trusted = self._node.clock.now_ms(), self._reign.trusted()
+        lease_ms = request.lease_ms or settings_of(self._store, topic).get("lease_ms", LEASE_MS)
+        now_ms, trusted = self._clock.now_ms(), self._term.trusted()
         began_s = self._loop.time()
-        hand_over = self._dispatcher.hand_over(
+        hand_over = self._handing_over.hand_over(
             topic, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
         )
         if wanted is not None and not len(hand_over):
             self._owe(topic, self._loop.time() - began_s)
-        if len(hand_over) and not self._dispatcher.has_more(topic):
-            if (due_ms := self._dispatcher.entry_due_ms()) is not None:  # its Leases wait for the beat
-                self._reign.poke_by(due_ms)
+        if len(hand_over) and not self._handing_over.has_more(topic):
+            if (due_ms := self._handing_over.leases_due_ms) is not None:  # its Leases wait for the beat
+                self._term.poke_by(due_ms)
             return hand_over
         # Units that are given up wait for their end; others may find more; an empty one may have drained a window of
         # cancelled units, or looked through a part of it only. One that was refused is tried again by the loop's next
         # steps; by itself it would only be refused again at once.
-        refused = again and (not trusted or self._dispatcher.blocked(now_ms))
-        if len(hand_over) or self._dispatcher.has_exhausted or not refused:
-            self._reign.poke()
+        refused = again and (not trusted or self._handing_over.blocked(now_ms))
+        if len(hand_over) or self._handing_over.has_exhausted or not refused:
+            self._term.poke()
         return hand_over
 
     def wake(self) -> bool:
         """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
         must be again if it is refused. Looks at topics that have something new, not at all that are waited for."""
-        for topic in self._dispatcher.waited.take():
+        for topic in self._handing_over.waited.take():
             self._look_at(topic)
         again: list[int] = []
         until_s = self._loop.time() + WAKE_S
@@ -155,7 +163,7 @@ class Pulling:
             topic = next(iter(self._look))
             waiters = self._waiters.get(topic)
             wants = False
-            if waiters is None or not self._dispatcher.waiting(topic):
+            if waiters is None or not self._handing_over.waiting(topic):
                 self._left = None
             else:
                 wants = self._wake_one(topic, waiters, until_s)
@@ -167,7 +175,7 @@ class Pulling:
             if self._loop.time() >= until_s:
                 break
         if self._look:
-            self._reign.poke()
+            self._term.poke()
         self._look |= dict.fromkeys(again)
         return bool(again)
 
@@ -194,7 +202,7 @@ class Pulling:
                     self._left = look
                     break
                 looked = True
-                look.found[waiter.wanted] = self._dispatcher.waiting(topic, waiter.wanted)
+                look.found[waiter.wanted] = self._handing_over.waiting(topic, waiter.wanted)
             if look.found[waiter.wanted] and not waiter.woken.done():
                 waiter.woken.set_result(None)
                 break
@@ -226,7 +234,7 @@ class Pulling:
         self._resting.discard(topic)
         if topic in self._waiters:
             self._look_at(topic)
-            self._reign.poke()
+            self._term.poke()
 
     def drop(self, topic: int) -> None:
         """It is deleted: pulls that wait are told so. One of the same name is another topic."""
@@ -234,20 +242,20 @@ class Pulling:
             self._crowd.add(partial(_wake, waiter.woken))
 
     def end(self) -> None:
-        """The reign is over: pulls that wait are told so."""
+        """The term is over: pulls that wait are told so."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 self._crowd.add(partial(_wake, waiter.woken))
 
     async def _wait(self, topic: int, wanted: TagFilter | None, left_s: float) -> None:
-        """Until the topic has something, `left_s` are over, or the reign is."""
-        self._reign.raise_if_over()
+        """Until the topic has something, `left_s` are over, or the term is."""
+        self._term.raise_if_over()
         waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
         self._count(topic, wanted, 1)
         waiters = self._waiters.setdefault(topic, {})
         waiters[waiter] = None
-        self._dispatcher.waited.wait(topic)  # told of what comes from now on
-        if self._dispatcher.ready_of(topic):
+        self._handing_over.waited.wait(topic)  # told of what comes from now on
+        if self._handing_over.ready_of(topic):
             self._look_at(topic)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:
@@ -259,8 +267,8 @@ class Pulling:
             if not waiters and self._waiters.get(topic) is waiters:
                 del self._waiters[topic]
                 self._stopped.pop(topic, None)
-                self._dispatcher.waited.leave(topic)
-        self._reign.raise_if_over()
+                self._handing_over.waited.leave(topic)
+        self._term.raise_if_over()
 
     def _looks_later(self, topic: int, wanted: TagFilter | None) -> bool:
         """Whether a pull that comes has its first look when those of its topic are paid for. One that could not wait
@@ -284,42 +292,42 @@ class Pulling:
         if alike == (change > 0):  # the first of its kind, or the last
             _add(self._different, topic, change)
         self._filters += change
-        self._dispatcher.set_waiting(self._filters)
+        self._handing_over.set_waiting(self._filters)
 
     async def _leased(self, hand_over: HandOver, gone: Callable[[], bool]) -> HandOver:
         """What of a strict hand-over may be made, its Lease committed; perhaps nothing. Raises `no-leader` when the
-        reign ends, or the Lease is not written in time: then nothing was handed over, nor will it be."""
-        strict = self._dispatcher.strict
+        term ends, or the Lease is not written in time: then nothing was handed over, nor will it be."""
+        strict = self._handing_over.strict
         try:
             async with asyncio.timeout(PLEDGE_S):
-                await self._reign.leased(hand_over)
-            now_ms = self._node.clock.now_ms()
-            goes = self._reign.trusted() and now_ms < hand_over.lease_end_ms and not gone()
+                await self._term.leased(hand_over)
+            now_ms = self._clock.now_ms()
+            goes = self._term.trusted() and now_ms < hand_over.lease_end_ms and not gone()
             return strict.begin(hand_over.select(slice(None if goes else 0)), now_ms)
         except TimeoutError:
             raise Problem("no-leader", "the lease was not written in time; nothing was handed over") from None
         finally:
             strict.withdraw(hand_over)
-            self._reign.poke()
+            self._term.poke()
 
     def _deliver(self, hand_over: HandOver, topic: str) -> list[Delivery]:
         """What the consumer gets; the delivery log has it before the first byte leaves."""
-        reign, at_ms = self._reign, hand_over.handed_over_ms
-        made = make_deliveries(hand_over, topic, reign.term, self._node.store, reign.receipts)
-        self._node.delivery_log.start(
+        term, at_ms = self._term, hand_over.handed_over_ms
+        made = make_deliveries(hand_over, topic, term.term, self._store, term.receipts)
+        self._delivery_log.start(
             home=made.home,
             random=made.random,
             attempt=hand_over.attempt,
             asked_due_ms=made.asked_due_ms,
             topic=hand_over.topic,
-            term=reign.term,
+            term=term.term,
             at_ms=at_ms,
             mode=PULL,
         )
         # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
         late_ms = at_ms - made.asked_due_ms[hand_over.attempt == 1]
-        sum_ms = self._node.counters.hand_overs(len(hand_over), late_ms)
-        self._node.topic_metrics.of(topic).add_hand_overs(len(hand_over), len(late_ms), sum_ms)
+        sum_ms = self._counters.hand_overs(len(hand_over), late_ms)
+        self._topic_metrics.of(topic).add_hand_overs(len(hand_over), len(late_ms), sum_ms)
         return made.deliveries
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,20 +23,23 @@ import structlog
 from api.port.leadership import OUTCOMES_MAX, PushOutcome
 from api.port.port import ForwardRequest
 from api.port.problem import Problem
-from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH
+from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH, DeliveryLog
+from node.handover.term import Leadership
+from node.handover.topic_metrics import TopicMetrics
 from node.push.answer import Answer
 from node.push.unit import StagedUnit
 from node.receipt import Receipts
+from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
+from node.runtime.forwarding import Forwarding
+from node.runtime.lifecycle import Lifecycle
 from node.settle.fates import Fates
 from node.settle.move_size import move_pieces, move_weight
 from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from node.write.command_queues import ENTRY_MOVES_MAX
+from node.write.proposer import Proposer
 from replication.command.registry import Fail, Settle
 from storage.format.array import U8, U16, U32, U64
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 log = structlog.get_logger()
 
@@ -78,9 +81,20 @@ class Outcome(NamedTuple):
 class Outcomes:
     """Those of one node, of whatever term they are."""
 
-    def __init__(self, node: Node, entropy: Entropy) -> None:
-        self._node = node
-        self._entropy = entropy
+    def __init__(
+        self,
+        leadership: Leadership,
+        clock: NodeClock,
+        entropy: Entropy,
+        proposer: Proposer,
+        delivery_log: DeliveryLog,
+        topic_metrics: TopicMetrics,
+        forwarder: Forwarding,
+        life: Lifecycle,
+    ) -> None:
+        self._leadership, self._proposer, self._forwarder = leadership, proposer, forwarder
+        self._clock, self._entropy, self._life = clock, entropy, life
+        self._delivery_log, self._topic_metrics = delivery_log, topic_metrics
         self._chance = entropy.random()
         self._new: list[Outcome] = []
         self._writing: asyncio.Task[None] | None = None
@@ -132,11 +146,11 @@ class Outcomes:
         answers = [outcome.answer for outcome in batch]
         attempts = [outcome.attempt for outcome in batch]
         records = [attempt.unit.record for attempt in attempts]
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for kind in (DELIVERED, GIVEN_BACK, FAILED):
             rows = [row for row, answer in enumerate(answers) if _kind(answer) == kind]
             if rows:
-                self._node.delivery_log.end(
+                self._delivery_log.end(
                     home=np.array([records[row].position for row in rows], np.uint64),
                     random=np.array([records[row].random for row in rows], np.uint64),
                     attempt=np.array([attempts[row].number for row in rows], np.uint16),
@@ -151,27 +165,27 @@ class Outcomes:
 
     async def _propose(self, batch: list[Outcome]) -> None:
         """Through the own proposer. Raises Problem when this node does not lead, or the outcome is not known."""
-        reign = self._node.reign
-        if reign is None:
+        term = self._leadership.term
+        if term is None:
             raise Problem("no-leader", "this node does not lead any more")
         delivered = [outcome for outcome in batch if outcome.answer.delivered]
         failed = [outcome for outcome in batch if not outcome.answer.delivered]
         writes: list[Awaitable[U8]] = []
         weights = np.array([move_weight(outcome.attempt.unit.size) for outcome in failed], np.int64)
         for piece in move_pieces(weights, ENTRY_MOVES_MAX):
-            writes.append(reign.fail(self._fail(failed[piece])))
+            writes.append(term.fail(self._fail(failed[piece])))
         if delivered:
-            writes.append(self._node.proposer.settle(_settle(delivered)))
+            writes.append(self._proposer.settle(_settle(delivered)))
         results = await asyncio.gather(*writes, return_exceptions=True)
         for each in results:
             if isinstance(each, BaseException):
                 raise each
-        self._node.topic_metrics.add("acked", _topics(delivered))
+        self._topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
         """The retry policies decide about each failure. An attempt that was never sent says nothing of its receiver and
         does not count: its message is due at once."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         fates = Fates(np.array([outcome.answer.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):
             fates.note(row, self._fate(outcome, now_ms), counts=outcome.answer.code != STOPPED)
@@ -200,7 +214,7 @@ class Outcomes:
         pause_s = PAUSE_FIRST_S
         while batch:
             try:
-                if self._node.reign is not None:
+                if self._leadership.term is not None:
                     await self._propose(batch)
                     return
                 batch = await self._forward(batch)
@@ -209,7 +223,7 @@ class Outcomes:
             if batch:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MOST_S)
-                now_ms = self._node.clock.now_ms()
+                now_ms = self._clock.now_ms()
                 batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
 
     async def _forward(self, batch: list[Outcome]) -> list[Outcome]:
@@ -219,7 +233,7 @@ class Outcomes:
             part = batch[start : start + OUTCOMES_MAX]
             told = [_told(receipt, outcome) for receipt, outcome in zip(_receipts(part), part, strict=True)]
             request = ForwardRequest("POST", OUTCOMES_ROUTE, _JSON, msgspec.json.encode({"outcomes": told}))
-            answer = await self._node.forwarder.forward(request)
+            answer = await self._forwarder.forward(request)
             if answer.status in _LATER:
                 again += part
             elif answer.status != 200:
@@ -234,7 +248,7 @@ class Outcomes:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What fails here is a fault of the node (a disk, a bug), not of a receiver."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._node.life.fatal(error)
+            self._life.fatal(error)
 
 
 def _topics(outcomes: list[Outcome]) -> U32:

@@ -13,19 +13,19 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from node.handover.lease_ahead import AHEAD_MS
 from node.handover.lease_book import HandOver
+from node.handover.term import Term
 from node.push.lanes import Lanes
 from node.push.unit import StagedUnit
+from node.runtime.clock import NodeClock
+from node.runtime.lifecycle import Lifecycle
 from node.runtime.steps import Steps
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 #: A planned push that could not be sent for so long is released. Less than the margin of its lease.
 LATE_MOST_MS: Final = 2_000
@@ -49,19 +49,25 @@ class _Plan(NamedTuple):
 
 
 class PushPlans:
-    """Those of one node in its present reign. `send` is called with what begins now, `freed` when slots are free that
+    """Those of one node in its present term. `send` is called with what begins now, `freed` when slots are free that
     none was sent from."""
 
     def __init__(
-        self, node: Node, lanes: Lanes, send: Callable[[Reign, Went, int], None], freed: Callable[[], None]
+        self,
+        store: Store,
+        clock: NodeClock,
+        life: Lifecycle,
+        lanes: Lanes,
+        send: Callable[[Term, Went, int], None],
+        freed: Callable[[], None],
     ) -> None:
-        self._node = node
+        self._store, self._clock, self._life = store, clock, life
         self._lanes = lanes
         self._send = send
         self._freed = freed
         self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number; since when
         self._leased: list[_Plan] = []
-        self._steps: Steps | None = None  # of this reign, once something was leased
+        self._steps: Steps | None = None  # of this term, once something was leased
         self._took_ms = AHEAD_MS / 2
         self._took_s = 0.0  # when that was
 
@@ -71,21 +77,21 @@ class PushPlans:
         return sum(len(units) for _, _, units in self._leasing.values()) + sum(len(plan.units) for plan in self._leased)
 
     def plan(
-        self, reign: Reign, units: list[StagedUnit], lease_ms: int, now_ms: int
+        self, term: Term, units: list[StagedUnit], lease_ms: int, now_ms: int
     ) -> tuple[list[StagedUnit], list[StagedUnit]]:
         """Plan those of these units, each of which has a slot, that are of strict topics. Returns the others, and what
         is left for the moment."""
-        dispatcher = reign.dispatcher
+        handing_over = term.handing_over
         others: list[StagedUnit] = []
         left: list[StagedUnit] = []
         units.sort(key=_topic)
         for number, group in groupby(units, key=_topic):
-            if number not in dispatcher.strict.topics:
+            if number not in handing_over.strict.topics:
                 others += group
                 continue
             known = {unit.position: unit for unit in group}
             positions = np.fromiter(known, np.uint64, len(known))
-            planned = dispatcher.planning.plan(number, positions, lease_ms, now_ms, trusted=reign.trusted())
+            planned = handing_over.planning.plan(number, positions, lease_ms, now_ms, trusted=term.trusted())
             since_s = asyncio.get_running_loop().time()
             for made in planned.hand_overs:
                 its = [known.pop(position) for position in made.position.tolist()]
@@ -95,7 +101,7 @@ class PushPlans:
                 self._lanes.done(unit, now_ms)
         return others, left
 
-    def leased(self, reign: Reign, hand_over: HandOver) -> None:
+    def leased(self, term: Term, hand_over: HandOver) -> None:
         """Its Lease is applied."""
         leasing = self._leasing.pop(hand_over.strict, None)
         if leasing is None:  # it was given up meanwhile
@@ -104,14 +110,14 @@ class PushPlans:
         now_s = asyncio.get_running_loop().time()
         self._took_ms = max((now_s - since_s) * 1000, self._took_ms * FORGET ** (now_s - self._took_s))
         self._took_s = now_s
-        reign.dispatcher.planning.ahead_ms = min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms))
+        term.handing_over.planning.look_ahead(min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms)))
         heapq.heappush(self._leased, _Plan(planned.handed_over_ms, planned.strict, planned, units))
         if self._steps is None:
-            self._steps = Steps(self._node.clock, lambda: self._send_due(reign), self._node.life.fatal)
+            self._steps = Steps(self._clock, lambda: self._send_due(term), self._life.fatal)
         self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:
-        """The reign is over, or is about to be: none of them is sent, their slots are free."""
+        """The term is over, or is about to be: none of them is sent, their slots are free."""
         plans = [plan.units for plan in self._leased] + [units for _, _, units in self._leasing.values()]
         self._leasing.clear()
         self._leased.clear()
@@ -121,25 +127,25 @@ class PushPlans:
         for units in plans:
             self._free(units)
 
-    def _send_due(self, reign: Reign) -> int | None:
+    def _send_due(self, term: Term) -> int | None:
         """Send what is due; returns when to look again."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         went: Went = []
         while self._leased and self._leased[0].send_ms <= now_ms:
             late = now_ms - self._leased[0].send_ms > LATE_MOST_MS
-            if not late and not reign.trusted():
+            if not late and not term.trusted():
                 break
             plan = heapq.heappop(self._leased)
-            went += self._begin(reign, plan, now_ms, late=late)
+            went += self._begin(term, plan, now_ms, late=late)
         if went:
-            self._send(reign, went, now_ms)
+            self._send(term, went, now_ms)
         if not self._leased:
             return None
         return max(self._leased[0].send_ms, now_ms + AGAIN_MS if self._leased[0].send_ms <= now_ms else 0)
 
-    def _begin(self, reign: Reign, plan: _Plan, now_ms: int, *, late: bool) -> Went:
+    def _begin(self, term: Term, plan: _Plan, now_ms: int, *, late: bool) -> Went:
         """What of a plan is sent now; the rest is released."""
-        strict = reign.dispatcher.strict
+        strict = term.handing_over.strict
         goes = np.array([not late and self._unchanged(unit) for unit in plan.units], np.bool_)
         begun = strict.begin(plan.hand_over.select(goes), now_ms)
         strict.withdraw(plan.hand_over)
@@ -147,16 +153,16 @@ class PushPlans:
         units = [unit for unit in plan.units if unit.position in sent]
         self._free([unit for unit in plan.units if unit.position not in sent])
         if len(units) < len(plan.units):
-            reign.poke()
+            term.poke()
         return [(begun, units)] if units else []
 
     def _unchanged(self, unit: StagedUnit) -> bool:
-        topic = self._node.store.catalog.topic_by_number(unit.topic.number)
+        topic = self._store.catalog.topic_by_number(unit.topic.number)
         return topic is not None and topic.revision == unit.topic.revision
 
     def _free(self, units: list[StagedUnit]) -> None:
         for unit in units:
-            self._lanes.done(unit, self._node.clock.now_ms())
+            self._lanes.done(unit, self._clock.now_ms())
         if units:
             self._freed()
 

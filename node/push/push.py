@@ -8,11 +8,11 @@ much is staged is bounded per topic and in all (`[push] staged_*`), so a topic w
 than one with a thousand, and what is beyond the bound waits in the windows. The lease begins when a slot is free, right
 before the attempt; whether this node may act is asked once more when the connection stands.
 
-All work is in `turn`, which the reign calls after each of its steps, and again a moment after attempts have ended; much
-work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task: its
-request is written where it is handed over, and its answer is a callback.
+All work is in `turn`, which the leader calls after each of its steps, and again a moment after attempts have ended;
+much work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task:
+its request is written where it is handed over, and its answer is a callback.
 
-When the reign ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
+When the term ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
 go to whoever leads.
 """
 
@@ -22,14 +22,16 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from api.port.address_guard import Addresses
-from node.handover.delivery_log import PUSH
+from node.handover.counters import Counters
+from node.handover.delivery_log import PUSH, DeliveryLog
 from node.handover.lease_book import HandOver
-from node.push.answer import Answer
+from node.handover.term import Term
+from node.handover.topic_metrics import TopicMetrics
+from node.push.answer import Answer, Receivers
 from node.push.lanes import Bounds, Lanes
 from node.push.metrics import PushMetrics
 from node.push.outcomes import Attempt, Outcomes
@@ -37,16 +39,14 @@ from node.push.planned_sends import PushPlans
 from node.push.stage import Staging
 from node.push.target import BadTarget, Targets, make_head
 from node.push.unit import StagedUnit
+from node.runtime.clock import NodeClock
 from node.runtime.config import PushOptions
-from node.runtime.entropy import Entropy
+from node.runtime.lifecycle import Lifecycle
 from node.runtime.open_files import raise_descriptors
 from node.settle.retry import BAD_URL, STOPPED
 from node.write.command_queues import GROUP
 from storage.format.message_id import encode_ids
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000
@@ -70,12 +70,23 @@ PASS_ON_S: Final = 5.0
 
 
 class Pusher:
-    """The pushes of one node, through all its reigns."""
+    """The pushes of one node, through all its terms as leader."""
 
-    def __init__(self, node: Node, entropy: Entropy, options: PushOptions) -> None:
-        self._node = node
-        self.addresses = Addresses(options.allow)
-        self._client = node.outside.receivers(self.addresses, node.clock.now_ms)
+    def __init__(
+        self,
+        store: Store,
+        clock: NodeClock,
+        life: Lifecycle,
+        delivery_log: DeliveryLog,
+        counters: Counters,
+        topic_metrics: TopicMetrics,
+        outcomes: Outcomes,
+        receivers: Receivers,
+        options: PushOptions,
+    ) -> None:
+        self._clock, self._life = clock, life
+        self._delivery_log, self._counters, self._topic_metrics = delivery_log, counters, topic_metrics
+        self._outcomes, self._receivers = outcomes, receivers
         self.total = max(1, min(options.total, raise_descriptors() // 2))
         self._lanes = Lanes(
             Bounds(
@@ -85,11 +96,10 @@ class Pusher:
                 staged_total=options.staged_total,
             )
         )
-        self._staging = Staging(node.store, self._lanes, Targets(options.timeout_ms))
-        self._plans = PushPlans(node, self._lanes, self._begin, self._freed)
-        self._outcomes = Outcomes(node, entropy)
+        self._staging = Staging(store, self._lanes, Targets(options.timeout_ms))
+        self._plans = PushPlans(store, clock, life, self._lanes, self._begin, self._freed)
         self.metrics = PushMetrics(lambda: self.on_wire, lambda: self.staged)
-        self._reign: Reign | None = None
+        self._term: Term | None = None
         self._draining = False
         self._pumping: asyncio.TimerHandle | None = None
         self._pump_at_s = 0.0
@@ -113,15 +123,15 @@ class Pusher:
     async def start(self) -> None:
         """Before anything is pushed."""
         self._loop = asyncio.get_running_loop()
-        await self._client.start()
+        await self._receivers.start()
 
-    def begin(self, reign: Reign) -> None:
+    def begin(self, term: Term) -> None:
         """This node leads: push what is ready."""
-        self._reign = reign
+        self._term = term
 
     def end(self) -> None:
-        """The reign is over. What is on the wire goes on."""
-        self._reign = None
+        """The term is over. What is on the wire goes on."""
+        self._term = None
         self._plans.clear()
         self._lanes.clear()
 
@@ -151,7 +161,7 @@ class Pusher:
         self._draining = True
         if self._pumping is not None:
             self._pumping.cancel()
-        await self._client.close()
+        await self._receivers.close()
         await self._outcomes.close()
 
     def on_topic(self, number: int) -> None:
@@ -169,17 +179,17 @@ class Pusher:
             self._pump_in(0)
 
     def _turn(self, now_ms: int) -> None:
-        reign = self._reign
-        if reign is None or self._draining:
+        term = self._term
+        if term is None or self._draining:
             return
         began_s = self._loop.time()
-        staged = self._staging.turn(reign, now_ms)
+        staged = self._staging.turn(term, now_ms)
         if staged:  # there may be more, or its pace is used up, or a pull waits for what went back
-            reign.poke()
+            term.poke()
         if self._staging.more:
             self._pump_in(0)
-        units, sending_s = self._hand_over(reign, now_ms)
-        if behind_ms := reign.dispatcher.behind_ms(now_ms):
+        units, sending_s = self._hand_over(term, now_ms)
+        if behind_ms := term.handing_over.behind_ms(now_ms):
             self._rests_until_s = self._loop.time() + min(behind_ms / 1000, BEHIND_S)
         elif units >= SENT_A_TURN:
             self._pump_in(0)
@@ -189,13 +199,13 @@ class Pusher:
             owes_until_s = max(self._rests_until_s + CREDIT_S, began_s) + REST * looked_s
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
-    def _hand_over(self, reign: Reign, now_ms: int) -> tuple[int, float]:
+    def _hand_over(self, term: Term, now_ms: int) -> tuple[int, float]:
         """Fill free slots: one look at the records per timeout. Returns how many units had their turn, and the seconds
         of it that they were sent for. Units of strict topics are planned, and sent when their Leases are committed and
         their time has come."""
         if not self._lanes.staged:
             return 0, 0.0
-        if not reign.dispatcher.strict.topics and not (reign.trusted() and reign.dispatcher.allows(now_ms)):
+        if not term.handing_over.strict.topics and not (term.trusted() and term.handing_over.allows(now_ms)):
             self._pump_in(AGAIN_S)
             return 0, 0.0
         taken = self._lanes.take(now_ms, SENT_A_TURN)
@@ -205,20 +215,20 @@ class Pusher:
         for timeout_ms, group in groupby(taken, key=_timeout_ms):
             units = list(group)
             lease_ms = timeout_ms + LEASE_MARGIN_MS
-            if reign.dispatcher.strict.topics:
-                units, more = self._plans.plan(reign, units, lease_ms, now_ms)
+            if term.handing_over.strict.topics:
+                units, more = self._plans.plan(term, units, lease_ms, now_ms)
                 left += more
                 if not units:
                     continue
             positions = np.array([unit.position for unit in units], np.uint64)
-            first = reign.dispatcher.hand_over_first(positions, lease_ms, now_ms, trusted=reign.trusted())
+            first = term.handing_over.hand_over_first(positions, lease_ms, now_ms, trusted=term.trusted())
             if first is not None:
                 went.append((first, units))
             else:
-                left += self._by_topic(reign, units, lease_ms, now_ms, went)
+                left += self._by_topic(term, units, lease_ms, now_ms, went)
         looked_s = self._loop.time()
         if went:
-            self._begin(reign, went, now_ms)
+            self._begin(term, went, now_ms)
         sending_s = self._loop.time() - looked_s
         if left:
             self._lanes.put_back(left)
@@ -226,13 +236,13 @@ class Pusher:
         elif (wait_ms := self._lanes.wait_ms(now_ms)) is not None:
             self._pump_in(wait_ms / 1000)
         if len(taken) > len(left):  # not for what is refused for lack of trust: the step would bring it right back here
-            reign.poke()  # Leases wait for the beat, those over their limit for their end
+            term.poke()  # Leases wait for the beat, those over their limit for their end
         return len(taken) - len(left), sending_s
 
     def leased(self, hand_over: HandOver) -> None:
         """The Lease of a planned push is applied."""
-        if self._reign is not None:
-            self._plans.leased(self._reign, hand_over)
+        if self._term is not None:
+            self._plans.leased(self._term, hand_over)
 
     def unplan(self) -> None:
         """What is planned is released: leadership is about to move."""
@@ -246,7 +256,7 @@ class Pusher:
 
     def _by_topic(
         self,
-        reign: Reign,
+        term: Term,
         units: list[StagedUnit],
         lease_ms: int,
         now_ms: int,
@@ -258,7 +268,7 @@ class Pusher:
         for number, group in groupby(units, key=_topic):
             known = {unit.position: unit for unit in group}
             positions = np.fromiter(known, np.uint64, len(known))
-            made = reign.dispatcher.hand_over_staged(number, positions, lease_ms, now_ms, trusted=reign.trusted())
+            made = term.handing_over.hand_over_staged(number, positions, lease_ms, now_ms, trusted=term.trusted())
             if len(made.hand_over):
                 went.append((made.hand_over, [known.pop(position) for position in made.hand_over.position.tolist()]))
             left += [known.pop(position) for position in made.left.tolist()]
@@ -266,7 +276,7 @@ class Pusher:
                 self._lanes.done(unit, now_ms)
         return left
 
-    def _begin(self, reign: Reign, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
+    def _begin(self, term: Term, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
         """These were handed over: into the delivery log, then onto the wire."""
         records = [unit.record for _, units in went for unit in units]
         homes = np.array([record.position for record in records], np.uint64)
@@ -274,41 +284,41 @@ class Pusher:
         asked_due_ms = np.array([record.asked_due_ms for record in records], np.int64)
         attempt = np.concatenate([made.attempt for made, _ in went])
         topics = np.array([record.topic for record in records], np.uint32)
-        self._node.delivery_log.start(
+        self._delivery_log.start(
             home=homes,
             random=random,
             attempt=attempt,
             asked_due_ms=asked_due_ms,
             topic=topics,
-            term=reign.term,
+            term=term.term,
             at_ms=now_ms,
             mode=PUSH,
         )
         # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
         first, late_ms = attempt == 1, now_ms - asked_due_ms
-        self._node.counters.hand_overs(len(records), late_ms[first])
-        self._node.topic_metrics.add_hand_overs(topics, first, late_ms)
+        self._counters.hand_overs(len(records), late_ms[first])
+        self._topic_metrics.add_hand_overs(topics, first, late_ms)
         ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
         for made, units in went:
-            may_send = partial(self._may_send, reign, made.lease_end_ms)
+            may_send = partial(self._may_send, term, made.lease_end_ms)
             for unit, number in zip(units, made.attempt.tolist(), strict=True):
                 self._send(
                     Attempt(
                         unit=unit,
                         id=next(ids),
                         number=number,
-                        term=reign.term,
+                        term=term.term,
                         handed_over_ms=now_ms,
                         lease_end_ms=made.lease_end_ms,
-                        receipts=reign.receipts,
+                        receipts=term.receipts,
                         may_send=may_send,
                     )
                 )
 
-    def _may_send(self, reign: Reign, lease_end_ms: int) -> bool:
+    def _may_send(self, term: Term, lease_end_ms: int) -> bool:
         """This node leads, and the lease runs. Where the connection was long in coming the message is due again, or was
         cancelled."""
-        return reign.trusted() and self._node.clock.now_ms() < lease_end_ms
+        return term.trusted() and self._clock.now_ms() < lease_end_ms
 
     # -- attempts
 
@@ -333,7 +343,7 @@ class Pusher:
         except ValueError as wrong:
             self._ended(attempt, began_s, Answer(BAD_URL, str(wrong)))
             return
-        self._client.send(target, head, unit.record.body, attempt.may_send, partial(self._ended, attempt, began_s))
+        self._receivers.send(target, head, unit.record.body, attempt.may_send, partial(self._ended, attempt, began_s))
 
     def _ended(self, attempt: Attempt, began_s: float, answer: Answer) -> None:
         """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
@@ -341,7 +351,7 @@ class Pusher:
         try:
             self.attempts.pop(attempt, None)
             self.metrics.count(answer.code, self._loop.time() - began_s)
-            now_ms = self._node.clock.now_ms()
+            now_ms = self._clock.now_ms()
             self._outcomes.add(attempt, answer, now_ms)
             failed = None if answer.code == STOPPED else not answer.delivered
             self._lanes.done(attempt.unit, now_ms, failed=failed)
@@ -349,11 +359,11 @@ class Pusher:
                 self._quiet.set()
             self._pump_in(GATHER_S)
         except Exception as error:
-            self._node.life.fatal(error)
+            self._life.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
         """Turn once more, so soon, or when the pump has rested; the soonest of several requests counts for all."""
-        if self._reign is None or self._draining:
+        if self._term is None or self._draining:
             return
         at_s = max(self._loop.time() + seconds, self._rests_until_s)
         if self._pumping is not None:
@@ -365,9 +375,9 @@ class Pusher:
     def _pump(self) -> None:
         self._pumping = None
         try:
-            self._turn(self._node.clock.now_ms())
+            self._turn(self._clock.now_ms())
         except Exception as error:  # a callback's exception would only be logged: what fails here ends the node
-            self._node.life.fatal(error)
+            self._life.fatal(error)
 
 
 def _topic(unit: StagedUnit) -> int:

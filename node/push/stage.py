@@ -7,11 +7,13 @@ share of the lanes is used up is left out until a unit of it has gone.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from node.handover.hand_over_builder import rows_within
+from node.handover.handing_over import HandingOver
+from node.handover.term import Term
 from node.push.lanes import Lanes
 from node.push.target import Targets
 from node.push.unit import StagedUnit
@@ -19,10 +21,6 @@ from storage.catalog.topic import Topic
 from storage.format.array import U64
 from storage.format.rows import LEASED
 from storage.store import Store
-
-if TYPE_CHECKING:
-    from node.leader.dispatcher import Dispatcher
-    from node.leader.leader_term import Reign
 
 #: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and bytes
 #: of all their records.
@@ -35,7 +33,7 @@ ENDED_MOST: Final = 4
 
 
 class Staging:
-    """Of one node, through all its reigns. `more`: whether a turn left topics that have room."""
+    """Of one node, through all its terms as leader. `more`: whether a turn left topics that have room."""
 
     def __init__(self, store: Store, lanes: Lanes, targets: Targets) -> None:
         self._store = store
@@ -51,22 +49,22 @@ class Staging:
         """The topic's settings changed, or it was deleted."""
         self._changed.add(number)
 
-    def turn(self, reign: Reign, now_ms: int) -> bool:
+    def turn(self, term: Term, now_ms: int) -> bool:
         """Take back what has changed or ended, and stage a bite of each of the next topics; whether there was
         anything."""
-        went_back = self._look_for_changes(reign)
-        dispatcher, planning = reign.dispatcher, reign.dispatcher.planning
-        went_back |= self._take_back_ended(dispatcher, now_ms)
-        self.more = self._give_room(dispatcher)
+        went_back = self._look_for_changes(term)
+        handing_over, planning = term.handing_over, term.handing_over.planning
+        went_back |= self._take_back_ended(handing_over, now_ms)
+        self.more = self._give_room(handing_over)
         left = min(TURN_UNITS, self._lanes.left)
         if not left:
             return went_back
-        pushing, planned = dispatcher.pushing_topics(TOPICS_A_TURN), planning.topics()
+        pushing, planned = handing_over.pushing_topics(TOPICS_A_TURN), planning.topics()
         if self._next in pushing:
             at = pushing.index(self._next)
             pushing = pushing[at:] + pushing[:at]
         bites: list[tuple[Topic, U64]] = []
-        ready = [(number, dispatcher.stage) for number in pushing]
+        ready = [(number, handing_over.stage) for number in pushing]
         for number, stage in [*ready, *((number, planning.stage) for number in planned)]:
             topic = self._store.catalog.topic_by_number(number)
             if topic is None or topic.settings.get("mode") != "push":
@@ -74,7 +72,7 @@ class Staging:
             room = min(self._lanes.room(number), BITE_UNITS)
             if not room:
                 self._short[number] = None
-                dispatcher.set_room(number, False)
+                handing_over.set_room(number, False)
             if not room or not left:
                 continue
             positions = stage(number, min(room, left), now_ms)
@@ -83,20 +81,20 @@ class Staging:
                 bites.append((topic, positions))
         self.more |= len(pushing) == TOPICS_A_TURN or not left
         if bites:
-            self._read(reign, bites, now_ms)
+            self._read(term, bites, now_ms)
         return went_back or bool(bites)
 
-    def _take_back_ended(self, dispatcher: Dispatcher, now_ms: int) -> bool:
+    def _take_back_ended(self, handing_over: HandingOver, now_ms: int) -> bool:
         """Units that ended wait for their receiver as others do, and take up room. Where many of a topic have, all of
         it are looked at once more; whether there were any."""
         went_back = False
-        for number, count in dispatcher.take_ended().items():
+        for number, count in handing_over.take_ended().items():
             if count * ENDED_MOST >= self._lanes.units(number):
-                dispatcher.look_again(number, self._drop(number), now_ms)
+                handing_over.look_again(number, self._drop(number), now_ms)
                 went_back = True
         return went_back
 
-    def _give_room(self, dispatcher: Dispatcher) -> bool:
+    def _give_room(self, handing_over: HandingOver) -> bool:
         """Units have gone: there may be room again for their topics, and for others that had none beside so many. A
         few of these are looked at; whether there are more."""
         if self._lanes.take_freed():
@@ -107,19 +105,19 @@ class Staging:
             del self._short[number]
             self._to_look -= 1
             if self._lanes.room(number):
-                dispatcher.set_room(number, True)
+                handing_over.set_room(number, True)
             else:
                 self._short[number] = None
         return self._to_look > 0
 
-    def _look_for_changes(self, reign: Reign) -> bool:
+    def _look_for_changes(self, term: Term) -> bool:
         """Units of topics whose settings changed go back to their window: they may have another target now, or none.
         So do those that were off the lanes at that time, and were put back since. Whether there were any."""
         went_back = False
         for number in self._changed | self._lanes.take_put_back():
             topic, staged = self._store.catalog.topic_by_number(number), self._lanes.revision(number)
             if staged is not None and (topic is None or topic.revision != staged):
-                reign.dispatcher.unstage(number, self._drop(number))
+                term.handing_over.unstage(number, self._drop(number))
                 went_back = True
         self._changed.clear()
         return went_back
@@ -128,9 +126,9 @@ class Staging:
         """The topic's units out of the lanes."""
         return np.array([unit.position for unit in self._lanes.drop(topic)], np.uint64)
 
-    def _read(self, reign: Reign, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
+    def _read(self, term: Term, bites: list[tuple[Topic, U64]], now_ms: int) -> None:
         """Into the lanes, as far as their records say and have room in the bytes of a turn. One look for all topics."""
-        store, dispatcher = self._store, reign.dispatcher
+        store, handing_over = self._store, term.handing_over
         positions = np.concatenate([bite for _, bite in bites])
         reads = store.state_only(positions) <= LEASED
         rows = store.units(positions[reads])
@@ -141,13 +139,13 @@ class Staging:
             its = reads[start : start + len(bite)]
             start += len(bite)
             if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
-                dispatcher.look_again(topic.number, bite[~its], now_ms)
+                handing_over.look_again(topic.number, bite[~its], now_ms)
             bite = bite[its]
             for position in bite[:fits].tolist():
                 record = next(records)
                 self._lanes.add(StagedUnit(topic, position, record, self._targets.of(topic, record.target)))
             if len(bite) > fits:
-                dispatcher.unstage(topic.number, bite[fits:])
+                handing_over.unstage(topic.number, bite[fits:])
                 self._next = self._next or topic.number
                 self.more = True
             fits = max(0, fits - len(bite))

@@ -6,12 +6,11 @@ the clock may have gone back.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from node.handover.strict import Strict
 from storage.format.array import U16, U32, U64
 from storage.format.rows import LEASED, PENDING
 from storage.query.lease_end import lease_ends_ms
@@ -29,16 +28,25 @@ class Look(NamedTuple):
     attempt: U16
 
 
-def look(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> Look:
-    """Look, as the leader of the term of `strict`, at units all of which were ready at `latest_ms`, the latest time
+class Leases(Protocol):
+    """What the leader of a term knows of leases beside the records. `term`: its number."""
+
+    term: int
+
+    def taken_back(self, positions: U64) -> Mask:
+        """True, shape [n], for units whose lease is being taken back."""
+
+
+def look(store: Store, leases: Leases, positions: U64, now_ms: int, latest_ms: int) -> Look:
+    """Look, as the leader of the term of `leases`, at units all of which were ready at `latest_ms`, the latest time
     that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has ended: its
     attempt is given again, and the Release brings it back."""
     states = store.states(positions)
     pending, leased = states.state == PENDING, states.state == LEASED
     ready = stays = pending.copy()
     if leased.any():
-        over = leased & (lease_ends_ms(states.lease_end_ms, states.term, strict.term) <= now_ms)
-        ready = stays = pending | (over & ~strict.taken_back(positions))
+        over = leased & (lease_ends_ms(states.lease_end_ms, states.term, leases.term) <= now_ms)
+        ready = stays = pending | (over & ~leases.taken_back(positions))
     if now_ms < latest_ms:
         stays = pending | leased
         ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms

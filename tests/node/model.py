@@ -95,7 +95,7 @@ class Model(StrictModel):
     def hand_over(self, topic: str, most: int, lease_ms: int, tags: TagFilter | None = None) -> HandOver:
         """One pull, judged."""
         dispatcher, number = self.reign.dispatcher, self.numbers[topic]
-        found = dispatcher.hand_over(number, most, lease_ms, self.now_ms, trusted=True, tags=tags)
+        found = dispatcher.handing_over.hand_over(number, most, lease_ms, self.now_ms, trusted=True, tags=tags)
         if found.strict:
             return self.pledge(topic, found)
         self.check_hand_over(topic, found)
@@ -103,14 +103,16 @@ class Model(StrictModel):
             self.filtered += len(found)
             for position in found.position.tolist():
                 assert tags.matches(self.book.units[position].tags), f"{position} is not what {tags.groups} wants"
-            if not dispatcher.waiting(number, tags):
+            if not dispatcher.handing_over.waiting(number, tags):
                 self.check_passed_over(topic, tags)
         return found
 
     def stage(self) -> None:
         """Units for push, of some topic."""
         topic = self.random.choice("abcccc")
-        staged = self.reign.dispatcher.stage(self.numbers[topic], self.random.choice([1, 4, 30]), self.now_ms)
+        staged = self.reign.dispatcher.handing_over.stage(
+            self.numbers[topic], self.random.choice([1, 4, 30]), self.now_ms
+        )
         assert topic not in self.book.paused or not len(staged)
         self.reign.staged[topic] += staged.tolist()
 
@@ -118,11 +120,11 @@ class Model(StrictModel):
         """Some of the staged units of a topic are handed over, in any order, with or without trust."""
         topic = self.random.choice("abcccc")
         chosen, trusted = self._some_staged(topic), self.random.random() < 0.8
-        hand_over, left = self.reign.dispatcher.hand_over_staged(
+        hand_over, left = self.reign.dispatcher.handing_over.hand_over_staged(
             self.numbers[topic], chosen, self._lease_ms(), self.now_ms, trusted=trusted
         )
         assert trusted or not len(hand_over)
-        assert not len(hand_over) or self.numbers[topic] not in self.reign.dispatcher.strict.topics
+        assert not len(hand_over) or self.numbers[topic] not in self.reign.dispatcher.handing_over.strict.topics
         self.pushed += len(hand_over)
         self.reign.staged[topic] += left.tolist()
         assert set(hand_over.position.tolist()) <= set(chosen.tolist()) - set(left.tolist())
@@ -133,7 +135,7 @@ class Model(StrictModel):
         topic = self.random.choice("abcccc")
         for given_back in (False, True):
             if given_back:
-                self.reign.dispatcher.unstage(self.numbers[topic], self._some_staged(topic))
+                self.reign.dispatcher.handing_over.unstage(self.numbers[topic], self._some_staged(topic))
             for groups in GROUPS:
                 self.hand_over(topic, 2, self._lease_ms(), TagFilter.of(groups))
 
@@ -169,7 +171,7 @@ class Model(StrictModel):
 
     def bury(self) -> None:
         """What is over its limit ends; it is held until then."""
-        for exhausted in self.reign.dispatcher.take_exhausted():
+        for exhausted in self.reign.dispatcher.handing_over.take_exhausted():
             self.ended += len(exhausted.position)
             self.holding += exhausted.position.tolist()
             assert self.numbers[self.book.units[int(exhausted.position[0])].topic] == exhausted.topic
@@ -271,16 +273,16 @@ class Model(StrictModel):
     def check_claims(self) -> None:
         """Claimed is what is in a window, staged, aside, or handed over and not committed, each once; nothing else."""
         dispatcher = self.reign.dispatcher
-        outlet, book = dispatcher._outlet, dispatcher._book
+        handing_over, book = dispatcher.handing_over, dispatcher._book
         windows = [window for lane in dispatcher._ready.lanes for window in lane.windows.values()]
         parts = [chunk.units.position for window in windows for chunk in window._chunks()]
         parts += [made.position for batch in (*book._sent, book._open) for made in batch.hand_overs]
-        parts += [np.array([*kept], np.uint64) for kept in (outlet.staged._units, outlet._holds._aside)]
+        parts += [np.array([*kept], np.uint64) for kept in (handing_over._staged._units, handing_over._holds._aside)]
         claimed = np.concatenate(parts)
         assert len(claimed) == len(np.unique(claimed)) == len(dispatcher._claims)
         assert dispatcher._claims.mask(claimed).all()
         staged = {position for positions in self.reign.staged.values() for position in positions}
-        assert staged == outlet.staged._units.keys()
+        assert staged == handing_over._staged._units.keys()
 
     def check_state(self) -> None:
         """Every unit that the dispatch state names left the wheel, or was ready when this leader began, or is done.
@@ -310,7 +312,7 @@ class Model(StrictModel):
         """Drain at one moment, give or take the pace: after it nothing that is ready by the records is left."""
         self.true_ms += max(0, self.reign.latest_ms - self.now_ms)
         for topic, staged in self.reign.staged.items():
-            self.reign.dispatcher.unstage(self.numbers[topic], np.array(staged, np.uint64))
+            self.reign.dispatcher.handing_over.unstage(self.numbers[topic], np.array(staged, np.uint64))
             staged.clear()
         self.settle_flight()
         for _ in range(2_000):

@@ -232,7 +232,7 @@ class LoggedModel:
         self._record(self._apply_committed(flight.entry), flight)
         if flight.with_leases:
             self.reign.pledged += self.reign.dispatcher.committed()
-        self.reign.dispatcher.release(flight.held)
+        self.reign.dispatcher.handing_over.release(flight.held)
 
     def _record(self, applied: Applied, flight: Flight) -> None:
         for position in self.book.record(flight.commands, applied):

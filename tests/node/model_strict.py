@@ -23,18 +23,18 @@ class StrictModel(LoggedModel):
         strict = self.random.random() < 0.6
         settings = {"handover": "strict" if strict else "fast", "mode": self.random.choice(["push", "push", "pull"])}
         if strict:
-            self.reign.dispatcher.strict.expect(self.numbers[name])
+            self.reign.dispatcher.handing_over.strict.expect(self.numbers[name])
         self.queue.append(PutTopic("default", name, settings, replace=False))
 
     def plan(self) -> None:
         """Units for push are staged before they are due, and planned, or given back."""
         name = self.random.choice(TOPICS)
         dispatcher, number = self.reign.dispatcher, self.numbers[name]
-        self.reign.staged[name] += dispatcher.planning.stage(number, 30, self.now_ms).tolist()
-        if number not in dispatcher.strict.topics:
+        self.reign.staged[name] += dispatcher.handing_over.planning.stage(number, 30, self.now_ms).tolist()
+        if number not in dispatcher.handing_over.strict.topics:
             return
         chosen, trusted = self._some_staged(name), self.random.random() < 0.8
-        planned = dispatcher.planning.plan(number, chosen, self._lease_ms(), self.now_ms, trusted=trusted)
+        planned = dispatcher.handing_over.planning.plan(number, chosen, self._lease_ms(), self.now_ms, trusted=trusted)
         self.reign.staged[name] += planned.left.tolist()
         assert trusted or not planned.hand_overs
         for made in planned.hand_overs:
@@ -60,10 +60,10 @@ class StrictModel(LoggedModel):
             elif self.random.random() < 0.8 and self.now_ms < made.lease_end_ms:
                 self._begin(made)
             else:
-                self.reign.dispatcher.strict.withdraw(made)
+                self.reign.dispatcher.handing_over.strict.withdraw(made)
 
     def _begin(self, made: HandOver) -> None:
-        now_ms, strict = self.now_ms, self.reign.dispatcher.strict
+        now_ms, strict = self.now_ms, self.reign.dispatcher.handing_over.strict
         begun = strict.begin(made, now_ms)
         strict.withdraw(made)
         assert begun.handed_over_ms == now_ms
@@ -96,12 +96,12 @@ class StrictModel(LoggedModel):
         self.queue.append(Cancel(np.array(homes, np.uint64), np.zeros(len(homes), np.uint8)))
 
     def _hold(self, names: list[int]) -> None:
-        self.reign.dispatcher.hold(names)
+        self.reign.dispatcher.handing_over.hold(names)
         self.holding += names
 
     def give_up_leadership(self) -> None:
         """Nothing that is planned or leased and not made is handed over here any more."""
-        self.reign.dispatcher.strict.withdraw_all()
+        self.reign.dispatcher.handing_over.strict.withdraw_all()
         before = self.strict
         self.begin()
         assert self.strict == before

@@ -105,7 +105,9 @@ class Leader:
         tags: TagFilter | None = None,
     ) -> HandOver:
         """One pull."""
-        return self.dispatcher.hand_over(self.topic(topic), most, lease_ms, now_ms, trusted=True, tags=tags)
+        return self.dispatcher.handing_over.hand_over(
+            self.topic(topic), most, lease_ms, now_ms, trusted=True, tags=tags
+        )
 
     def pull(self, now_ms: int, most: int = 1000, *, topic: str = "orders", lease_ms: int = LEASE_MS) -> list[int]:
         """Run, one pull, and its Leases committed: the positions handed over."""

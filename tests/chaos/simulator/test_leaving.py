@@ -37,7 +37,7 @@ def test_a_caretaker_that_is_elected_anew_lets_go() -> None:
         world.run(0.6)
         stopped.stop()
         world.run(0.2)
-        assert world.run_until(lambda: leader.transfer.frozen, 1), "it cares for the one that stops"
+        assert world.run_until(lambda: leader.leadership.frozen, 1), "it cares for the one that stops"
         stopped.pause()
         assert world.run_until(lambda: leader.reign is None, 2)
         stopped.resume()
@@ -78,7 +78,7 @@ def test_a_caretaker_hands_over_as_soon_as_a_majority_is_back() -> None:
         world.run(0.5)
         world.processes[down].kill()
         stopped.stop()
-        assert world.run_until(lambda: leader.transfer.frozen, 1)
+        assert world.run_until(lambda: leader.leadership.frozen, 1)
         world.processes[down].start()
         assert world.run_until(lambda: len(world.receivers.log) == 2, 4), "nothing was handed over"
         world.run(0.5)

@@ -32,7 +32,7 @@ class Watched:
         leader.propose(PutTopic("default", "orders", {"handover": "strict", "mode": "push"}, replace=False))
         leader.promote(T0)
         self.leader = leader
-        reign: Any = SimpleNamespace(dispatcher=leader.dispatcher)
+        reign: Any = SimpleNamespace(dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over)
         node: Any = SimpleNamespace(store=leader.store)
         self.dispatched = Dispatched(node, reign)
 
@@ -44,7 +44,7 @@ class Watched:
 
     def lease_ahead(self) -> None:
         """What is due soon is planned, and its Lease applied."""
-        planning, topic, now_ms = self.leader.dispatcher.planning, self.leader.topic(), DUE_MS - 90
+        planning, topic, now_ms = self.leader.dispatcher.handing_over.planning, self.leader.topic(), DUE_MS - 90
         self.leader.run(now_ms)
         planning.plan(topic, planning.stage(topic, 9, now_ms), LEASE_MS, now_ms, trusted=True)
         self.leader.commit(now_ms + 5)
@@ -69,7 +69,7 @@ def test_a_planned_push_taken_back_after_its_time_was_dispatched(leader: Leader)
     watched.schedule()
     watched.lease_ahead()
     leader.run(DUE_MS)
-    leader.dispatcher.strict.withdraw_all()
+    leader.dispatcher.handing_over.strict.withdraw_all()
     leader.commit(DUE_MS + 1_400)
     assert watched.left_out() == []
 
@@ -114,7 +114,7 @@ def test_a_planned_push_taken_back_before_its_time_is_dispatched_by_the_wheel(le
     watched = Watched(leader)
     position = watched.schedule()
     watched.lease_ahead()
-    leader.dispatcher.strict.withdraw_all()
+    leader.dispatcher.handing_over.strict.withdraw_all()
     leader.commit(DUE_MS - 10)
     assert watched.left_out() == [(position, DUE_MS)]
     watched.dispatched.made(leader.machine.applied_index, [(position, DUE_MS)])
@@ -129,7 +129,9 @@ def test_what_the_crowd_left_is_nobodys_to_bring_back(leader: Leader) -> None:
     leader.schedule(DUE_MS, topic="crowd")
     leader.promote(T0)
     world: Any = SimpleNamespace(after=lambda *_: None)
-    reign = SimpleNamespace(term=7, dispatcher=leader.dispatcher, collect=None)
+    reign = SimpleNamespace(
+        term=7, dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over, collect=None
+    )
     node: Any = SimpleNamespace(
         store=leader.store,
         reign=reign,

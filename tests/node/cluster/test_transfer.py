@@ -175,7 +175,7 @@ def test_a_target_that_does_not_get_there_holds_nobody_for_long(tmp_path: Path) 
         with stuck_disk(target):
             await schedule(leader)  # what the target has not on disk
             refused = asyncio.ensure_future(refusal(leader, target.config.node_id))
-            await until(lambda: leader.transfer.frozen)
+            await until(lambda: leader.leadership.frozen)
             assert not leader.service.leads()
             url = f"http://{leader.config.http.listen}/v1/messages"
             async with aiohttp.ClientSession() as http, http.post(url, json={"topic": "t", "body": 2}) as answer:
@@ -206,7 +206,7 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
                 await schedule(leader)
                 to = {"to": target.config.node_id}
                 moving = asyncio.ensure_future(post(http, third, "/v1/cluster/transfer", to))
-                await until(lambda: leader.transfer.frozen)
+                await until(lambda: leader.leadership.frozen)
                 frozen_s = time.monotonic()
                 posts = [
                     asyncio.ensure_future(post(http, node, "/v1/messages", {"topic": "u", "body": 1})) for node in nodes
@@ -259,7 +259,7 @@ def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> 
             with stuck_disk(target) as let_go:
                 await schedule(leader)
                 moving = asyncio.ensure_future(leader.service.transfer(target.config.node_id, principal=ANONYMOUS))
-                await until(lambda: leader.transfer.frozen)
+                await until(lambda: leader.leadership.frozen)
                 words = [(node, verb) for node in nodes for verb in said]
                 saying = [
                     asyncio.ensure_future(say(http, node, verb, delivery.receipt))
@@ -347,7 +347,7 @@ def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
         leader = await leader_of(nodes)
         term = leader.group.term
         asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
-        await until(lambda: leader.transfer.frozen)
+        await until(lambda: leader.leadership.frozen)
         asked.cancel()
         new = await leader_of(nodes, term_above=term)
         await new.service.transfer(leader.config.node_id, principal=ANONYMOUS)

@@ -30,19 +30,21 @@ class Limit:
 
 def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
     """Staged units of the one topic."""
-    return leader.dispatcher.stage(leader.topic(), most, now_ms)
+    return leader.dispatcher.handing_over.stage(leader.topic(), most, now_ms)
 
 
 def send(leader: Leader, positions: U64, now_ms: int, *, trusted: bool = True) -> tuple[list[int], list[int]]:
     """Hand staged units over: those handed over, those left."""
-    hand_over, left = leader.dispatcher.hand_over_staged(leader.topic(), positions, LEASE_MS, now_ms, trusted=trusted)
+    hand_over, left = leader.dispatcher.handing_over.hand_over_staged(
+        leader.topic(), positions, LEASE_MS, now_ms, trusted=trusted
+    )
     return hand_over.position.tolist(), left.tolist()
 
 
 def nothing_is_claimed_but(leader: Leader, *elsewhere: int) -> None:
     """Claimed is what stands in windows, and these."""
     dispatcher = leader.dispatcher
-    assert len(dispatcher._claims) == dispatcher.ready_count + len(elsewhere)
+    assert len(dispatcher._claims) == dispatcher.handing_over.ready_count + len(elsewhere)
     assert dispatcher._claims.mask(np.array(elsewhere, np.uint64)).all()
 
 
@@ -63,7 +65,7 @@ def test_staged_units_are_out_of_turn_and_not_leased(leader: Leader) -> None:
     leader.commit(T0 + 12)
     nothing_is_claimed_but(leader, *units[2:4])
     assert leader.ack(units[:2]) == [ACKED, ACKED]
-    leader.dispatcher.unstage(leader.topic(), staged[2:])
+    leader.dispatcher.handing_over.unstage(leader.topic(), staged[2:])
     assert leader.pull(T0 + 13) == units[2:4], "first in line again"
     nothing_is_claimed_but(leader)
 
@@ -73,13 +75,13 @@ def test_what_ended_or_is_held_meanwhile_does_not_go_out(leader: Leader) -> None
     cancelled, held, going = leader.schedule(*[T0 + 1] * 3)
     leader.run(T0 + 1)
     staged = stage(leader, T0 + 1)
-    leader.dispatcher.hold([cancelled, held])
+    leader.dispatcher.handing_over.hold([cancelled, held])
     assert leader.cancel(cancelled) == [0]
-    leader.dispatcher.release([cancelled])
+    leader.dispatcher.handing_over.release([cancelled])
     assert send(leader, staged, T0 + 2) == ([going], [])
     nothing_is_claimed_but(leader, held, going)
     assert len(stage(leader, T0 + 2)) == 0
-    leader.dispatcher.release([held])
+    leader.dispatcher.handing_over.release([held])
     assert stage(leader, T0 + 3).tolist() == [held]
 
 
@@ -145,8 +147,8 @@ def test_stepping_down_drops_everything_staged(leader: Leader) -> None:
     units = leader.schedule(*[T0 + 1] * 3)
     leader.run(T0 + 1)
     staged = stage(leader, T0 + 1)
-    old = leader.dispatcher
-    old.stop()
+    old = leader.dispatcher.handing_over
+    leader.dispatcher.stop()
     assert old.stage(leader.topic(), 9, T0 + 2).tolist() == []
     assert [len(part) for part in old.hand_over_staged(leader.topic(), staged, 9, T0 + 2, trusted=True)] == [0, 0]
     old.unstage(leader.topic(), staged)
@@ -161,7 +163,7 @@ def test_staged_units_of_a_topic_that_hangs_cost_a_step_nothing(
     """Other topics' hand-overs and steps ask neither records nor claims of them."""
     leader.schedule(*[T0 + 1] * 2_000, topic="slow")
     leader.run(T0 + 1)
-    assert len(leader.dispatcher.stage(leader.topic("slow"), 2_000, T0 + 1)) == 2_000
+    assert len(leader.dispatcher.handing_over.stage(leader.topic("slow"), 2_000, T0 + 1)) == 2_000
     fast = leader.schedule(T0 + 2, topic="fast")
     asked: list[int] = []
     states_of = leader.store.states
@@ -195,14 +197,14 @@ def test_an_exhausted_unit_is_told_of_once_and_held_until_its_fail_has_a_result(
     leader.run(again_ms + 100)
     assert leader.pull(again_ms + 100) == [fresh]
     assert limit.asked == [2, 2]
-    assert spent(leader.dispatcher.take_exhausted()) == [(units[:2], [leader.term] * 2, [1, 1])]
-    assert leader.dispatcher.take_exhausted() == []
+    assert spent(leader.dispatcher.handing_over.take_exhausted()) == [(units[:2], [leader.term] * 2, [1, 1])]
+    assert leader.dispatcher.handing_over.take_exhausted() == []
     assert leader.pull(again_ms + 101) == []
-    leader.dispatcher.release(units[1:2])
+    leader.dispatcher.handing_over.release(units[1:2])
     assert leader.pull(again_ms + 102) == []
-    assert spent(leader.dispatcher.take_exhausted()) == [(units[1:2], [leader.term], [1])]
+    assert spent(leader.dispatcher.handing_over.take_exhausted()) == [(units[1:2], [leader.term], [1])]
     assert leader.fail(*units[:2], attempt=1, now_ms=again_ms + 103) == [ACKED] * 2
-    leader.dispatcher.release(units[:2])
+    leader.dispatcher.handing_over.release(units[:2])
     assert leader.pull(again_ms + 104) == []
     nothing_is_claimed_but(leader)
     assert leader.store.states(np.array(units[:2], np.uint64)).state.tolist() == [DEAD] * 2
@@ -226,30 +228,32 @@ def test_a_limit_counts_the_attempts_before_a_move(leader: Leader) -> None:
     leader.run(T0 + 2_000)
     staged = stage(leader, T0 + 2_000)
     assert send(leader, staged, T0 + 2_000) == ([], [])
-    assert spent(leader.dispatcher.take_exhausted()) == [([last], [0], [2])], "never handed over where it stands"
+    assert spent(leader.dispatcher.handing_over.take_exhausted()) == [([last], [0], [2])], (
+        "never handed over where it stands"
+    )
     assert limit.asked == [2, 3]
     assert leader.fail(last, attempt=2, now_ms=T0 + 2_001) == [ACKED]
-    leader.dispatcher.release([last])
+    leader.dispatcher.handing_over.release([last])
     nothing_is_claimed_but(leader)
 
 
 def test_exhausted_units_pause_the_topic_that_has_many_of_them(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so many are held at a time, and every one is told of once as they are released."""
-    monkeypatch.setattr("node.handover.outlet.EXHAUSTED_MAX", 20)
+    monkeypatch.setattr("node.handover.attempt_limit.EXHAUSTED_MAX", 20)
     limited(leader, 1)
     units = leader.schedule(*[T0 + 10] * 50)
     leader.pull(T0 + 10)
     now_ms = T0 + LEASE_MS + 200
     leader.run(now_ms)
     told: list[int] = []
-    while leader.dispatcher.waiting(leader.topic()):
+    while leader.dispatcher.handing_over.waiting(leader.topic()):
         assert leader.pull(now_ms, 8) == []
-        (*parts,) = leader.dispatcher.take_exhausted()
+        (*parts,) = leader.dispatcher.handing_over.take_exhausted()
         found = [position for part in parts for position in part.position.tolist()]
         assert len(found) < 28
         told += found
         leader.fail(*found, attempt=1, now_ms=now_ms)
-        leader.dispatcher.release(found)
+        leader.dispatcher.handing_over.release(found)
     assert told == units
 
 
@@ -258,13 +262,13 @@ def test_a_hold_goes_with_a_message_that_is_retried_meanwhile(leader: Leader) ->
     and it is free when the cancel has its result."""
     (home,) = leader.schedule(T0 + 10)
     assert leader.pull(T0 + 10) == [home]
-    leader.dispatcher.hold([home])
+    leader.dispatcher.handing_over.hold([home])
     leader.fail(home, attempt=1, now_ms=T0 + 20, retry_ms=T0 + 30)
     place = leader.place(home)
     assert place != home
     assert leader.pull(T0 + 30) == []
     nothing_is_claimed_but(leader, place)
-    leader.dispatcher.release([home])
+    leader.dispatcher.handing_over.release([home])
     assert leader.pull(T0 + 31) == [place]
 
 
@@ -274,11 +278,11 @@ def test_a_message_is_held_by_its_home_where_it_stands(leader: Leader) -> None:
     places = [leader.reschedule(home, T0 + 500, now_ms=T0 + 1) for home in (one, two)]
     leader.run(T0 + 500)
     staged = stage(leader, T0 + 500, 1)
-    leader.dispatcher.hold([one, two])
+    leader.dispatcher.handing_over.hold([one, two])
     assert send(leader, staged, T0 + 500) == ([], [])
     assert leader.pull(T0 + 500) == []
     assert leader.cancel(one, now_ms=T0 + 500) == [0]
-    leader.dispatcher.release([one, two])
+    leader.dispatcher.handing_over.release([one, two])
     assert leader.pull(T0 + 501) == places[1:]
     nothing_is_claimed_but(leader)
 
@@ -289,11 +293,11 @@ def test_a_message_moved_away_frees_its_old_place(leader: Leader, where: str) ->
     (home,) = leader.schedule(T0 + 10)
     leader.run(T0 + 10)
     staged = stage(leader, T0 + 10) if where == "staged" else None
-    leader.dispatcher.hold([home])
+    leader.dispatcher.handing_over.hold([home])
     if where == "aside":
         assert leader.pull(T0 + 10) == []
     place = leader.reschedule(home, T0 + 50, now_ms=T0 + 11)
-    leader.dispatcher.release([home])
+    leader.dispatcher.handing_over.release([home])
     if staged is not None:
         assert send(leader, staged, T0 + 12) == ([], [])
     assert leader.pull(T0 + 49) == []
@@ -323,7 +327,9 @@ def test_policies_are_asked_for_what_has_room_alone(make_leader: MakeLeader) -> 
     assert leader.pull(T0 + 5, lease_ms=1_000) == units
     leader.run(T0 + 2_000)
     size = int(leader.store.units(np.array(units[:1], np.uint64))["size"][0])
-    made = leader.dispatcher.hand_over(leader.topic(), 300, 1_000, T0 + 2_000, trusted=True, max_bytes=10 * size)
+    made = leader.dispatcher.handing_over.hand_over(
+        leader.topic(), 300, 1_000, T0 + 2_000, trusted=True, max_bytes=10 * size
+    )
     assert made.position.tolist() == units[:10]
     assert len(limit.asked) <= 12
     leader.commit(T0 + 2_000)

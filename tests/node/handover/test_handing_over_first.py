@@ -12,14 +12,14 @@ def staged(leader: Leader, now_ms: int) -> tuple[list[int], list[int]]:
     first, second = leader.schedule(T0 + 1, T0 + 2), leader.schedule(T0 + 1, T0 + 2, topic="bills")
     leader.run(now_ms)
     for topic, units in (("orders", first), ("bills", second)):
-        assert leader.dispatcher.stage(leader.topic(topic), 9, now_ms).tolist() == units
+        assert leader.dispatcher.handing_over.stage(leader.topic(topic), 9, now_ms).tolist() == units
     return first, second
 
 
 def send_first(leader: Leader, units: list[int], now_ms: int, *, trusted: bool = True) -> list[int] | None:
     """Hand them over if all may go."""
     positions = np.array(units, np.uint64)
-    made = leader.dispatcher.hand_over_first(positions, LEASE_MS, now_ms, trusted=trusted)
+    made = leader.dispatcher.handing_over.hand_over_first(positions, LEASE_MS, now_ms, trusted=trusted)
     if made is None:
         return None
     assert (made.topic, made.lease_end_ms, set(made.attempt.tolist())) == (SEVERAL, now_ms + LEASE_MS, {1})
@@ -31,7 +31,9 @@ def send_first(leader: Leader, units: list[int], now_ms: int, *, trusted: bool =
 def send_by_topic(leader: Leader, topic: str, units: list[int], now_ms: int) -> list[int]:
     """Topic by topic, as the pump does where not all may go."""
     positions = np.array(units, np.uint64)
-    made, _ = leader.dispatcher.hand_over_staged(leader.topic(topic), positions, LEASE_MS, now_ms, trusted=True)
+    made, _ = leader.dispatcher.handing_over.hand_over_staged(
+        leader.topic(topic), positions, LEASE_MS, now_ms, trusted=True
+    )
     went: list[int] = made.position.tolist()
     return went
 
@@ -53,7 +55,7 @@ def test_where_one_may_not_go_nothing_changes(leader: Leader, why: str) -> None:
     if why == "paused":
         leader.pause("bills", True)
     elif why == "held":
-        leader.dispatcher.hold([second[0]])
+        leader.dispatcher.handing_over.hold([second[0]])
     elif why == "ended":
         leader.cancel(second[0])
     now_ms = T0 if why == "clock back" else T0 + 5
@@ -71,10 +73,10 @@ def test_a_second_attempt_is_not_a_first(leader: Leader) -> None:
     later_ms = T0 + 5 + LEASE_MS + 200
     leader.run(later_ms)
     leader.run(later_ms + 20)
-    again = leader.dispatcher.stage(leader.topic(), 9, later_ms + 20).tolist()
+    again = leader.dispatcher.handing_over.stage(leader.topic(), 9, later_ms + 20).tolist()
     assert sorted(again) == sorted(first)
     assert send_first(leader, again, later_ms + 20) is None
-    made = leader.dispatcher.hand_over_staged(
+    made = leader.dispatcher.handing_over.hand_over_staged(
         leader.topic(), np.array(again, np.uint64), LEASE_MS, later_ms + 20, trusted=True
     )
     assert made.hand_over.attempt.tolist() == [2, 2]

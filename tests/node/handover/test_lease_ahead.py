@@ -26,20 +26,20 @@ def strict(leader: Leader, *, mode: str = "push") -> int:
 def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
     """What is due soon, staged."""
     leader.run(now_ms)
-    return leader.dispatcher.planning.stage(leader.topic(), most, now_ms)
+    return leader.dispatcher.handing_over.planning.stage(leader.topic(), most, now_ms)
 
 
 def plan(leader: Leader, now_ms: int) -> list[HandOver]:
     """What is due soon, staged and planned."""
     staged = stage(leader, now_ms)
-    planned = leader.dispatcher.planning.plan(leader.topic(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
+    planned = leader.dispatcher.handing_over.planning.plan(leader.topic(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
     assert not len(planned.left)
     return planned.hand_overs
 
 
 def begin(leader: Leader, made: HandOver, now_ms: int) -> list[int]:
     """What of it is handed over."""
-    positions: list[int] = leader.dispatcher.strict.begin(made, now_ms).position.tolist()
+    positions: list[int] = leader.dispatcher.handing_over.strict.begin(made, now_ms).position.tolist()
     return positions
 
 
@@ -63,7 +63,7 @@ def test_planned_100_ms_ahead_for_the_due_millisecond(leader: Leader) -> None:
     leader.commit(T0 + 420)
     assert states(leader, one, two, later) == [LEASED, LEASED, PENDING]
     leader.run(T0 + 505)
-    assert leader.dispatcher.ready_count == 0, "what is on its way does not go through a window"
+    assert leader.dispatcher.handing_over.ready_count == 0, "what is on its way does not go through a window"
     assert begin(leader, made[0], T0 + 505) == [one]
     assert begin(leader, made[0], T0 + 505) == []
 
@@ -74,9 +74,9 @@ def test_what_is_early_is_never_handed_over_early(leader: Leader) -> None:
     one, two, three = leader.schedule(T0 + 500, T0 + 500, T0 + 500)
     staged = stage(leader, T0 + 450)
     assert staged.tolist() == [one, two, three]
-    leader.dispatcher.unstage(number, staged[:1])
+    leader.dispatcher.handing_over.unstage(number, staged[:1])
     leader.propose(PutTopic("default", "orders", {"handover": "fast"}, replace=False))
-    given = leader.dispatcher.hand_over_staged(number, staged[1:], PUSH_LEASE_MS, T0 + 460, trusted=True)
+    given = leader.dispatcher.handing_over.hand_over_staged(number, staged[1:], PUSH_LEASE_MS, T0 + 460, trusted=True)
     assert len(given.hand_over) == 0
     assert leader.hand_over(T0 + 499).position.tolist() == []
     leader.run(T0 + 500)
@@ -89,13 +89,13 @@ def test_a_held_unit_is_withdrawn_and_comes_when_released(leader: Leader) -> Non
     (one,) = leader.schedule(T0 + 500)
     (made,) = plan(leader, T0 + 410)
     leader.commit(T0 + 415)
-    leader.dispatcher.hold([one])
+    leader.dispatcher.handing_over.hold([one])
     assert leader.dispatcher.entry_due_ms() == 0, "its release waits for nothing"
     leader.commit(T0 + 420)
     assert states(leader, one) == [PENDING]
     assert begin(leader, made, T0 + 500) == []
     assert stage(leader, T0 + 430).tolist() == []
-    leader.dispatcher.release([one])
+    leader.dispatcher.handing_over.release([one])
     (again,) = plan(leader, T0 + 440)
     assert (again.position.tolist(), again.attempt.tolist()) == ([one], [1])
 
@@ -107,10 +107,10 @@ def test_a_release_after_the_due_time_is_ready_again(leader: Leader) -> None:
     (made,) = plan(leader, T0 + 410)
     leader.commit(T0 + 415)
     leader.run(T0 + 700)
-    leader.dispatcher.strict.withdraw(made)
+    leader.dispatcher.handing_over.strict.withdraw(made)
     leader.commit(T0 + 705)
     leader.run(T0 + 710)
-    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 710).tolist() == [one]
+    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, T0 + 710).tolist() == [one]
 
 
 def test_a_new_leader_waits_for_the_leases_of_what_a_dead_one_planned(make_leader: MakeLeader) -> None:
@@ -130,9 +130,9 @@ def test_a_new_leader_waits_for_the_leases_of_what_a_dead_one_planned(make_leade
     assert states(leader, later, sent) == [LEASED, LEASED]
     end_ms = T0 + 3_000 + PUSH_LEASE_MS + CLOCKS_MS
     leader.run(end_ms - 1)
-    assert leader.dispatcher.stage(leader.topic(), 9, end_ms - 1).tolist() == [sent]
+    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, end_ms - 1).tolist() == [sent]
     leader.run(end_ms)
-    assert leader.dispatcher.stage(leader.topic(), 9, end_ms).tolist() == [later]
+    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, end_ms).tolist() == [later]
 
 
 def test_leadership_that_moves_releases_everything(leader: Leader) -> None:
@@ -142,13 +142,13 @@ def test_leadership_that_moves_releases_everything(leader: Leader) -> None:
     made = plan(leader, T0 + 405)
     leader.commit(T0 + 410)
     made += plan(leader, T0 + 425)
-    leader.dispatcher.strict.withdraw_all()
+    leader.dispatcher.handing_over.strict.withdraw_all()
     leader.commit(T0 + 430)
     assert states(leader, one, two) == [PENDING, PENDING]
     assert [begin(leader, each, T0 + 520) for each in made] == [[], []]
     leader.promote(T0 + 700)
     leader.run(T0 + 700)
-    assert leader.dispatcher.stage(leader.topic(), 9, T0 + 700).tolist() == [one, two]
+    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, T0 + 700).tolist() == [one, two]
 
 
 def test_uncommitted_strict_hand_overs_stop_nothing(leader: Leader) -> None:
@@ -170,7 +170,7 @@ def test_nothing_begins_before_it_is_due_by_a_clock_that_went_back(leader: Leade
     made = leader.hand_over(T0 + 100)
     leader.commit(T0 + 100)
     assert begin(leader, made, T0 + 99) == []
-    leader.dispatcher.strict.withdraw(made)
+    leader.dispatcher.handing_over.strict.withdraw(made)
     leader.commit(T0 + 99)
     leader.run(T0 + 101)
     assert leader.hand_over(T0 + 101).position.tolist() == [one]
@@ -199,7 +199,7 @@ def test_48457_what_is_being_taken_back_is_handed_over_when_the_log_has_it(leade
     leader.run(T0)
     old = leader.hand_over(T0, lease_ms=1_000)
     leader.commit(T0)
-    leader.dispatcher.strict.withdraw(old)
+    leader.dispatcher.handing_over.strict.withdraw(old)
     release = leader.dispatcher.collect(T0 + 900)
     for now_ms in (T0 + 1_100, T0 + 1_200):
         assert not plan(leader, now_ms)
@@ -218,7 +218,7 @@ def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
     fast, strictly = leader.schedule(T0, T0)
     leader.run(T0)
     assert not leader.hand_over(T0, 1).strict
-    leader.dispatcher.strict.expect(leader.topic())
+    leader.dispatcher.handing_over.strict.expect(leader.topic())
     made = leader.hand_over(T0 + 1, 1)
     assert (made.position.tolist(), bool(made.strict)) == ([strictly], True)
     riding = leader.dispatcher.collect(T0 + 1)
@@ -241,7 +241,7 @@ def test_who_has_pledged_too_much_pledges_no_more(leader: Leader, monkeypatch: p
     leader.run(T0)
     made = leader.hand_over(T0, 2)
     assert len(leader.hand_over(T0)) == 0
-    assert leader.dispatcher.blocked(T0)
+    assert leader.dispatcher.handing_over.blocked(T0)
     leader.commit(T0)
     assert len(begin(leader, made, T0)) == 2
     assert len(leader.hand_over(T0)) == 1
@@ -253,10 +253,10 @@ def test_what_was_taken_back_is_not_recorded_until_its_release_is(leader: Leader
     (one,) = leader.schedule(T0 + 500)
     plan(leader, T0 + 450)
     leader.commit(T0 + 450)
-    assert not leader.dispatcher.unrecorded(one)
-    leader.dispatcher.strict.withdraw_places(np.array([one], np.uint64))
+    assert not leader.dispatcher.handing_over.unrecorded(one)
+    leader.dispatcher.handing_over.strict.withdraw_places(np.array([one], np.uint64))
     assert states(leader, one) == [LEASED]
-    assert leader.dispatcher.unrecorded(one)
+    assert leader.dispatcher.handing_over.unrecorded(one)
     leader.commit(T0 + 500)
     assert states(leader, one) == [PENDING]
-    assert not leader.dispatcher.unrecorded(one)
+    assert not leader.dispatcher.handing_over.unrecorded(one)

@@ -56,7 +56,7 @@ async def pledged(node: Node) -> None:
     """Until a hand-over waits for its Lease."""
     reign = node.reign
     assert reign is not None
-    await until(lambda: reign.dispatcher.strict.waiting)
+    await until(lambda: reign.handing_over.strict.waiting)
 
 
 class Unsent:
@@ -66,7 +66,7 @@ class Unsent:
         self._plans = node.pusher._plans
 
     def __enter__(self) -> None:
-        self._plans._send_due = lambda reign: None  # type: ignore[method-assign]
+        self._plans._send_due = lambda term: None  # type: ignore[method-assign]
 
     def __exit__(self, *error: object) -> None:
         del self._plans._send_due
@@ -301,7 +301,7 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
             ids = await schedule(old, *(MessageIn("t", b"%d" % n, delay_ms=n) for n in delays))
             await until(lambda: len(seen) > 20)
             await old.service.transfer(None, principal=ANONYMOUS)
-            assert reign.dispatcher.strict.released > 0, "none was planned when leadership moved"
+            assert reign.handing_over.strict.released > 0, "none was planned when leadership moved"
             new = await leader_of(nodes, term_above=reign.term)
             homes = [find(new.store, id).home for id in ids]
             lasts = [at_once(new.store.history(home))[-1:] for home in homes]

@@ -73,7 +73,7 @@ def test_many_leases_that_end_together_are_read_in_pieces(leader: Leader, monkey
     assert leader.ack(units[50:150]) == [0] * 100
     dispatcher: Dispatcher = leader.dispatcher
     leader.run(T0 + 31_000)
-    assert dispatcher.ready_count == 100
+    assert dispatcher.handing_over.ready_count == 100
     assert sorted(leader.pull(T0 + 31_000)) == [*units[:50], *units[150:]]
 
 
@@ -150,7 +150,7 @@ def test_a_strict_message_goes_out_though_the_clock_went_back_past_its_lease(lea
     assert leader.hand_over(now_ms, lease_ms=5_000).position.tolist() == [unit]
     leader.propose(*leader.dispatcher.collect(now_ms).commands(), now_ms=now_ms)
     (made,) = leader.dispatcher.committed()
-    assert leader.dispatcher.strict.begin(made, now_ms).position.tolist() == [unit]
+    assert leader.dispatcher.handing_over.strict.begin(made, now_ms).position.tolist() == [unit]
 
 
 def test_a_piece_of_an_hour_ends_behind_its_last_unit(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_b6_a_step_has_units_of_so_many_topics(leader: Leader, topics_at_once: l
     if promoted:
         leader.promote(T0 + 1_000)
     leader.run(T0 + 1_000)
-    assert leader.dispatcher.ready_count == 60
+    assert leader.dispatcher.handing_over.ready_count == 60
     assert {topic: sorted(leader.drain(T0 + 1_000, topic=topic)) for topic in topics} == units
     assert max(topics_at_once) == 4
 
@@ -208,7 +208,7 @@ def test_the_dispatch_state_waits_for_topics_that_a_step_has_no_time_for(
     before, steps = leader.dispatcher.dispatch_state(), 0
     while leader.dispatcher.step(T0 + 1_500) == 0:
         steps += 1
-        if leader.dispatcher.ready_count < len(units):
+        if leader.dispatcher.handing_over.ready_count < len(units):
             assert leader.dispatcher.dispatch_state() == before, "it names what was not read yet"
     assert steps > 2
     assert leader.dispatcher.dispatch_state() != before
@@ -226,7 +226,7 @@ def test_what_a_step_has_no_time_for_costs_no_look_at_the_others_of_its_hour(
     units = [leader.schedule(T0 + 1_500, *[T0 + 60_000] * 50, topic=topic)[0] for topic in topics]
     while leader.dispatcher.step(T0 + 1_500) == 0:
         pass
-    assert leader.dispatcher.ready_count == len(units)
+    assert leader.dispatcher.handing_over.ready_count == len(units)
     assert not read
     assert sum(asked) <= len(units)
 
@@ -235,10 +235,10 @@ def test_what_a_step_has_no_time_for_may_be_cancelled_meanwhile(leader: Leader, 
     """It stands in no window, where a cancelled one is passed over."""
     units = [unit for number in range(20) for unit in leader.schedule(T0 + 1_500, topic=f"t{number}")]
     assert leader.dispatcher.step(T0 + 1_500) == 0
-    assert leader.dispatcher.ready_count < len(units)
+    assert leader.dispatcher.handing_over.ready_count < len(units)
     leader.cancel(units[-1])
     leader.run(T0 + 1_500)
-    assert leader.dispatcher.ready_count == len(units) - 1
+    assert leader.dispatcher.handing_over.ready_count == len(units) - 1
 
 
 def test_hours_leaped_over_come_at_their_time_when_the_clock_goes_back(leader: Leader) -> None:

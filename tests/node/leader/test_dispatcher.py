@@ -184,10 +184,10 @@ def test_an_ack_after_the_lease_ended_keeps_the_unit_from_going_out_again(leader
     (unit,) = leader.schedule(T0 + 10)
     leader.pull(T0 + 10)
     leader.run(T0 + LEASE_MS + 200)
-    assert leader.dispatcher.waiting(leader.topic())
+    assert leader.dispatcher.handing_over.waiting(leader.topic())
     assert leader.ack([unit]) == [ACKED]
     assert leader.hand_over(T0 + LEASE_MS + 200).position.tolist() == []
-    assert not leader.dispatcher.waiting(leader.topic())
+    assert not leader.dispatcher.handing_over.waiting(leader.topic())
 
 
 def test_a_lease_committed_after_it_ended_brings_the_unit_back(leader: Leader) -> None:
@@ -196,7 +196,7 @@ def test_a_lease_committed_after_it_ended_brings_the_unit_back(leader: Leader) -
     leader.run(T0 + 10)
     leader.hand_over(T0 + 10, lease_ms=1_000)
     leader.run(T0 + 5_000)
-    assert not leader.dispatcher.waiting(leader.topic())
+    assert not leader.dispatcher.handing_over.waiting(leader.topic())
     leader.commit(T0 + 5_000)
     assert leader.pull(T0 + 5_000) == [unit]
     assert leader.pull(T0 + 5_000) == []
@@ -225,11 +225,11 @@ def test_many_cancelled_units_do_not_hide_what_is_behind_them(leader: Leader) ->
 def test_a_held_unit_waits_and_is_first_when_released(leader: Leader) -> None:
     """From the proposal of a cancel to its result the unit stays; others pass it."""
     units = leader.schedule(T0 + 10, T0 + 10, T0 + 10)
-    leader.dispatcher.hold(units[:2])
+    leader.dispatcher.handing_over.hold(units[:2])
     leader.run(T0 + 10)
     assert leader.hand_over(T0 + 10, 1).position.tolist() == units[2:]
     assert leader.cancel(units[1]) == [0]
-    leader.dispatcher.release(units[:2])
+    leader.dispatcher.handing_over.release(units[:2])
     assert leader.hand_over(T0 + 10).position.tolist() == units[:1]
 
 
@@ -239,10 +239,10 @@ def test_a_paused_topic_keeps_its_units(leader: Leader) -> None:
     leader.pause("slow", True)
     fast = leader.schedule(T0 + 20, topic="fast")
     assert leader.pull(T0 + 40, topic="slow") == []
-    assert not leader.dispatcher.waiting(leader.topic("slow"))
+    assert not leader.dispatcher.handing_over.waiting(leader.topic("slow"))
     assert leader.pull(T0 + 40, topic="fast") == fast
     leader.pause("slow", False)
-    assert leader.dispatcher.waiting(leader.topic("slow"))
+    assert leader.dispatcher.handing_over.waiting(leader.topic("slow"))
     assert leader.pull(T0 + 41, topic="slow") == slow
 
 
@@ -251,16 +251,16 @@ def test_nothing_without_trust_and_nothing_after_stepping_down(leader: Leader) -
     leader.schedule(T0 + 10, T0 + 10)
     leader.run(T0 + 10)
     dispatcher, topic = leader.dispatcher, leader.topic()
-    assert len(dispatcher.hand_over(topic, 9, LEASE_MS, T0 + 10, trusted=False)) == 0
-    assert len(dispatcher.hand_over(topic, 1, LEASE_MS, T0 + 10, trusted=True)) == 1
-    dispatcher.hold([1])
+    assert len(dispatcher.handing_over.hand_over(topic, 9, LEASE_MS, T0 + 10, trusted=False)) == 0
+    assert len(dispatcher.handing_over.hand_over(topic, 1, LEASE_MS, T0 + 10, trusted=True)) == 1
+    dispatcher.handing_over.hold([1])
     dispatcher.stop()
     leader.schedule(T0 + 11)
-    dispatcher.release([1])
+    dispatcher.handing_over.release([1])
     assert dispatcher.step(T0 + 20) is None
-    assert len(dispatcher.hand_over(topic, 9, LEASE_MS, T0 + 20, trusted=True)) == 0
-    assert not dispatcher.waiting(topic)
-    assert dispatcher.ready_count == 0
+    assert len(dispatcher.handing_over.hand_over(topic, 9, LEASE_MS, T0 + 20, trusted=True)) == 0
+    assert not dispatcher.handing_over.waiting(topic)
+    assert dispatcher.handing_over.ready_count == 0
     assert dispatcher.entry_due_ms() is None
     assert dispatcher.collect(T0 + 90) == NOTHING_RIDES
 
@@ -284,7 +284,7 @@ def test_a_backlog_of_any_size_costs_a_window_and_delays_nobody(make_leader: Mak
     slow = [p for second in range(8) for p in leader.schedule(*[T0 + second * 1_000] * 100, topic="slow")]
     fast = leader.schedule(T0 + 7_000, topic="fast")
     leader.run(T0 + 7_000)
-    assert leader.dispatcher.ready_count <= 100
+    assert leader.dispatcher.handing_over.ready_count <= 100
     assert leader.pull(T0 + 7_000, topic="fast") == fast
     found = leader.drain(T0 + 7_100, topic="slow")
     assert sorted(found) == sorted(slow)

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import node.handover.outlet
+import node.handover.handing_over
 import node.handover.strict
 import node.leader.backlog
 import node.leader.dispatcher
+from node.handover.attempt_limit import Exhaustion
 from node.handover.hand_over_builder import Taking
+from node.handover.handing_over import HandingOver
 from node.handover.holds import Holds
 from node.handover.lease_ahead import Planning
 from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
-from node.handover.outlet import Outlet
 from node.handover.strict import Strict
 from node.leader.backlog import Sweep
 from node.leader.dispatcher import Dispatcher
@@ -95,7 +96,7 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
 
 
 def checked_nothing(
-    self: Outlet, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking
+    self: HandingOver, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking
 ) -> int:
     """Hands over whatever stands in the window or is staged, whether or not it has ended."""
     attempts = self._store.states(units.position).attempt + np.uint16(1)
@@ -119,7 +120,7 @@ def marks_are_kept(self: Window, units: Queued) -> None:
     self._looked = marks
 
 
-def anew_after_a_move(self: Outlet, *args: Any) -> Any:
+def anew_after_a_move(self: Exhaustion, *args: Any) -> Any:
     """Attempts count from the move."""
     kind, topic, units, seen, chosen, rows, taking = args
     forgetful = rows.copy()
@@ -127,14 +128,13 @@ def anew_after_a_move(self: Outlet, *args: Any) -> Any:
     return offer(self, kind, topic, units, seen, chosen, forgetful, taking)
 
 
-def exhausted_and_free(self: Outlet, *args: Any) -> None:
+def exhausted_and_free(self: Exhaustion, *args: Any) -> None:
     """What is over its limit is told of and forgotten."""
     exhaust(self, *args)
-    self._holds.drop(self.exhausted[-1].position.tolist())
-    self._claims.free(self.exhausted[-1].position)
+    self._holds.drop(self._exhausted[-1].position.tolist())
 
 
-def named_by_place(self: Outlet, positions: Iterable[int]) -> None:
+def named_by_place(self: HandingOver, positions: Iterable[int]) -> None:
     """Homes are taken for places."""
     names = np.fromiter(positions, np.uint64)
     self._holds.add(names, names)
@@ -148,7 +148,7 @@ def committed_all(self: Dispatcher) -> list[HandOver]:
 
 
 committed = Dispatcher.committed
-offer, exhaust, put_back = Outlet._offer, Outlet._exhaust, Window.put_back
+offer, exhaust, put_back = Exhaustion.offer, Exhaustion._exhaust, Window.put_back
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no stop rule": (LeaseBook, "allows", lambda self, now_ms: True),
     "held units go out": (Holds, "mask", lambda self, positions: positions < 0),
@@ -157,17 +157,17 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "leases never end": (LeaseEnds, "add", lambda self, positions, lease_end_ms, now_ms: None),
     "ended leases are forgotten": (Sweep, "ended", lambda self, spans: None),
     "nothing is claimed": (Claims, "mask", lambda self, positions: positions < 0),
-    "records are not asked": (Outlet, "_give", checked_nothing),
-    "clocks do not go back": (node.handover.outlet, "look", seen_at_the_latest_time),
+    "records are not asked": (HandingOver, "_give", checked_nothing),
+    "clocks do not go back": (node.handover.handing_over, "look", seen_at_the_latest_time),
     "masks decide": (TagFilter, "matches", lambda self, tags: True),
     "filters look too far": (Window, "looked", one_too_far),
     "filters miss what comes back": (Window, "put_back", marks_are_kept),
-    "given back is forgotten": (Outlet, "unstage", lambda self, topic, positions: None),
+    "given back is forgotten": (HandingOver, "unstage", lambda self, topic, positions: None),
     "no limit of attempts": (Limit, "over", lambda self, topic, positions, attempts: attempts < 0),
-    "attempts begin anew after a move": (Outlet, "_offer", anew_after_a_move),
-    "exhausted units are not held": (Outlet, "_exhaust", exhausted_and_free),
+    "attempts begin anew after a move": (Exhaustion, "offer", anew_after_a_move),
+    "exhausted units are not held": (Exhaustion, "_exhaust", exhausted_and_free),
     "holds stay behind": (Holds, "move", lambda self, homes, olds, places: places[:0]),
-    "holds name places": (Outlet, "hold", named_by_place),
+    "holds name places": (HandingOver, "hold", named_by_place),
     "strict before its Lease": (Dispatcher, "committed", committed_all),
     "a command withdraws nothing": (Strict, "withdraw_places", lambda self, places: None),
     "what is released is forgotten": (Dispatcher, "on_released", lambda self, position: None),

@@ -151,7 +151,7 @@ def test_overdue_is_paced_beside_what_is_due_now_and_never_before_it(make_leader
     fresh = leader.schedule(*range(T0 + 1, T0 + 101))
     crash_and_promote(leader, T0)
     found: list[int] = []
-    waited = leader.dispatcher.waited
+    waited = leader.dispatcher.handing_over.waited
     waited.wait(leader.topic())
     for now_ms in range(T0, T0 + 100):
         got = leader.pull(now_ms, 30)
@@ -186,13 +186,13 @@ def test_hours_of_overdue_backlog_in_bounded_memory(make_leader: MakeLeader, win
     crash_and_promote(leader, T0)
     (now,) = leader.schedule(T0 + 5, topic="a")
     leader.run(T0 + 5)
-    assert leader.dispatcher.ready_count <= 2 * window
+    assert leader.dispatcher.handing_over.ready_count <= 2 * window
     assert leader.pull(T0 + 5, 1, topic="a") == [now]
     leader.cancel(*acked)
     for topic, positions in expected.items():
         found: list[int] = []
         while got := leader.pull(T0 + 5, 7, topic=topic):
-            assert leader.dispatcher.ready_count <= 2 * window
+            assert leader.dispatcher.handing_over.ready_count <= 2 * window
             found += got
         assert sorted(found) == sorted(set(positions) - set(acked))
         hours = [position >> 40 for position in found]

@@ -8,7 +8,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
-from node.handover.outlet import EXHAUSTED_MAX
+from node.handover.attempt_limit import EXHAUSTED_MAX
 from node.leader.leader_term import TRUST_RETRY_MS, Reign
 from node.server import Node
 from tests.calls import calls_of
@@ -38,7 +38,7 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path, monkeypatch: p
         reign, dispatcher = node.reign, node.reign.dispatcher
         await until(lambda: sum(len(waiters) for waiters in reign.pulling._waiters.values()) == 2)
         await steps(reign)
-        tries = calls_of(monkeypatch, dispatcher, "hand_over")
+        tries = calls_of(monkeypatch, dispatcher.handing_over, "hand_over")
         await steps(reign)
         assert not tries, "a pull looks again at what it does not want"
         messages = [
@@ -64,12 +64,12 @@ def test_a_pull_costs_a_step_only_where_more_may_be_found(tmp_path: Path, monkey
         assert reign is not None
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         await turns()
-        looks, pokes = calls_of(monkeypatch, reign.dispatcher, "hand_over"), calls_of(monkeypatch, reign, "poke")
+        looks, pokes = calls_of(monkeypatch, reign.handing_over, "hand_over"), calls_of(monkeypatch, reign, "poke")
         assert await service.pull(PullIn("t", 1, 0), ANONYMOUS) == []
         assert not looks
         assert not pokes
         await service.schedule([MessageIn("t", b"0", delay_ms=0)] * 3, ANONYMOUS)
-        await until(lambda: reign.dispatcher.ready_count == 3)
+        await until(lambda: reign.handing_over.ready_count == 3)
         await turns()
         pokes.clear()
         assert len(await service.pull(PullIn("t", 1, 0), ANONYMOUS)) == 1
@@ -130,7 +130,7 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
         got = 0
         while got < EXHAUSTED_MAX + 500:
             got += len(await service.pull(PullIn("t", 1_000, 1_000, lease_ms=1_000), ANONYMOUS))
-        await until(lambda: reign.dispatcher.ready_count == EXHAUSTED_MAX + 500, what="all leases end")
+        await until(lambda: reign.handing_over.ready_count == EXHAUSTED_MAX + 500, what="all leases end")
         waiting = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
         await until(lambda: not node.store.open_hours())
         waiting.cancel()
@@ -171,10 +171,10 @@ def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path, monkeypatch
         assert node.reign is not None
         reign, dispatcher = node.reign, node.reign.dispatcher
         await until(lambda: len(reign.pulling._waiters) == len(pulls))
-        await until(lambda: dispatcher.ready_count == len(pulls))
+        await until(lambda: dispatcher.handing_over.ready_count == len(pulls))
         # A step has time for some, and for few where it is not scheduled. A long one is taken again after a rest.
         await until(lambda: not (reign.pulling._look or reign.pulling._resting))
-        looks = calls_of(monkeypatch, dispatcher, "waiting")
+        looks = calls_of(monkeypatch, dispatcher.handing_over, "waiting")
         await steps(reign)
         assert not looks
         await service.schedule([MessageIn("t7", b"7", tags=("eu",))], ANONYMOUS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import node.handover.outlet
+import node.handover.filtered
 import node.pull.pulling
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
@@ -51,7 +51,7 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One try looks at so many records and no more; the pull goes on from there, and not when its time is over."""
-    monkeypatch.setattr(node.handover.outlet, "EXACT_ROWS", 4)
+    monkeypatch.setattr(node.handover.filtered, "EXACT_ROWS", 4)
     bits = tags_mask([b"w"])
     cover = [f"t{n}" for n in range(1000) if tags_mask([f"t{n}".encode()]) & bits][:64]
     tags = next(trio for trio in combinations(cover, 3) if tags_mask(tag.encode() for tag in trio) & bits == bits)
@@ -76,7 +76,7 @@ def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path, m
         service = node.service
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
         async with filtered_pulls(node, 150) as (pulls, reign):
-            tries = calls_of(monkeypatch, reign.dispatcher, "hand_over")
+            tries = calls_of(monkeypatch, reign.handing_over, "hand_over")
             await steps(reign)
             await service.schedule([MessageIn("t", b"0", tags=("africa",))], ANONYMOUS)
             await steps(reign)
@@ -131,7 +131,7 @@ def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
         async with filtered_pulls(node, 50) as (pulls, reign):
             steps_begun = calls_of(monkeypatch, reign.pulling, "wake")
             looks = calls_of(
-                monkeypatch, reign.dispatcher, "waiting", lambda _, tags=None: len(steps_begun) if tags else None
+                monkeypatch, reign.handing_over, "waiting", lambda _, tags=None: len(steps_begun) if tags else None
             )
             await service.schedule([MessageIn("t", b"x", tags=("x49",))], ANONYMOUS)
             assert [each.body for each in await pulls[49]] == [b"x"]
@@ -151,7 +151,7 @@ def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
     async def play(node: Node) -> None:
         service = node.service
         async with filtered_pulls(node, 50) as (pulls, reign):
-            looks = calls_of(monkeypatch, reign.dispatcher, "waiting", lambda _, tags=None: tags is not None)
+            looks = calls_of(monkeypatch, reign.handing_over, "waiting", lambda _, tags=None: tags is not None)
             wake, scheduled = reign.pulling.wake, asyncio.Event()
 
             def held_back() -> bool:
@@ -226,7 +226,7 @@ def test_b7_a_filter_that_comes_while_others_rest_has_its_first_look_later(
         await until(lambda: reign.ready_count == 2)
         assert await pull(0, "z") == []
         (number,) = reign.pulling._resting
-        tries = calls_of(monkeypatch, reign.dispatcher, "hand_over")
+        tries = calls_of(monkeypatch, reign.handing_over, "hand_over")
         late = pull(20_000, "x")
         await until(lambda: number in reign.pulling._waiters)
         await steps(reign)
@@ -277,14 +277,14 @@ def test_b7_filters_go_on_where_they_stopped_to_rest(tmp_path: Path, monkeypatch
         async with filtered_pulls(node, 5) as (pulls, reign):
             (number,) = reign.pulling._waiters
             looked: list[str] = []
-            waiting = reign.dispatcher.waiting
+            waiting = reign.handing_over.waiting
 
             def noted(topic: int, wanted: Any = None) -> bool:
                 if wanted is not None:
                     looked.extend(*wanted.groups)
                 return waiting(topic, wanted)
 
-            monkeypatch.setattr(reign.dispatcher, "waiting", noted)
+            monkeypatch.setattr(reign.handing_over, "waiting", noted)
             await node.service.schedule([MessageIn("t", b"4", tags=("x4",))], ANONYMOUS)
             for _ in range(5):
                 await node.service.schedule([MessageIn("t", b"0", tags=("nobody",))], ANONYMOUS)

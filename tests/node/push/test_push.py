@@ -292,6 +292,6 @@ def test_the_api_is_told_what_may_be_pushed_to(tmp_path: Path) -> None:
         allows = node.service.limits.allows_address
         assert allows is not None
         assert [allows("127.0.0.1"), allows("10.0.0.1")] == [True, False]
-        assert node.pusher.addresses.allows("127.0.0.1") is not Addresses().allows("127.0.0.1")
+        assert node.addresses.allows("127.0.0.1") is not Addresses().allows("127.0.0.1")
 
     play(tmp_path, scene)

@@ -53,7 +53,7 @@ def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> Non
     topics = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
     staging = Staging(cast(Any, SimpleNamespace(catalog=topics)), cast(Any, lanes), cast(Any, None))
     dispatcher = Dispatcher(1, 2, 3)
-    reign = cast(Any, SimpleNamespace(dispatcher=dispatcher))
+    reign = cast(Any, SimpleNamespace(handing_over=dispatcher))
     for _ in range(2):
         assert not staging.turn(reign, 0)
     assert dispatcher.line == [1, 3]
@@ -72,7 +72,7 @@ def test_topics_without_room_are_looked_at_a_few_at_a_time() -> None:
     catalog = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
     staging = Staging(cast(Any, SimpleNamespace(catalog=catalog)), cast(Any, lanes), cast(Any, None))
     dispatcher = Dispatcher(*topics)
-    reign = cast(Any, SimpleNamespace(dispatcher=dispatcher))
+    reign = cast(Any, SimpleNamespace(handing_over=dispatcher))
     while dispatcher.line:
         freed.append(False)
         staging.turn(reign, 0)
@@ -94,7 +94,7 @@ def test_what_was_off_the_lanes_when_its_topic_changed_has_its_target_of_now() -
     catalog = SimpleNamespace(topic_by_number=lambda number: topic(number, revision=2))
     staging = Staging(cast(Any, SimpleNamespace(catalog=catalog)), lanes, cast(Any, None))
     dispatcher = Dispatcher()
-    reign = cast(Any, SimpleNamespace(dispatcher=dispatcher))
+    reign = cast(Any, SimpleNamespace(handing_over=dispatcher))
     lanes.add(unit(7, of=1))
     taken = lanes.take(0)
     staging.on_topic(1)

@@ -10,7 +10,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
 from chaos.ports import free_ports
-from node.leader.leader_term import Reign
+from node.handover.term import Term
 from node.push.lanes import Lane
 from node.push.stage import BITE_UNITS, TURN_BYTES
 from node.server import Node
@@ -37,7 +37,7 @@ async def ready(node: Node, count: int) -> None:
     """Until so many are ready."""
     reign = node.reign
     assert reign is not None
-    await until(lambda: reign.dispatcher.ready_count == count)
+    await until(lambda: reign.handing_over.ready_count == count)
 
 
 def test_messages_behind_a_bite_of_cancelled_ones_are_pushed(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_a_turn_stages_so_many_bytes(tmp_path: Path) -> None:
         staged: list[int] = []
         lanes, turn = node.pusher._lanes, node.pusher._staging.turn
 
-        def weighed(reign: Reign, now_ms: int) -> bool:
+        def weighed(term: Term, now_ms: int) -> bool:
             before = lanes.bytes
-            done = turn(reign, now_ms)
+            done = turn(term, now_ms)
             staged.append(lanes.bytes - before)
             return done
 
@@ -252,7 +252,7 @@ def test_a_clock_that_has_gone_back_a_little_is_waited_for_as_little(tmp_path: P
     async def scene(node: Node) -> None:
         reign = node.reign
         assert reign is not None
-        latest_ms = reign.dispatcher.planning.latest_ms
+        latest_ms = reign.handing_over._latest_ms
         assert latest_ms is not None
         began_s = asyncio.get_running_loop().time()
         node.pusher._turn(latest_ms - 5)
@@ -276,9 +276,9 @@ def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
             await ready(node, 1)
             looks, turn = [0], node.pusher._staging.turn
 
-            def counted(reign: Reign, now_ms: int) -> bool:
+            def counted(term: Term, now_ms: int) -> bool:
                 looks[0] += 1
-                return turn(reign, now_ms)
+                return turn(term, now_ms)
 
             node.pusher._staging.turn = counted  # type: ignore[method-assign]
             node.skew.least_median_ms = lambda: -1_500.0  # type: ignore[method-assign]

@@ -1,0 +1,23 @@
+"""What a node asks of another one: requests passed on to the leader, questions to one at an address."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from api.port.port import ForwardAnswer, ForwardRequest
+
+
+class Forwarding(Protocol):
+    """What passes requests on to the leader, as node.forward has it."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def leader_changed(self) -> None: ...
+
+    async def forward(self, request: ForwardRequest) -> ForwardAnswer: ...
+
+    async def who(self, address: str) -> str | None: ...
+
+    async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None: ...
