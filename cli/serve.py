@@ -39,7 +39,7 @@ def command(config_path: Path, parent: int | None) -> None:
     except ConfigError as error:
         raise Failure(ExitCode.CONFIG, str(error)) from None
     from api.http.listening import ListenFailed
-    from node.cluster.membership import NodeRemoved
+    from node.cluster.members import NodeRemoved
     from node.process import run
     from replication.command.entry import UnknownCommand
     from replication.group import StartRefused

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING
 
+from node.runtime.clock import NodeClock
 from node.runtime.config import Config
+from node.runtime.entropy import Entropy
+from node.runtime.lifecycle import Lifecycle
+from replication.apply.machine import Machine
 from replication.command.entry import is_change
 from replication.group import RaftGroup
+from replication.journal.journal import Journal
 from replication.raft.leader import UNSAID_S
 from replication.raft.options import GroupOptions, Vitals
 from replication.snapshot.in_thread import in_thread
 from replication.wire.contacts import address_of
+from replication.wire.transport import Transport
 from storage.catalog.level import has
+from storage.file.disk import Disk
 from storage.file.silence_file import read_silence, write_silence
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 __all__ = ["address_of", "group_options", "open_group"]
 
@@ -39,39 +42,52 @@ def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
     )
 
 
-def open_group(node: Node, peers: tuple[str, ...], vitals: Callable[[], Vitals]) -> RaftGroup:
-    """The group of a node that has opened its directory. Raises Corrupt, FormatRefused, DiskFailed."""
+def open_group(
+    config: Config,
+    peers: tuple[str, ...],
+    journal: Journal,
+    transport: Transport,
+    machine: Machine,
+    clock: NodeClock,
+    entropy: Entropy,
+    disk: Disk,
+    life: Lifecycle,
+    *,
+    vitals: Callable[[], Vitals],
+    created: bool,
+) -> RaftGroup:
+    """The group of a node that has opened its directory. `created`: it was, by this start. Raises Corrupt,
+    FormatRefused, DiskFailed."""
     group = RaftGroup(
-        group_options(node.config, peers),
-        node.journal,
-        node.transport.attach,
-        node.machine.apply,
-        monotonic=node.clock.monotonic,
-        random=node.entropy.random().random,
+        group_options(config, peers),
+        journal,
+        transport.attach,
+        machine.apply,
+        monotonic=clock.monotonic,
+        random=entropy.random().random,
         vitals=vitals,
-        sums=node.machine.sums,
-        kept_silence_s=_owed_ms(node) / 1000,
+        sums=machine.sums,
+        kept_silence_s=_owed_ms(config, disk, created) / 1000,
     )
 
+    async def write(seconds: float) -> None:
+        await in_thread(write_silence, config.directory, ceil(seconds * 1000), disk)
+        group.silence.kept(seconds)
+
     def keep(seconds: float) -> None:
-        node.life.spawn(_keep(node, seconds))
+        life.spawn(write(seconds))
 
     group.silence.on_keep = keep
-    group.silence.may_grow = lambda: has(node.store.level, "longer-silence")
+    group.silence.may_grow = lambda: has(machine.level, "longer-silence")
     return group
 
 
-def _owed_ms(node: Node) -> int:
+def _owed_ms(config: Config, disk: Disk, created: bool) -> int:
     """What this directory may still owe from before the start; at least what is configured is on its disk then. A
     directory that does not say is new, or an older build's, which told nobody and had this default."""
-    least_ms, path = node.config.raft.election_min_ms, node.config.directory
-    said_ms = read_silence(path, node.disk)
+    least_ms, path = config.raft.election_min_ms, config.directory
+    said_ms = read_silence(path, disk)
     if said_ms < least_ms:
-        write_silence(path, least_ms, node.disk)
-    unsaid_ms = 0 if said_ms or node.directory.created else ceil(UNSAID_S * 1000)
+        write_silence(path, least_ms, disk)
+    unsaid_ms = 0 if said_ms or created else ceil(UNSAID_S * 1000)
     return max(least_ms, said_ms, unsaid_ms)
-
-
-async def _keep(node: Node, seconds: float) -> None:
-    await in_thread(write_silence, node.config.directory, ceil(seconds * 1000), node.disk)
-    node.group.silence.kept(seconds)

@@ -21,39 +21,10 @@ from node.runtime.entropy import Entropy
 from node.runtime.forwarding import Forwarding
 from node.runtime.watchdog import LoopWatchdog, Watchdog
 from replication.journal.writer import Writer, WriterThread
-from replication.wire.contacts import Contacts
-from replication.wire.events import Wire, WireEvents
-from replication.wire.handshake import Hello, Range, Refusal
 from replication.wire.link import Address
 from replication.wire.listener import AsyncTransport, Identity
+from replication.wire.transport import Transport
 from storage.file.disk import Disk
-
-
-class Transport(Wire, Protocol):
-    """The connections to the peers, as replication.wire.listener has them."""
-
-    refusals: dict[str, Refusal]
-    contacts: Contacts
-    on_contacts: Callable[[], None]
-    on_removed: Callable[[str], None]
-    believed: Callable[[int], bool]
-    logged: Callable[[bytes], bool]
-
-    def attach(self, events: WireEvents) -> Wire: ...
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def reads(self) -> dict[str, Range]: ...
-
-    def set_level(self, level: int) -> None: ...
-
-    def set_cluster_id(self, cluster_id: bytes) -> None: ...
-
-    def set_contacts(self, contacts: Contacts) -> None: ...
-
-    async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None: ...
 
 
 class Serving(Protocol):

@@ -3,7 +3,7 @@
     data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> service -> HTTP
 
 Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends
-the process: `Lifecycle.fatal` is called once and nothing is served after it. And leadership is a Reign object: while
+the process: `Lifecycle.fatal` is called once and nothing is served after it. And leadership is a LeaderTerm: while
 this node is the established leader there is one, and it is gone in the same step of the loop in which leadership is
 lost.
 """
@@ -11,31 +11,34 @@ lost.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import structlog
 
 from api.http.server import GRACE_S
 from api.port.address_guard import Addresses
+from api.port.budget import Budget
 from api.port.duration import parse_duration
 from api.port.port import Limits
-from api.port.problem import Problem
 from node.cluster.clock_guard import Guard
 from node.cluster.clock_skew import Skew
 from node.cluster.drain import Leaving
-from node.cluster.founding import genesis_of
 from node.cluster.levels import Levels
+from node.cluster.members import Members
 from node.cluster.membership import Membership
 from node.cluster.metrics import Metrics
 from node.cluster.status import Status
 from node.cluster.transfer import Transfer
+from node.cluster.values import Values
 from node.group_options import address_of, open_group
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.lateness import Lateness
 from node.handover.term import Leadership
-from node.handover.topic_metrics import TopicMetrics
-from node.leader.leader_term import Reign
-from node.leader.term_record import TermRecord, end_killed
+from node.handover.topic_metrics import TopicMetrics, ready_of, topic_name
+from node.leader.leader_parts import LeaderParts
+from node.leader.leader_term import LeaderTerm
+from node.leading import Leading
 from node.message.count import Counting
 from node.outside import Outside, Serving
 from node.push.outcomes import Outcomes
@@ -45,6 +48,7 @@ from node.runtime.config import Config
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.service import Service
+from node.service_parts import ServiceParts
 from node.upkeep.backup import Backups
 from node.upkeep.checkpointer import Checkpointer, phase_of
 from node.upkeep.export import Exports
@@ -64,6 +68,7 @@ from replication.raft.options import Vitals
 from replication.wire.listener import Identity
 from storage.catalog.level import LEVELS
 from storage.directory.data_directory import DataDirectory
+from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
 from storage.format.position import HOUR_MS
 from storage.store import Store
@@ -86,8 +91,6 @@ class Node:
         self._closing = contextlib.ExitStack()
         self.life = Lifecycle(self._failing)
         self.leadership = Leadership(self.life)
-        self.reign: Reign | None = None  # the term of leadership
-        self._told_term = 0  # the newest that was reigned in or passed by
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
         self.counters = Counters(self.lateness)
@@ -107,26 +110,26 @@ class Node:
         self.store.begin_at(self.clock.now_ms() // HOUR_MS)
         self.machine = Machine(self.store)
         self.journal = Journal.open(
-            directory.journal,
-            disk=disk,
-            cluster_id=self.store.cluster_id,
-            segment_bytes=segment_bytes(config.storage.journal_keep_mb),
-            version_of=version_of,
-        )
+            directory.journal, disk=disk, cluster_id=self.store.cluster_id,
+            segment_bytes=segment_bytes(config.storage.journal_keep_mb), version_of=version_of,
+        )  # fmt: skip
         self._closing.callback(self.journal.close)
-        self.members = Membership(self)
+        self.members = Members(config, self.store.catalog.members, lambda: self.transport.contacts)
         peers = {peer.id: address_of(peer.raft) for peer in config.peers if peer.id != config.node_id}
         identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, {"entry": LEVELS})
         self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
-        self.group = open_group(self, tuple(sorted(peers)), self._vitals)
+        self.group = open_group(
+            config, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock, self.entropy, disk,
+            self.life, vitals=self._vitals, created=directory.created,
+        )  # fmt: skip
         self.group.start_at(self.machine.applied_index)
         self.machine.on_founded = self._founded
-        self.group.on_established = self._established
-        self.group.on_stepped_down = self._stepped_down
-        self.group.on_leader_changed = self._leader_changed
-        self.group.on_trusted = self._trusted
         self._make_parts()
-        self.members.begin()
+        self.group.on_established = self.leading.established
+        self.group.on_stepped_down = self.leading.stepped_down
+        self.group.on_leader_changed = self.leading.leader_changed
+        self.group.on_trusted = self.leading.trusted
+        self.membership.begin()
 
     def _make_parts(self) -> None:
         """What works on the group, the store and each other."""
@@ -136,15 +139,17 @@ class Node:
             config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self._low_peers
         )
         self.proposer = Proposer(
-            self.group,
-            self.clock,
-            self.entropy,
-            node=self.members.number,
-            waiting_max=config.limits.max_waiting_messages,
-            fatal=self.life.fatal,
-        )
-        self.levels = Levels(self)
-        self.snapshots = Snapshots(self)
+            self.group, self.clock, self.entropy, node=self.members.number,
+            waiting_max=config.limits.max_waiting_messages, fatal=self.life.fatal,
+        )  # fmt: skip
+        self.levels = Levels(
+            self.members, self.machine, self.transport, self.group, self.driver, self.proposer, self.clock,
+            self.leadership, self.life, upgrade=config.raft.upgrade,
+        )  # fmt: skip
+        self.snapshots = Snapshots(
+            config, self.group, self.store, self.journal, self.disk, self.reserve, self.clock, self.life,
+            self.caught_up,
+        )  # fmt: skip
         self.checkpointer = Checkpointer(
             self.machine,
             self.journal,
@@ -159,53 +164,76 @@ class Node:
             phase=phase_of(config.node_id, (peer.id for peer in config.peers)),
         )
         self.delivery_log = DeliveryLog(
-            self.directory.deliveries,
-            self.disk,
-            group=GROUP,
-            node=self.members.number,
-            cluster_id=lambda: self.store.cluster_id,
-            state=self._dispatch_state,
-        )
+            self.directory.deliveries, self.disk, group=GROUP, node=self.members.number,
+            cluster_id=lambda: self.store.cluster_id, state=self._dispatch_state,
+        )  # fmt: skip
         self._closing.callback(self.delivery_log.close)
-        end_killed(self)
-        self.exports = Exports(self)
+        end_killed_term(self.directory.deliveries, self.disk, self.boot)  # one that its process was killed in
+        self.exports = Exports(
+            config, self.store, self.directory.store_id, self.disk, self.reserve, self.clock, self.life
+        )
         self.retention = Retention(self.machine, self.proposer, self.clock, self.exports.covers)
         self.skew = Skew(self.group, self.clock, config.clock.skew_max_ms)
-        self.guard = Guard(self)
-        self.transfer = Transfer(self)
-        self.leaving = Leaving(self)
+        self.guard = Guard(self.skew, self.group, self.clock, config.clock.skew_max_ms)
         self.forwarder = self.outside.forwarder(self._leader_http)
-        self.status = Status(self)
-        self.topic_metrics = TopicMetrics(self.status.topic_name, self.status.ready_of)
+        catalog = self.store.catalog
+        self.topic_metrics = TopicMetrics(partial(topic_name, catalog), partial(ready_of, catalog, self.leadership))
         self.pusher = self._pusher()
-        others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
-        self.metrics = Metrics(self.status.values, *others)
+        self._make_cluster()
         self.counting = Counting(self.store, self.clock, lambda: self.group.term)
-        self.backups = Backups(self)
-        self.service = Service(self, self._limits(), client_budget(config.limits, self.pusher.total))
+        self.backups = Backups(config, self.store, self.checkpointer, self.disk, self.reserve, self.clock, self.life)
+        self.leading = self._leading()
+        budget = client_budget(config.limits, self.pusher.total)
+        self.metrics = self._metrics(budget)
+        self.service = self._service(budget)
+
+    def _make_cluster(self) -> None:
+        """Who the members are, who leads, and what this node says of it."""
+        self.transfer = Transfer(
+            self.members, self.group, self.store, self.clock, self.skew, self.proposer, self.pusher, self.forwarder,
+            self.leadership, self.life,
+        )  # fmt: skip
+        self.leaving = Leaving(
+            self.config.node_id, self.group, self.transfer, self.pusher, self.proposer, self.forwarder, self.clock,
+            self.leadership, self.life,
+        )  # fmt: skip
+        self.membership = Membership(
+            self.members, self.machine, self.transport, self.group, self.driver, self.journal, self.proposer,
+            self.delivery_log, self.transfer, self.forwarder, self.clock, self.leadership, self.life,
+        )  # fmt: skip
+        self.status = Status(
+            self.members, self.group, self.machine, self.transport, self.levels, self.guard, self.lateness,
+            self.reserve, self.leaving, self.leadership, self.life, snapshot=self.snapshots.status,
+            caught_up=self.caught_up,
+        )  # fmt: skip
+
+    def _leading(self) -> Leading:
+        parts = LeaderParts(
+            node_id=self.config.node_id, options=self.config.dispatch, store=self.store, machine=self.machine,
+            group=self.group, clock=self.clock, entropy=self.entropy, life=self.life, proposer=self.proposer,
+            leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters,
+            topic_metrics=self.topic_metrics, pusher=self.pusher,
+        )  # fmt: skip
+        return Leading(parts, self.config, self.boot, self.skew, self.transfer, self.leaving, self.forwarder)
+
+    def _metrics(self, budget: Budget) -> Metrics:
+        values = Values(
+            self.leadership, self.proposer, self.counters, budget, self.group, self.machine, self.journal,
+            self.checkpointer, self.reserve, self.clock,
+            (self.guard.values, self.snapshots.values, self.exports.values),
+        )  # fmt: skip
+        others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
+        return Metrics(values.rows, *others)
 
     def _pusher(self) -> Pusher:
         outcomes = Outcomes(
-            self.leadership,
-            self.clock,
-            self.entropy,
-            self.proposer,
-            self.delivery_log,
-            self.topic_metrics,
-            self.forwarder,
-            self.life,
-        )
+            self.leadership, self.clock, self.entropy, self.proposer, self.delivery_log, self.topic_metrics,
+            self.forwarder, self.life,
+        )  # fmt: skip
         return Pusher(
-            self.store,
-            self.clock,
-            self.life,
-            self.delivery_log,
-            self.counters,
-            self.topic_metrics,
-            outcomes,
-            self.outside.receivers(self.addresses, self.clock.now_ms),
-            self.config.push,
-        )
+            self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics, outcomes,
+            self.outside.receivers(self.addresses, self.clock.now_ms), self.config.push,
+        )  # fmt: skip
 
     # -- life
 
@@ -218,12 +246,12 @@ class Node:
             await self.pusher.start()
             await self.driver.start()
             http = await self.outside.serve(self.service, self.config.http.host, self.config.http.port)
-            self.life.spawn(keep_house(self))
+            self.life.spawn(self._keep_house())
             self.life.spawn(self.checkpointer.run())
             self.snapshots.start()
-            self.life.spawn(unlink_hours(self))
+            self.life.spawn(self._unlink_hours())
             self.exports.start()
-            self.life.spawn(self.members.promote())
+            self.life.spawn(self.membership.promote())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self.life.until_ended()
         finally:
@@ -234,7 +262,7 @@ class Node:
             ordered = self.life.in_order and not restarts
             if ordered:
                 await self.leaving.leave()
-            self._stepped_down()
+            self.leading.stepped_down()
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
             if http is not None:
@@ -246,6 +274,36 @@ class Node:
         self.life.raise_why()
         if self.snapshots.whole is not None:
             raise Reinstalled
+
+    def _service(self, budget: Budget) -> Service:
+        parts = ServiceParts(
+            config=self.config, deliveries=self.directory.deliveries, disk=self.disk, store=self.store,
+            clock=self.clock, entropy=self.entropy, life=self.life, group=self.group, driver=self.driver,
+            proposer=self.proposer, leadership=self.leadership, forwarder=self.forwarder,
+            delivery_log=self.delivery_log, counters=self.counters, topic_metrics=self.topic_metrics,
+            reserve=self.reserve, counting=self.counting, members=self.members, membership=self.membership,
+            levels=self.levels, transfer=self.transfer, leaving=self.leaving, backups=self.backups,
+            status=self.status, metrics=self.metrics,
+        )  # fmt: skip
+        return Service(parts, self._limits(), budget)
+
+    async def _keep_house(self) -> None:
+        looks = (
+            self.leaving.look,
+            self.levels.look,
+            lambda: self.clock.bound(self.skew.least_median_ms()),
+            self.guard.watch,
+            self.reserve.measure,
+            lambda: self.store.turn(self.clock.now_ms() // HOUR_MS),
+        )
+        await keep_house(
+            self.watchdog, self.driver, self.clock, give_up=self.transfer.give_up,
+            yield_if_outvoted=self.transfer.yield_if_outvoted, looks=looks,
+        )  # fmt: skip
+
+    async def _unlink_hours(self) -> None:
+        retention_ms = self.config.storage.retention_ms
+        await unlink_hours(self.clock, self.delivery_log, self.exports, self.retention, self.leadership, retention_ms)
 
     def _limits(self) -> Limits:
         """What a request may carry, as the HTTP layer asks."""
@@ -277,59 +335,12 @@ class Node:
         finally:
             self._closing.close()
 
-    # -- leadership
-
-    def _established(self) -> None:
-        """The no-op of the own term is applied: found the cluster if nobody did, then reign."""
-        self.clock.leading = True
-        self.clock.bound(self.skew.least_median_ms())  # before the first stamp: who committed the no-op has echoed too
-        self.life.spawn(self._begin_reign(self.group.term))
-
-    async def _begin_reign(self, term: int) -> None:
-        record = TermRecord(self, term)
-        if self.leaving.gone:
-            self.group.resign()  # elected at the last moment: another one shall be
-            return
-        self.leadership.frozen = self.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
-        await self.transfer.yield_if_outvoted()
-        if self.store.cluster_id is None:
-            genesis = genesis_of(self.config, self.entropy)
-            while self.store.cluster_id is None and self._leads(term):
-                with contextlib.suppress(Problem):  # not known to have happened; a second Genesis changes nothing
-                    await self.proposer.propose_single(genesis)
-        if self._leads(term) and self._told_term < term:
-            self._told_term = term
-            self.leadership.term = self.reign = Reign(self, record)
-            self.reign.begin()
-            self.forwarder.leader_changed()
-            log.info("leading", node=self.config.node_id, term=term)
-
-    def _leads(self, term: int) -> bool:
-        return self.group.established and self.group.term == term
-
-    def _stepped_down(self) -> None:
-        """Leadership is lost: nothing of it goes on."""
-        self.clock.leading = False
-        if self.reign is not None:
-            self.reign.end()
-            self.leadership.term = self.reign = None
-            log.info("stepped down", node=self.config.node_id, term=self.group.term)
-        if self.group.elected_term > self._told_term:
-            self._told_term = self.group.elected_term
-            TermRecord(self, self._told_term).pass_by()
-        self.proposer.step_down()
-
-    def _trusted(self) -> None:
-        if self.reign is not None:
-            self.reign.trust_returned()
-
-    def _leader_changed(self) -> None:
-        if self.group.is_leader:
-            self.skew.led_since_s = self.clock.monotonic()  # in the step that sends the first heartbeats of the term
-        self.forwarder.leader_changed()
-        self.transfer.leader_changed()
-
     # -- what the parts ask
+
+    @property
+    def reign(self) -> LeaderTerm | None:
+        """The term in which this node is the established leader; None while it is not."""
+        return self.leading.term
 
     def caught_up(self) -> bool:
         """Whether this node has, since it started, applied everything that was known to be committed; stays True."""
@@ -347,14 +358,9 @@ class Node:
 
     def _vitals(self) -> Vitals:
         return Vitals(
-            self.clock.own_ms(),
-            self.reserve.free_bytes,
-            self.reserve.low,
-            retiring=self.leaving.retiring,
-            leaving=self.life.draining,
-            busy=self.pusher.busy,
-            ahead_ms=self.skew.told_ms,
-        )
+            self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low, retiring=self.leaving.retiring,
+            leaving=self.life.draining, busy=self.pusher.busy, ahead_ms=self.skew.told_ms,
+        )  # fmt: skip
 
     def _low_peers(self) -> int:
         return sum(peer.low for peer in self.group.peers.values())

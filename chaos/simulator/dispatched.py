@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chaos.simulator.cost import free
-from node.leader.leader_term import Reign
+from node.leader.leader_term import LeaderTerm
 from node.server import Node
 from storage.format.array import U64
 from storage.format.position import MS_PER_TICK
@@ -19,7 +19,7 @@ from storage.wheel.due import Due
 class Dispatched:
     """What one reign has dispatched of the units made in it, against what its dispatch state says."""
 
-    def __init__(self, node: Node, reign: Reign) -> None:
+    def __init__(self, node: Node, reign: LeaderTerm) -> None:
         self._node = node
         self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
         self._seen: set[int] = set()

@@ -19,7 +19,7 @@ import storage.checkpoint.states_due
 import storage.state.files
 from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
-from node.leader.leader_term import Reign
+from node.leader.leader_term import LeaderTerm
 from node.upkeep.retention import Retention
 from node.write.command_queues import GROUP
 from node.write.proposer import Proposer
@@ -86,7 +86,9 @@ def _late_merge() -> list[Patch]:
     """What was applied reaches the wheel from a thread that is late; the state counts it as merged at once."""
     now = Dispatcher.on_units
 
-    def on_units(self: Reign, due_ms: Any, position: Any, topic: Any, tags: Any, priority: Any, index: int) -> None:
+    def on_units(
+        self: LeaderTerm, due_ms: Any, position: Any, topic: Any, tags: Any, priority: Any, index: int
+    ) -> None:
         dispatcher = self.dispatcher
         dispatcher._merged = index
 
@@ -97,7 +99,7 @@ def _late_merge() -> list[Patch]:
 
         self._loop.call_later(0.15, merge)
 
-    return [(Reign, "on_units", on_units)]
+    return [(LeaderTerm, "on_units", on_units)]
 
 
 def _catalog_ahead() -> list[Patch]:
@@ -113,19 +115,19 @@ def _catalog_ahead() -> list[Patch]:
 
 def _old_lease() -> list[Patch]:
     """The last Leases of a term come late, through the next leader, and apply takes them as they come."""
-    collect, begin = Reign.collect, Reign.begin
+    collect, begin = LeaderTerm.collect, LeaderTerm.begin
     leases: deque[tuple[int, Lease]] = deque(maxlen=LATE_LEASES)  # and the terms they were decided in
 
-    def collected(self: Reign, now_ms: int, *, going: bool) -> Any:
+    def collected(self: LeaderTerm, now_ms: int, *, going: bool) -> Any:
         riding = collect(self, now_ms, going=going)
         if riding.lease is not None:
             leases.append((self.term, riding.lease))
         return riding
 
-    def begun(self: Reign) -> None:
+    def begun(self: LeaderTerm) -> None:
         begin(self)
         for former in [each for each in leases if each[0] < self.term]:
-            self._loop.call_later(LATE_S, _propose_again, self._node.group, self._node.proposer, *former)
+            self._loop.call_later(LATE_S, _propose_again, self._parts.group, self._parts.proposer, *former)
 
     def lease(self: Machine, command: Lease, envelope: Envelope) -> Any:
         taken = any_term(self.store, command, envelope)
@@ -140,7 +142,7 @@ def _old_lease() -> list[Patch]:
         return one(self, command, envelope, index, term)
 
     one, any_term = Machine._apply_one, _without_fence(apply_lease)
-    return [(Reign, "collect", collected), (Reign, "begin", begun), (Machine, "_apply_one", apply_one)]
+    return [(LeaderTerm, "collect", collected), (LeaderTerm, "begin", begun), (Machine, "_apply_one", apply_one)]
 
 
 def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease) -> None:

@@ -16,14 +16,14 @@ that a majority contradicts hands over (node/cluster/transfer.py). Nothing here 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from node.server import Node
+from node.cluster.clock_skew import Skew
+from node.runtime.clock import NodeClock
+from replication.group import RaftGroup
 
 log = structlog.get_logger()
 
@@ -34,8 +34,8 @@ SAY_EVERY_S = 30.0
 class Guard(Collector):
     """Reads; says; counts. `watch` is called from housekeeping. Also collects the skew of each peer for /metrics."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, skew: Skew, group: RaftGroup, clock: NodeClock, skew_max_ms: int) -> None:
+        self._skew, self._group, self._clock, self._bound_ms = skew, group, clock, skew_max_ms
         self._said_s: dict[str, float] = {}
 
     def watch(self) -> None:
@@ -49,7 +49,7 @@ class Guard(Collector):
 
     def clock_check(self) -> str:
         """`ok`, or by how much this node's clock is off; for /readyz. Ok while there is nobody to compare with."""
-        ahead_ms = self._node.skew.ahead_ms()
+        ahead_ms = self._skew.ahead_ms()
         if ahead_ms is None or abs(ahead_ms) <= self._bound_ms:
             return "ok"
         return (
@@ -60,15 +60,15 @@ class Guard(Collector):
     @property
     def split(self) -> str:
         """Which nodes differ without a majority on one side, as the leader finds it; empty if none do."""
-        found = self._node.group.agreement.split
+        found = self._group.agreement.split
         return str(found) if found is not None else ""
 
     def values(self) -> dict[str, float]:
         """Rows of the table of node.cluster.metrics. The clock's is NaN while there is nobody to compare with."""
-        ahead_ms = self._node.skew.ahead_ms()
+        ahead_ms = self._skew.ahead_ms()
         return {
             "hourwheel_clock_ahead_seconds": float("nan") if ahead_ms is None else ahead_ms / 1000,
-            "hourwheel_agreed_index": self._node.group.agreed_index,
+            "hourwheel_agreed_index": self._group.agreed_index,
             "hourwheel_split": float(bool(self.split)),
         }
 
@@ -85,18 +85,13 @@ class Guard(Collector):
             family.add_metric([peer], ahead_ms / 1000)
         yield family
 
-    @property
-    def _bound_ms(self) -> int:
-        return self._node.config.clock.skew_max_ms
-
     def _skews(self) -> list[tuple[str, float]]:
-        """Of each peer heard in this reign, how far its clock is ahead of ours, ms."""
-        skew = self._node.skew
-        peers = sorted(self._node.group.peers.items())
-        return [(node_id, peer.clock_offset_ms) for node_id, peer in peers if skew.hears(peer)]
+        """Of each peer heard in this term, how far its clock is ahead of ours, ms."""
+        peers = sorted(self._group.peers.items())
+        return [(node_id, peer.clock_offset_ms) for node_id, peer in peers if self._skew.hears(peer)]
 
     def _say(self, subject: str, trouble: str) -> None:
-        now_s = self._node.clock.monotonic()
+        now_s = self._clock.monotonic()
         if not trouble:
             self._said_s.pop(subject, None)
         elif now_s - self._said_s.get(subject, float("-inf")) >= SAY_EVERY_S:

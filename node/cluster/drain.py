@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -28,11 +28,14 @@ import structlog
 from api.port.leadership import DrainView
 from api.port.port import ForwardRequest
 from api.port.problem import Problem
-from node.cluster.transfer import LINGER_S, QUIESCE_S
-from node.push.push import DRAIN_S, PASS_ON_S
-
-if TYPE_CHECKING:
-    from node.server import Node
+from node.cluster.transfer import LINGER_S, QUIESCE_S, Transfer
+from node.handover.term import Leadership
+from node.push.push import DRAIN_S, PASS_ON_S, Pusher
+from node.runtime.clock import NodeClock
+from node.runtime.forwarding import Forwarding
+from node.runtime.lifecycle import Lifecycle
+from node.write.proposer import Proposer
+from replication.group import RaftGroup
 
 log = structlog.get_logger()
 
@@ -55,8 +58,21 @@ SILENT_S: Final = 1.0
 class Leaving:
     """What one node has to do before it goes, and whether it is drained."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        node_id: str,
+        group: RaftGroup,
+        transfer: Transfer,
+        pusher: Pusher,
+        proposer: Proposer,
+        forwarder: Forwarding,
+        clock: NodeClock,
+        leadership: Leadership,
+        life: Lifecycle,
+    ) -> None:
+        self._node_id, self._group, self._transfer = node_id, group, transfer
+        self._pusher, self._proposer, self._forwarder = pusher, proposer, forwarder
+        self._clock, self._leadership, self._life = clock, leadership, life
         #: An operator wants this node to lead nothing and to take no requests.
         self.drained = False
         #: The process is about to end: nothing is waited for any more.
@@ -66,86 +82,86 @@ class Leaving:
     @property
     def retiring(self) -> bool:
         """Whether this node shall not lead. Others may still have elected it, if nobody else was there."""
-        return self.drained or self._node.life.draining
+        return self.drained or self._life.draining
 
     # -- drain
 
     async def drain(self, name: str | None) -> DrainView:
         """Give leadership away, refuse new work, wait for pushes on the wire. `unknown-node` if another one is meant;
         `not-caught-up` when nobody can lead instead, `change-in-progress`: then nothing has changed."""
-        node = self._node
         self._check(name)
-        led, was = node.reign is not None, self.drained
+        led, was = self._leadership.term is not None, self.drained
         self.drained = True  # from here on nobody gives leadership back
         try:
-            if node.group.is_leader and not (led and node.transfer.target_of_best()):
+            if self._group.is_leader and not (led and self._transfer.target_of_best()):
                 raise Problem("not-caught-up", "no other node is up and able to lead; this node serves on")
             if led:
-                await node.transfer.run(None)
+                await self._transfer.run(None)
         except Problem as problem:
             if problem.code != "outcome-unknown":  # leadership is gone, whoever has it
                 self.drained = was
                 raise
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
-                await node.pusher.quiet()
-        log.info("drained", node=node.config.node_id, led=led, pushes=node.pusher.on_wire)
+                await self._pusher.quiet()
+        log.info("drained", node=self._node_id, led=led, pushes=self._pusher.on_wire)
         return self._view(led)
 
     async def undo(self, name: str | None) -> DrainView:
         """Serve again. `unknown-node` if another one is meant."""
         self._check(name)
         self.drained = False
-        return self._view(self._node.reign is not None)
+        return self._view(self._leadership.term is not None)
 
     def _check(self, name: str | None) -> None:
-        own = self._node.config.node_id
+        own = self._node_id
         if name not in (None, own):
             raise Problem("unknown-node", f"this is node {own}, not {name}; ask the address of {name} itself")
-        if self._node.life.draining:
+        if self._life.draining:
             raise Problem("draining", "this node is shutting down")
 
     def _view(self, led: bool) -> DrainView:
-        node = self._node
         return DrainView(
-            node=node.config.node_id,
+            node=self._node_id,
             draining=self.drained,
             led=led,
-            leader=node.group.leader_id,
-            pushes=node.pusher.on_wire,
+            leader=self._group.leader_id,
+            pushes=self._pusher.on_wire,
         )
 
     # -- the end of the process
 
     async def leave(self) -> None:
         """Before this node ends in order: see the module. Bounded by about LEAVE_S."""
-        if self._node.group.peers:
+        if self._group.peers:
             await self._leave()
         else:
-            self._node.transfer.freeze()
-            await self._node.pusher.drain()  # nobody else could take the outcomes
+            self._transfer.freeze()
+            await self._pusher.drain()  # nobody else could take the outcomes
             await self._write_last()
         self.gone = True
-        self._node.group.resign()  # so that an election begins while connections are closed
+        self._group.resign()  # so that an election begins while connections are closed
 
     async def _leave(self) -> None:
-        node, group = self._node, self._node.group
+        group = self._group
         loop = asyncio.get_running_loop()
         until_s = loop.time() + LEAVE_S
         await self._end_waits()
-        if node.reign is not None:
+        if self._leadership.term is not None:
             await asyncio.sleep(HEAR_S)
             await self._give_away()
-        if node.reign is None:
-            await node.pusher.drain()
+        if self._leadership.term is None:
+            await self._pusher.drain()
         led_s = loop.time()
-        while not node.life.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
-            if node.reign is not None:  # given to this node when nobody knew that it leaves, or nobody could take it
+        while not self._life.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
+            if (
+                self._leadership.term is not None
+            ):  # given to this node when nobody knew that it leaves, or nobody could take it
                 await self._give_away()
-                if node.reign is not None:
+                if self._leadership.term is not None:
                     await self._care(until_s)
                     break
-                await node.pusher.drain()  # deposed meanwhile: what is on the wire is this node's to finish
+                await self._pusher.drain()  # deposed meanwhile: what is on the wire is this node's to finish
             if group.leader_id is not None and not group.is_leader:
                 led_s = loop.time()
                 if group.released:
@@ -157,69 +173,67 @@ class Leaving:
     async def _end_waits(self) -> None:
         """Let the leader answer the long polls that this node passed on: what it has just handed over to one of them
         would be lost with the connection."""
-        node = self._node
-        if node.group.leader_id in (None, node.config.node_id):
+        if self._group.leader_id in (None, self._node_id):
             return
-        body = msgspec.json.encode({"node": node.config.node_id})
+        body = msgspec.json.encode({"node": self._node_id})
         with contextlib.suppress(Problem, TimeoutError):
             async with asyncio.timeout(WAITS_S):
-                await node.forwarder.forward(ForwardRequest("POST", "/v1/cluster/waits", _JSON, body))
+                await self._forwarder.forward(ForwardRequest("POST", "/v1/cluster/waits", _JSON, body))
 
     async def _give_away(self) -> None:
         """If this node leads and anybody can take it; and hear who took it."""
-        node = self._node
-        term, moved = node.group.term, await node.transfer.leave()
+        number, moved = self._group.term, await self._transfer.leave()
         if moved:
             with contextlib.suppress(Problem):
-                await node.transfer.successor(term)
+                await self._transfer.successor(number)
             await asyncio.sleep(LINGER_S)
-            await node.pusher.drain()
+            await self._pusher.drain()
 
     async def _care(self, until_s: float, over: Callable[[], bool] = lambda: False) -> None:
         """As the leader of nodes that go, this one perhaps among them: hand nothing over, take all outcomes, let go. Or
         nothing more once there is no need of it (`over`): whoever hands over again has pushes on the wire for ever."""
-        node, loop = self._node, asyncio.get_running_loop()
-        reign, began_s = node.reign, node.clock.monotonic()
-        node.transfer.freeze()
+        loop = asyncio.get_running_loop()
+        term, began_s = self._leadership.term, self._clock.monotonic()
+        self._transfer.freeze()
         log.info("a majority leaves: nothing is handed over, what is on the wire is waited for")
-        await _until(lambda: over() or loop.time() >= until_s or not node.pusher.busy)
-        await _until(lambda: node.reign is not reign or over() or loop.time() >= until_s or not self._awaited(began_s))
-        if node.reign is reign and not over():
+        await _until(lambda: over() or loop.time() >= until_s or not self._pusher.busy)
+        await _until(
+            lambda: self._leadership.term is not term or over() or loop.time() >= until_s or not self._awaited(began_s)
+        )
+        if self._leadership.term is term and not over():
             await self._write_last()
-            if node.reign is reign:
-                node.group.let_go()
-                node.proposer.resume()
+            if self._leadership.term is term:
+                self._group.let_go()
+                self._proposer.resume()
 
     async def _write_last(self) -> None:
         """As a leader that hands nothing over any more: the Leases of what it handed over, and what waits, are in the
         log; at most 2 * QUIESCE_S."""
-        proposer = self._node.proposer
-        if await proposer.seal(QUIESCE_S, self._node.transfer.freeze):
+        proposer = self._proposer
+        if await proposer.seal(QUIESCE_S, self._transfer.freeze):
             await proposer.landed(QUIESCE_S)
 
     def _awaited(self, began_s: float) -> list[str]:
         """The peers that have pushes on the wire, or did not say since then that they have none."""
-        node = self._node
-        now_s = node.clock.monotonic()
+        now_s = self._clock.monotonic()
         return [
             peer.node_id
-            for peer in node.group.peers.values()
+            for peer in self._group.peers.values()
             if peer.connected and (peer.busy if peer.last_echo_s > began_s + LOOK_S else now_s - began_s < SILENT_S)
         ]
 
     def look(self) -> None:
         """From time to time, on a leader: care for those that want to go and leave no majority; and a node that shall
         not lead and was elected, because nobody else was there, gives leadership away as soon as it can."""
-        node = self._node
-        if node.reign is None or node.life.draining or self._caring is not None:
+        if self._leadership.term is None or self._life.draining or self._caring is not None:
             return
-        if node.group.outnumbered and any(peer.leaving and peer.connected for peer in node.group.peers.values()):
+        if self._group.outnumbered and any(peer.leaving and peer.connected for peer in self._group.peers.values()):
             work = self._care_for_others()
-        elif self.drained and node.transfer.target_of_best():
-            work = node.transfer.give_up()
+        elif self.drained and self._transfer.target_of_best():
+            work = self._transfer.give_up()
         else:
             return
-        self._caring = node.life.spawn(work)
+        self._caring = self._life.spawn(work)
         self._caring.add_done_callback(self._cared)
 
     def _cared(self, task: asyncio.Task[None]) -> None:
@@ -227,18 +241,17 @@ class Leaving:
 
     async def _care_for_others(self) -> None:
         """While this node stays: frozen until it has a majority again, or leads no more. If it leads anew by then it is
-        not thawed from here, as it may be frozen for a transfer; `look` cares in the later reign."""
-        node = self._node
-        reign = node.reign
+        not thawed from here, as it may be frozen for a transfer; `look` cares in the later term."""
+        term = self._leadership.term
 
         def over() -> bool:
-            return node.reign is not reign or not node.group.outnumbered
+            return self._leadership.term is not term or not self._group.outnumbered
 
         await self._care(asyncio.get_running_loop().time() + LEAVE_S, over)
-        await _until(lambda: over() or node.life.draining)
-        if (node.reign is reign or not node.group.is_leader) and not node.life.draining:
-            node.group.let_go(False)  # hand-overs go on: the next ones that leave wait for theirs
-            node.transfer.thaw()
+        await _until(lambda: over() or self._life.draining)
+        if (self._leadership.term is term or not self._group.is_leader) and not self._life.draining:
+            self._group.let_go(False)  # hand-overs go on: the next ones that leave wait for theirs
+            self._transfer.thaw()
 
 
 async def _until(met: Callable[[], bool]) -> None:

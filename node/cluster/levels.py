@@ -12,21 +12,24 @@ asks for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
 
 from api.port.problem import Problem
+from node.cluster.members import Members
+from node.handover.term import Leadership
+from node.runtime.clock import NodeClock
+from node.runtime.lifecycle import Lifecycle
 from node.write.command_queues import GROUP
-from replication.apply.machine import Applied
+from node.write.proposer import Proposer
+from replication.apply.machine import Applied, Machine
 from replication.command.entry import encode_entry
 from replication.command.level import RaiseLevel
+from replication.driver import GroupDriver
+from replication.group import RaftGroup
 from replication.raft.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
 from replication.wire.handshake import Range
+from replication.wire.transport import Transport
 from storage.catalog.level import LEVELS, NEEDS, has
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 log = structlog.get_logger()
 
@@ -36,23 +39,37 @@ AUTO = "auto"
 class Levels:
     """The level as one node knows it. Made when the machine, the transport and the proposer are."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        members: Members,
+        machine: Machine,
+        transport: Transport,
+        group: RaftGroup,
+        driver: GroupDriver,
+        proposer: Proposer,
+        clock: NodeClock,
+        leadership: Leadership,
+        life: Lifecycle,
+        *,
+        upgrade: str,
+    ) -> None:
+        """`upgrade`: whether it rises by itself, `auto`, or when it is asked to."""
+        self._members, self._machine, self._transport, self._group = members, machine, transport, group
+        self._driver, self._proposer, self._clock = driver, proposer, clock
+        self._leadership, self._life, self._upgrade = leadership, life, upgrade
         self._raising = False
-        node.machine.on_level = self._rose
+        machine.on_level = self._rose
         self._tell()
 
     @property
     def level(self) -> int:
         """As applied here."""
-        return self._node.machine.level
+        return self._machine.level
 
     def reads(self) -> dict[str, Range | None]:
         """Of each member which versions of entries it reads; None if it is not connected."""
-        node = self._node
-        heard = node.transport.reads()
-        own = node.config.node_id
-        return {member: LEVELS if member == own else heard.get(member) for member in node.members.ids()}
+        heard, own = self._transport.reads(), self._members.own
+        return {member: LEVELS if member == own else heard.get(member) for member in self._members.ids()}
 
     def lagging(self, level: int) -> str | None:
         """Which member cannot be at this level, and why, in words; None if all can."""
@@ -75,8 +92,7 @@ class Levels:
             return self.level
         self._require_readers(wanted)
         if not self._leads():
-            leader = self._node.group.leader_id
-            raise Problem("no-leader", "this node is not sure to lead; nothing happened", leader=leader)
+            raise Problem("no-leader", "this node is not sure to lead; nothing happened")
         if not self._free() or self._raising:
             raise Problem("change-in-progress", "the members or the leader are being changed; try again in a moment")
         while self.level < wanted:
@@ -108,11 +124,10 @@ class Levels:
 
     def look(self) -> None:
         """On the leader, now and then: raise the level if all members read the next one."""
-        node = self._node
-        due = node.config.raft.upgrade == AUTO and self.level < LEVELS[1]
+        due = self._upgrade == AUTO and self.level < LEVELS[1]
         if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
             self._raising = True
-            node.life.spawn(self._follow())
+            self._life.spawn(self._follow())
 
     async def _follow(self) -> None:
         try:
@@ -122,25 +137,24 @@ class Levels:
             self._raising = False
 
     def _leads(self) -> bool:
-        node = self._node
-        return node.reign is not None and node.reign.trusted() and not node.life.draining
+        term = self._leadership.term
+        return term is not None and term.trusted() and not self._life.draining
 
     def _free(self) -> bool:
         """Whether neither leadership nor the members are being changed."""
-        return not self._node.leadership.frozen and not self._node.group.changing
+        return not self._leadership.frozen and not self._group.changing
 
     async def _raise(self, level: int) -> str | None:
         """Propose it; None if it rose, or else what a proposal says."""
-        node = self._node
         entry = encode_entry(
             group=GROUP,
-            term=node.group.term,
-            node=node.members.number,
-            now_ms=node.clock.now_ms(),
-            sections=[RaiseLevel(level, node.members.table.index).pack()],
+            term=self._group.term,
+            node=self._members.number,
+            now_ms=self._clock.now_ms(),
+            sections=[RaiseLevel(level, self._members.table.index).pack()],
             version=level,
         )
-        outcome = await node.driver.propose(entry)
+        outcome = await self._driver.propose(entry)
         applied: Applied | None = outcome.result
         if outcome.error is not None or applied is None:
             return outcome.error or UNKNOWN
@@ -148,12 +162,11 @@ class Levels:
 
     def _rose(self) -> None:
         """A RaiseLevel was applied; called from inside the group's tick."""
-        log.info("the level of the cluster rose", level=self.level, index=self._node.group.applied_index + 1)
+        log.info("the level of the cluster rose", level=self.level, index=self._group.applied_index + 1)
         self._tell()
-        if self._node.reign is not None:
-            self._node.reign.level_rose()
+        if self._leadership.term is not None:
+            self._leadership.term.level_rose()
 
     def _tell(self) -> None:
-        node = self._node
-        node.transport.set_level(self.level)
-        node.proposer.level = self.level
+        self._transport.set_level(self.level)
+        self._proposer.level = self.level

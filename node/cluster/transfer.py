@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -32,13 +31,18 @@ import structlog
 from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.port.port import ForwardRequest, TransferResult
 from api.port.problem import Problem
-from node.cluster.status import CATCHING_UP
-from replication.raft.options import Peer
+from node.cluster.clock_skew import Skew
+from node.cluster.members import Members
+from node.handover.term import Leadership, Term
+from node.push.push import Pusher
+from node.runtime.clock import NodeClock
+from node.runtime.forwarding import Forwarding
+from node.runtime.lifecycle import Lifecycle
+from node.write.proposer import Proposer
+from replication.group import RaftGroup
+from replication.raft.options import CATCHING_UP, Peer
 from storage.format.rows import LEASED
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 log = structlog.get_logger()
 
@@ -60,10 +64,23 @@ _JSON = {"Content-Type": "application/json"}
 class Transfer:
     """The transfers of one node; at most one is under way."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        #: Nothing is taken from ready and no request is begun here, because leadership is about to move.
-        self._frozen_s = 0.0
+    def __init__(
+        self,
+        members: Members,
+        group: RaftGroup,
+        store: Store,
+        clock: NodeClock,
+        skew: Skew,
+        proposer: Proposer,
+        pusher: Pusher,
+        forwarder: Forwarding,
+        leadership: Leadership,
+        life: Lifecycle,
+    ) -> None:
+        self._members, self._group, self._store, self._clock, self._skew = members, group, store, clock, skew
+        self._proposer, self._pusher, self._forwarder = proposer, pusher, forwarder
+        self._leadership, self._life = leadership, life
+        self._frozen_s = 0.0  # since when nothing is handed over and no request begun here
         self._giving = asyncio.Lock()
         self._told: asyncio.Future[bool] | None = None
         self._task: asyncio.Task[TransferResult] | None = None
@@ -73,25 +90,21 @@ class Transfer:
     async def run(self, to: str | None) -> TransferResult:
         """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
         nothing. `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`, `no-leader`."""
-        node = self._node
-        if node.reign is not None:
-            await node.reign.sure()  # first of all: whatever is looked at below may be otherwise after it
-        if to is not None and to not in node.members.ids():
+        if self._leadership.term is not None:
+            await self._leadership.term.sure()  # first of all: whatever is looked at below may be otherwise after it
+        if to is not None and to not in self._members.ids():
             raise Problem("unknown-node", f"no node of this cluster is named {to}")
-        if node.life.draining:
-            raise Problem("draining", "this node is shutting down and gives its leadership away by itself")
-        if node.reign is None or not node.reign.trusted():
-            raise Problem("no-leader", "this node is not sure to lead; nothing happened")
-        if node.group.changing:
+        term = self._leadership.require()
+        if self._group.changing:
             raise Problem("change-in-progress", "the members are being changed; try again in a moment")
         if self._busy():
             raise Problem("change-in-progress", "another transfer is under way; look who leads when it is over")
-        if to == node.config.node_id:
+        if to == self._members.own:
             return TransferResult(
                 from_node=to,
                 to_node=to,
-                term_before=node.group.term,
-                term_after=node.group.term,
+                term_before=term.term,
+                term_after=term.term,
                 took_ms=0,
                 gap_ms=0,
                 in_flight_carried=0,
@@ -107,10 +120,10 @@ class Transfer:
         if self._task is not None:
             await asyncio.wait((self._task,))
         target = self._best()
-        return self._node.reign is not None and target is not None and await self._give(target)
+        return self._leadership.term is not None and target is not None and await self._give(target)
 
     def _busy(self) -> bool:
-        return self._task is not None or self._giving.locked() or self._node.leadership.frozen
+        return self._task is not None or self._giving.locked() or self._leadership.frozen
 
     def target_of_best(self) -> str | None:
         """Who would be asked to lead now; None if nobody can."""
@@ -124,35 +137,33 @@ class Transfer:
 
     def freeze(self) -> None:
         """Nothing is handed over and no request begun here from now on."""
-        if not self._node.leadership.frozen:
-            self._node.leadership.frozen, self._frozen_s = True, self._node.clock.monotonic()
+        if not self._leadership.frozen:
+            self._leadership.frozen, self._frozen_s = True, self._clock.monotonic()
 
     def thaw(self) -> None:
         """This leader leads on."""
-        node = self._node
-        self._node.leadership.frozen = False
-        node.proposer.resume()
-        node.forwarder.leader_changed()  # what waited here for another leader is served here
-        if node.reign is not None:
-            node.reign.poke()
+        self._leadership.frozen = False
+        self._proposer.resume()
+        self._forwarder.leader_changed()  # what waited here for another leader is served here
+        if self._leadership.term is not None:
+            self._leadership.term.poke()
 
     async def give_up(self) -> None:
         """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
-        if self._busy() or not self._node.group.is_leader:
+        if self._busy() or not self._group.is_leader:
             return
         target = self._best()
-        if (target is None or not await self._give(target)) and self._node.group.is_leader:
-            self._node.group.resign()
+        if (target is None or not await self._give(target)) and self._group.is_leader:
+            self._group.resign()
 
     async def yield_if_outvoted(self) -> None:
         """This leader's clock is off, as far as a majority can tell: hand over to one of them. If nobody can take it,
         lead on, on a clock that is held to theirs, and try again later."""
-        node = self._node
-        if self._busy() or not node.clock.leading or not node.skew.outvoted():
+        if self._busy() or not self._clock.leading or not self._skew.outvoted():
             return
-        now_s, target = node.clock.monotonic(), self._best()
-        off_ms = round(-node.skew.median_ms())
-        if target is not None and now_s >= self._yield_s and node.skew.agrees(node.group.peers[target]):
+        now_s, target = self._clock.monotonic(), self._best()
+        off_ms = round(-self._skew.median_ms())
+        if target is not None and now_s >= self._yield_s and self._skew.agrees(self._group.peers[target]):
             self._yield_s = now_s + YIELD_EVERY_S
             log.warning("this leader's clock is off and it yields", ahead_ms=off_ms, to=target)
             await self._give(target)
@@ -165,20 +176,20 @@ class Transfer:
         self._task = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Problem):
-            self._node.life.fatal(error)
+            self._life.fatal(error)
 
     def _target(self, to: str | None) -> str:
         """Whom to ask. `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth waiting."""
         if to is None:
             best = self._best()
             if best is None:
-                peers = sorted(self._node.group.peers.items())
+                peers = sorted(self._group.peers.items())
                 whys = "; ".join(f"{name} {self._unable(peer)}" for name, peer in peers) or "there is no other node"
                 raise Problem("not-caught-up", f"{whys}; this node leads on")
             return best
-        peer = self._node.group.peers[to]
+        peer = self._group.peers[to]
         why = self._unable(peer)
-        if why is None and self._node.skew.outvotes(peer):
+        if why is None and self._skew.outvotes(peer):
             why = f"has a clock that is {peer.clock_offset_ms:+.0f} ms off and would not keep leadership"
         if why is not None:
             raise Problem("not-caught-up", f"{to} {why}; this node leads on")
@@ -186,8 +197,8 @@ class Transfer:
 
     def _best(self) -> str | None:
         """The peer that lacks least, of those whose clocks agree with the others' if there are such."""
-        able = [peer for peer in self._node.group.peers.values() if self._unable(peer) is None]
-        in_time = [peer for peer in able if self._node.skew.agrees(peer)]
+        able = [peer for peer in self._group.peers.values() if self._unable(peer) is None]
+        in_time = [peer for peer in able if self._skew.agrees(peer)]
         best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
         return None if best is None else best.node_id
 
@@ -204,24 +215,24 @@ class Transfer:
 
     def _lag(self, peer: Peer) -> int:
         """Entries it lacks on disk or has not applied."""
-        return self._node.group.last_index - min(peer.match_index, peer.applied_index)
+        return self._group.last_index - min(peer.match_index, peer.applied_index)
 
     async def _move(self, to: str) -> TransferResult:
-        node, reign = self._node, self._node.reign
-        if reign is None:  # lost since `run` looked: a task begins in a later step of the loop
+        leading = self._leadership.term
+        if leading is None:  # lost since `run` looked: a task begins in a later step of the loop
             raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
-        term, begun_s = node.group.term, node.clock.monotonic()
+        term, begun_s = self._group.term, self._clock.monotonic()
         if not await self._give(to):
-            if node.group.term != term or node.reign is None:
+            if self._group.term != term or self._leadership.term is None:
                 raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
             raise Problem("not-caught-up", f"{to} did not have all on disk and applied in time; this node leads on")
-        told, given_s = self._open_hand_overs(reign), node.clock.monotonic()
+        told, given_s = self._open_hand_overs(leading), self._clock.monotonic()
         leader = await self.successor(term)
-        heard_s, after = node.clock.monotonic(), node.group.term
+        heard_s, after = self._clock.monotonic(), self._group.term
         view = await self._account(told)
-        gap_s = None if view is None else node.clock.monotonic() - view.ready_us / 1e6 - self._frozen_s
+        gap_s = None if view is None else self._clock.monotonic() - view.ready_us / 1e6 - self._frozen_s
         result = TransferResult(
-            from_node=node.config.node_id,
+            from_node=self._members.own,
             to_node=leader,
             term_before=term,
             term_after=after,
@@ -239,22 +250,21 @@ class Transfer:
         )
         return result
 
-    def _open_hand_overs(self, reign: Reign) -> OpenHandOvers:
+    def _open_hand_overs(self, term: Term) -> OpenHandOvers:
         """What this leader handed over and knows of no end of: the pushes on the wire, and what it handed over last, as
         far as the records have it open."""
-        node = self._node
-        pushes = [attempt for attempt in node.pusher.attempts if attempt.term == reign.term]
-        newest, newest_end_ms = reign.takeover.newest()
+        pushes = [attempt for attempt in self._pusher.attempts if attempt.term == term.term]
+        newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
         ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])
-        rows = np.flatnonzero(node.store.state_only(position) <= LEASED)[:TOLD_MAX]
-        return OpenHandOvers(reign.term, position[rows].tobytes(), ends_ms[rows].tobytes())
+        rows = np.flatnonzero(self._store.state_only(position) <= LEASED)[:TOLD_MAX]
+        return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _account(self, told: OpenHandOvers) -> TakeoverView | None:
         """The new leader's; None if it gave none, as when it was lost again at once."""
         request = ForwardRequest("POST", "/v1/cluster/takeover", _JSON, msgspec.json.encode(told))
         try:
-            answer = await self._node.forwarder.forward(request)
+            answer = await self._forwarder.forward(request)
             return _VIEW.decode(answer.body) if answer.status == 200 else None
         except (Problem, msgspec.DecodeError) as error:
             log.warning("the new leader gave no account", error=str(error))
@@ -264,27 +274,27 @@ class Transfer:
         """Whether leadership was given away. If not, everything goes on as before. One at a time: the end of one that
         fails would thaw another that is about to give."""
         async with self._giving:
-            return self._node.group.is_leader and await self._seal_and_give(to)
+            return self._group.is_leader and await self._seal_and_give(to)
 
     async def _seal_and_give(self, to: str) -> bool:
-        node, told = self._node, asyncio.get_running_loop().create_future()
+        told = asyncio.get_running_loop().create_future()
         given = False
         try:
-            if await node.proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
+            if await self._proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
                 self._told = told
-                node.group.transfer(to, told.set_result)
+                self._group.transfer(to, told.set_result)
                 given = await told
         finally:
             self._told = None
             if given:
-                self._node.leadership.frozen = False
+                self._leadership.frozen = False
             else:
                 self.thaw()
         return given
 
     async def successor(self, term: int) -> str:
         """Who leads a term after this one. `outcome-unknown` if nobody is heard in time."""
-        group = self._node.group
+        group = self._group
         try:
             async with asyncio.timeout(SUCCESSOR_S):
                 while group.term <= term or (leader := group.leader_id) is None:

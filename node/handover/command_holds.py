@@ -22,7 +22,7 @@ from replication.command.registry import Unlink
 
 
 class Holding:
-    """The holds of one reign."""
+    """The holds of one term."""
 
     def __init__(
         self,

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from api.port.leadership import OpenHandOvers, TakeoverView
+from api.port.port import Delivery, PullIn
 from api.port.problem import Problem
 from node.handover.command_holds import Holding
 from node.handover.handing_over import HandingOver
@@ -17,7 +19,8 @@ from node.handover.lease_book import HandOver
 from node.receipt import Receipts
 from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
-from storage.format.array import U8
+from storage.catalog.topic import Topic
+from storage.format.array import I64, U8, U64
 from storage.format.record import Record
 
 
@@ -64,6 +67,18 @@ class Term(Protocol):
 
     async def recorded(self, position: int) -> None:
         """Until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
+
+    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
+        """Hand over to a consumer that asks, and may wait. Raises `no-leader`."""
+
+    async def account(self, told: OpenHandOvers) -> TakeoverView:
+        """Of a leader that leadership was given to: what it took over, and whether it repeated any of it."""
+
+    def newest_hand_overs(self) -> tuple[U64, I64]:
+        """Places and lease ends of what was handed over last."""
+
+    def level_rose(self) -> None:
+        """Say what a leader of this level says. Raises DiskFailed."""
 
 
 class Leadership:

@@ -20,6 +20,8 @@ import numpy.typing as npt
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from node.handover.term import Leadership
+from storage.catalog.catalog import Catalog
 from storage.format.array import I64, U32
 
 LABELLED_MAX: Final = 100
@@ -199,3 +201,18 @@ class TopicMetrics(Collector):
 def _business(topic: TopicCounts, scrape: int) -> float:
     """How busy the topic still is at a scrape."""
     return topic.business * float(FORGET ** (scrape - topic.scrape))
+
+
+def topic_name(catalog: Catalog, number: int) -> str | None:
+    """The topic's name; None if it was deleted."""
+    topic = catalog.topic_by_number(number)
+    return topic.name if topic is not None else None
+
+
+def ready_of(catalog: Catalog, leadership: Leadership, topics: Sequence[str]) -> tuple[Sequence[int], int]:
+    """Units in the ready windows of these topics, and of all; of a node that does not lead, none."""
+    if leadership.term is None:
+        return [0] * len(topics), 0
+    windows = leadership.term.handing_over
+    counts = [0 if topic is None else windows.ready_of(topic.number) for topic in map(catalog.topic, topics)]
+    return counts, windows.ready_count

@@ -1,6 +1,6 @@
 """One term of this node as leader: its dispatcher, the loop that drives it, and all that waits for it.
 
-A Reign begins when the no-op of the term is applied and ends, at once, when leadership is lost; nothing of it survives
+It begins when the no-op of the term is applied and ends, at once, when leadership is lost; nothing of it survives
 into another term. The loop does all that is due and sleeps until the dispatcher's next time, or until it is poked: by
 new units, committed Leases, released holds, changed topics.
 """
@@ -10,20 +10,24 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
+from api.port.leadership import OpenHandOvers, TakeoverView
+from api.port.port import Delivery, PullIn
 from api.port.problem import Problem
 from node.handover.command_holds import Holding
 from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
+from node.leader.leader_parts import LeaderParts
 from node.leader.promotion import Promoted
 from node.leader.restored_overdue import CatchingUp
 from node.leader.takeover import Takeover
 from node.leader.term_record import TermRecord
 from node.pull.pulling import Pulling
 from node.receipt import Receipts
+from node.runtime.config import Dispatch
 from node.runtime.steps import Steps
 from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
@@ -32,14 +36,12 @@ from replication.apply.settle import ACKED
 from replication.command.handover import DEAD
 from replication.command.registry import Fail, Realign
 from storage.catalog.level import has
+from storage.catalog.topic import Topic
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.record import Record
 from storage.wheel.slot import SlotColumns
 from storage.wheel.slot_read import SlotRead
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 log = structlog.get_logger()
 
@@ -52,31 +54,42 @@ SURE_S = 1.0
 INLINE_ROWS = 10_000
 
 
-class Reign:
-    """Made on the loop when this node is established as leader; `begin` starts it, `end` ends it."""
+class LeaderTerm:
+    """Made on the loop when this node is established as leader; `begin` starts it, `end` ends it. See Term."""
 
-    def __init__(self, node: Node, record: TermRecord) -> None:
-        genesis = node.store.catalog.genesis
-        assert genesis is not None, "a reign begins after genesis"
-        options = node.config.dispatch
-        self._node = node
-        self.term = node.group.term
-        self.promoted_ms = node.clock.now_ms()
-        self.promotion = Promoted(node, self.term, founds=record.founds)
-        self._record = record
-        self.receipts = Receipts(genesis.secret, lambda: has(node.machine.level, "receipt-namespace"))
+    def __init__(self, parts: LeaderParts, term: int, record: TermRecord, promotion: Promoted) -> None:
+        genesis = parts.store.catalog.genesis
+        assert genesis is not None, "a term as leader begins after genesis"
+        self._parts = parts
+        self._store, self._clock, self._life = parts.store, parts.clock, parts.life
+        self._proposer, self._pusher, self._leadership = parts.proposer, parts.pusher, parts.leadership
+        self.term = term
+        self.promoted_ms = parts.clock.now_ms()
+        self._record, self._promotion = record, promotion
+        self.receipts = Receipts(genesis.secret, lambda: has(parts.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
-        self._steps = Steps(node.clock, self._step, node.life.fatal)
+        self._steps = Steps(parts.clock, self._step, parts.life.fatal)
         self._readers: list[asyncio.Future[None]] = []
         self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
         self._unsure: list[asyncio.Future[None]] = []
         self._moved = False
-        self._attempts = Attempts(node.store, node.clock, node.entropy)
-        self.takeover = Takeover(self.term, node.clock.monotonic())
-        self.ready = asyncio.Event()  # something could be handed over, and what was carried over is counted
-        self.dispatcher = Dispatcher(
-            node.store,
+        self._attempts = Attempts(parts.store, parts.clock, parts.entropy)
+        self.takeover = Takeover(term, parts.clock.monotonic())
+        self.dispatcher = self._dispatcher(parts.options)
+        self.handing_over = self.dispatcher.handing_over
+        self.pulling = Pulling(self, parts.store, parts.clock, parts.delivery_log, parts.counters, parts.topic_metrics)
+        self.holding = Holding(parts.proposer, parts.life, self.handing_over, poke=self.poke, over=lambda: self._over)
+        self._catching_up = CatchingUp(
+            self, self.dispatcher, parts.store, parts.clock, parts.entropy, parts.proposer, parts.life
+        )
+        self._realign = self.dispatcher.promote(self.promoted_ms, parts.machine.tick)
+        parts.machine.listener = self
+        parts.proposer.riders = self
+
+    def _dispatcher(self, options: Dispatch) -> Dispatcher:
+        return Dispatcher(
+            self._store,
             term=self.term,
             options=DispatchOptions(
                 stop_ms=options.stop_ms,
@@ -88,22 +101,15 @@ class Reign:
             ),
             attempts=self._attempts,
         )
-        self.handing_over = self.dispatcher.handing_over
-        self.pulling = Pulling(self, node.store, node.clock, node.delivery_log, node.counters, node.topic_metrics)
-        self.holding = Holding(node.proposer, node.life, self.handing_over, poke=self.poke, over=lambda: self._over)
-        self._catching_up = CatchingUp(node, self, self.dispatcher)
-        self._realign = self.dispatcher.promote(self.promoted_ms, node.machine.tick)
-        node.machine.listener = self
-        node.proposer.riders = self
 
     def trusted(self) -> bool:
         """Whether this node may act as leader at this moment, and is not about to give that away."""
-        node = self._node
-        return not self._over and not node.leadership.frozen and node.group.trusted(node.clock.monotonic())
+        trusted = self._parts.group.trusted(self._clock.monotonic())
+        return not self._over and not self._leadership.frozen and trusted
 
     async def sure(self) -> None:
         """Wait while this node leads and is not sure to: the next echoes decide, or the end. SURE_S at most."""
-        if self._over or self._node.leadership.frozen or self.trusted():
+        if self._over or self._leadership.frozen or self.trusted():
             return
         sure = self._loop.create_future()
         self._unsure.append(sure)
@@ -122,10 +128,17 @@ class Reign:
         """Whether leadership is lost."""
         return self._over
 
-    @property
-    def ready_count(self) -> int:
-        """Units in the ready windows."""
-        return self.handing_over.ready_count
+    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
+        """See Pulling.pull."""
+        return await self.pulling.pull(topic, request)
+
+    async def account(self, told: OpenHandOvers) -> TakeoverView:
+        """See Takeover.account."""
+        return await self.takeover.account(told, self._parts.node_id, self._clock, lambda: self._over)
+
+    def newest_hand_overs(self) -> tuple[U64, I64]:
+        """See Takeover.newest."""
+        return self.takeover.newest()
 
     # -- the loop
 
@@ -135,18 +148,18 @@ class Reign:
         if self._realign is None:
             self.poke()
         else:
-            self._node.life.spawn(self._set_back(self._realign))
+            self._life.spawn(self._set_back(self._realign))
         self.level_rose()
-        self._node.pusher.begin(self)
+        self._pusher.begin(self)
         self._catching_up.begin()
-        last_hour = max(self.promoted_ms // HOUR_MS, self._node.machine.tick // 3600) + 1
-        self.takeover.begin(self._node.store.open_hours(last=last_hour))
+        last_hour = max(self.promoted_ms // HOUR_MS, self._parts.machine.tick // 3600) + 1
+        self.takeover.begin(self._store.open_hours(last=last_hour))
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
 
     def level_rose(self) -> None:
         """Say what a leader of this level says. Raises DiskFailed."""
         self._record.level_rose()
-        self._node.life.spawn(self.promotion.say(self))
+        self._life.spawn(self._promotion.say(lambda: self._over))
 
     def _carry(self) -> None:
         """Note the leases that former leaders left, a piece at a time."""
@@ -154,9 +167,9 @@ class Reign:
             return
         try:
             if self.takeover.carrying:
-                self.takeover.carry(self._node.store, self.promoted_ms)
+                self.takeover.carry(self._store, self.promoted_ms)
         except Exception as error:
-            self._node.life.fatal(error)
+            self._life.fatal(error)
             return
         if self.takeover.carrying:
             self._loop.call_soon(self._carry)
@@ -165,20 +178,20 @@ class Reign:
     def _look_ready(self) -> None:
         """Note when a due unit can be handed over first."""
         takeover = self.takeover
-        if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._node.clock.now_ms()):
-            takeover.ready_s = self._node.clock.monotonic()
+        if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._clock.now_ms()):
+            takeover.ready_s = self._clock.monotonic()
             log.info("hands over", term=self.term, after_ms=round((takeover.ready_s - takeover.begun_s) * 1000, 1))
         if takeover.ready_s is not None and not takeover.carrying:
-            self.ready.set()
+            self.takeover.ready.set()
 
     async def _set_back(self, realign: Realign) -> None:
         done = False
         while not done and not self._over:
-            with suppress(Problem):  # not known to have happened: in the same reign a second Realign does no harm
-                await self._node.proposer.propose_single(realign)
+            with suppress(Problem):  # not known to have happened: in the same term a second Realign does no harm
+                await self._proposer.propose_single(realign)
                 done = True
         if done:
-            self.dispatcher.realigned(self._node.clock.now_ms())
+            self.dispatcher.realigned(self._clock.now_ms())
         self.poke()
 
     def poke(self) -> None:
@@ -191,17 +204,17 @@ class Reign:
 
     def _step(self) -> int | None:
         """One step of the dispatcher; wakes pulls and the proposer; returns when the next is due; None: when told."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
-        if not self.ready.is_set():
+        if not self.takeover.ready.is_set():
             self._look_ready()
-        self._node.pusher.turn(now_ms)
+        self._pusher.turn(now_ms)
         self._read_slots(now_ms)
         waits = [] if wait_ms is None else [wait_ms]
         due_ms = self.dispatcher.entry_due_ms()
         if due_ms is not None:
             if due_ms <= now_ms:
-                self._node.proposer.kick()
+                self._proposer.kick()
             else:
                 waits.append(due_ms - now_ms)
         if self.pulling.wake():
@@ -212,14 +225,14 @@ class Reign:
     def _read_slots(self, now_ms: int) -> None:
         """Begin to read the slots that come up next; a slot of a million units must not stop the loop."""
         for tick in self.dispatcher.loads(now_ms):
-            read = self._node.store.slot_read(tick)
+            read = self._store.slot_read(tick)
             if read is None:
                 self.dispatcher.loaded(tick, SlotColumns.empty())
             elif tick <= now_ms // 1000 and read.quick(INLINE_ROWS):  # it is due: a new leader's first second
                 self.dispatcher.loaded(tick, read.run())
                 self.poke()
             else:
-                self._node.life.spawn(self._read_slot(tick, read))
+                self._life.spawn(self._read_slot(tick, read))
 
     async def _read_slot(self, tick: int, read: SlotRead) -> None:
         slot = await asyncio.to_thread(read.run)
@@ -229,22 +242,36 @@ class Reign:
 
     def raise_if_over(self) -> None:
         """Raises `no-leader`. Who waited asks this before it goes on: the next leader, which may be this node again,
-        knows nothing of what is held in this reign."""
+        knows nothing of what is held in this one."""
         if self._over:
             raise Problem("no-leader", "the leader changed during the wait; ask again")
 
     def doubts(self, home: int, place: int, record: Record) -> bool:
         """See Term."""
-        return self.promotion.doubts(home, place, record)
+        return self._promotion.doubts(home, place, record)
 
     # -- failed hand-overs
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
         """Propose what becomes of failed hand-overs (node.write.proposer); their units are held till the result is
         known."""
-        result = self._node.proposer.fail(fail, int(move_weights(self._node.store, fail.position).sum()))
+        result = self._propose(fail, ("failed", "dead"))
         self.holding.until(fail.position.tolist(), result)
-        result.add_done_callback(partial(self._count_failed, fail, ("failed", "dead")))
+        return result
+
+    def give_up(self, fail: Fail) -> asyncio.Future[U8]:
+        """Propose the end of messages that the dispatcher leaves alone."""
+        return self._propose(fail, ("dead",))
+
+    def _fail_exhausted(self) -> None:
+        """Units that may not be handed over again are given up. They are held already."""
+        for exhausted in self.handing_over.take_exhausted():
+            result = self._propose(self._attempts.give_up(exhausted), ("dead",))
+            self.holding.released_by(exhausted.position.tolist(), result)
+
+    def _propose(self, fail: Fail, columns: tuple[str, ...]) -> asyncio.Future[U8]:
+        result = self._proposer.fail(fail, int(move_weights(self._store, fail.position).sum()))
+        result.add_done_callback(partial(self._count_failed, fail, columns))
         return result
 
     def _count_failed(self, fail: Fail, columns: tuple[str, ...], result: asyncio.Future[U8]) -> None:
@@ -252,31 +279,16 @@ class Reign:
         if result.cancelled() or result.exception() is not None:
             return
         rows = result.result() == ACKED
-        topic = self._node.store.units(fail.position[rows])["topic"]
+        topic = self._store.units(fail.position[rows])["topic"]
         for column in columns:
-            self._node.topic_metrics.add(column, topic if column == "failed" else topic[fail.fate[rows] == DEAD])
-
-    def _fail_exhausted(self) -> None:
-        """Units that may not be handed over again are given up. The dispatcher holds them already."""
-        for exhausted in self.handing_over.take_exhausted():
-            fail = self._attempts.give_up(exhausted)
-            weight = int(move_weights(self._node.store, exhausted.position).sum())
-            result = self._node.proposer.fail(fail, weight)
-            self.holding.released_by(exhausted.position.tolist(), result)
-            result.add_done_callback(partial(self._count_failed, fail, ("dead",)))
-
-    def give_up(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose the end of messages that the dispatcher leaves alone."""
-        result = self._node.proposer.fail(fail, int(move_weights(self._node.store, fail.position).sum()))
-        result.add_done_callback(partial(self._count_failed, fail, ("dead",)))
-        return result
+            self._parts.topic_metrics.add(column, topic if column == "failed" else topic[fail.fate[rows] == DEAD])
 
     # -- readers
 
     async def recorded(self, position: int) -> None:
         """Until the records hold every hand-over of this unit that was made, and none that was taken back: who asks
         after a consumer got it must not read less, and who asks beside a cancel not more. Raises `no-leader` when the
-        reign ends meanwhile."""
+        term ends meanwhile."""
         while self.handing_over.unrecorded(position):
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)
@@ -289,7 +301,7 @@ class Reign:
             self._resolve(reader)
 
     async def leased(self, hand_over: HandOver) -> None:
-        """Until the Lease of a strict hand-over is applied. Raises `no-leader` when the reign ends meanwhile."""
+        """Until the Lease of a strict hand-over is applied. Raises `no-leader` when the term ends meanwhile."""
         pledge = self._pledges[hand_over.strict] = self._loop.create_future()
         try:
             await pledge
@@ -306,14 +318,14 @@ class Reign:
     def collect(self, now_ms: int, *, going: bool) -> Riding:
         """What the dispatcher adds. While leadership is about to move, nothing that was leased ahead is handed over
         here any more: it is released in the last entries."""
-        if self._node.leadership.frozen:
+        if self._leadership.frozen:
             self.handing_over.strict.withdraw_all()
-            self._node.pusher.unplan()
+            self._pusher.unplan()
         riding = self.dispatcher.collect(now_ms, going=going)
         for lease in (riding.lease, riding.planned):
             if lease is not None:
-                self.takeover.leases(self._node.store, lease.position, self.promoted_ms)
-                self.takeover.handed_over(lease, self._node.clock.monotonic())
+                self.takeover.leases(self._store, lease.position, self.promoted_ms)
+                self.takeover.handed_over(lease, self._clock.monotonic())
         return riding
 
     def committed(self) -> None:
@@ -321,7 +333,7 @@ class Reign:
         given up as unknown: then nobody else wakes the loop, nor those who wait for these records."""
         for hand_over in self.dispatcher.committed():
             if hand_over.planned:
-                self._node.pusher.leased(hand_over)
+                self._pusher.leased(hand_over)
             else:
                 self._resolve(self._pledges.pop(hand_over.strict, None))
         self._wake_readers()
@@ -336,7 +348,7 @@ class Reign:
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
         """New units. Those that were only moved `on_moved` told of before."""
         if not self._moved:
-            self._node.topic_metrics.add("scheduled", topic)
+            self._parts.topic_metrics.add("scheduled", topic)
         self._moved = False
         self.dispatcher.on_units(due_ms, position, topic, tags, priority, applied_index)
         self.poke()
@@ -348,7 +360,7 @@ class Reign:
 
     def on_released(self, position: U64) -> None:
         """Units whose lease was taken back."""
-        self._node.counters.released += len(position)
+        self._parts.counters.released += len(position)
         self.takeover.released(position)
         self.dispatcher.on_released(position)
         self.poke()
@@ -367,8 +379,8 @@ class Reign:
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or deleted, or its settings changed."""
         self.dispatcher.on_topic(number, settings)
-        self._node.pusher.on_topic(number)
-        if self._node.store.catalog.topic_by_number(number) is None:
+        self._pusher.on_topic(number)
+        if self._store.catalog.topic_by_number(number) is None:
             self.pulling.drop(number)
         self.poke()
 
@@ -377,12 +389,12 @@ class Reign:
         term ends like that of one that was killed."""
         self._over = True
         self.trust_returned()
-        self._node.pusher.end()
+        self._pusher.end()
         self._steps.end()
         self.dispatcher.stop()
-        self._node.machine.listener = None
+        self._parts.machine.listener = None
         self._wake_readers()
-        self.ready.set()
+        self.takeover.ready.set()
         self.pulling.end()
-        if not self._node.life.failed:
+        if not self._life.failed:
             self._record.end()

@@ -11,41 +11,46 @@ much that two of them may be apart.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
 from api.port.problem import Problem
+from node.runtime.clock import NodeClock
+from node.write.proposer import Proposer
 from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at
+from replication.apply.machine import Machine
 from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.catalog.level import has
 from storage.format.position import MS_PER_TICK
 from storage.format.record import Record
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 #: Between two tries to say it: a refusal may come at once.
 AGAIN_S: Final = 0.02
 
 
 class Promoted:
-    """One reign's; made when all entries of earlier terms are applied, and none of this one but the no-op and what
-    founds the cluster. `founds`: it is founded in this term."""
+    """One term's; made when all entries of earlier terms are applied, and none of this one but the no-op and what
+    founds the cluster."""
 
-    def __init__(self, node: Node, term: int, *, founds: bool = False) -> None:
-        self._node, self._store, self._term = node, node.store, term
-        known = founds or (node.group.given and node.store.doubt.term == term - 1)
-        self._until_ms = HANDED_ON if known else _latest_ms(node)
-        self._doubt = NO_DOUBT if known else Doubt.at(node.store.span, self._until_ms)
+    def __init__(
+        self, term: int, store: Store, proposer: Proposer, latest_ms: int, *, founds: bool, given: bool
+    ) -> None:
+        """`latest_ms`: what is due after it was not due for any leader before this one. `founds`: the cluster is
+        founded in this term. `given`: leadership was given to this node."""
+        self._term, self._store, self._proposer = term, store, proposer
+        known = founds or (given and store.doubt.term == term - 1)
+        self._until_ms = HANDED_ON if known else latest_ms
+        self._doubt = NO_DOUBT if known else Doubt.at(store.span, latest_ms)
 
-    async def say(self, reign: Reign) -> None:
-        """Put it into the log, from the level on at which that says so."""
-        while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not reign.over:
+    async def say(self, over: Callable[[], bool]) -> None:
+        """Put it into the log, from the level on at which that says so. `over`: whether the term is."""
+        while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not over():
             try:
-                await self._node.proposer.propose_single(Promotion(self._until_ms))
+                await self._proposer.propose_single(Promotion(self._until_ms))
             except Problem:  # not known to have happened: said twice, it says the same
                 await asyncio.sleep(AGAIN_S)
 
@@ -61,7 +66,8 @@ class Promoted:
         )
 
 
-def _latest_ms(node: Node) -> int:
-    """What was not due by then was not due for any leader before this one."""
-    by_clocks_ms = node.clock.own_ms() + round(node.skew.some_right_ms())
-    return max(by_clocks_ms, node.machine.now_ms, node.machine.tick * MS_PER_TICK) + CLOCKS_MS
+def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
+    """What was not due by then was not due for any leader before this one. `some_right_ms`: how far some right clock
+    may be ahead of this node's."""
+    by_clocks_ms = clock.own_ms() + round(some_right_ms)
+    return max(by_clocks_ms, machine.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS

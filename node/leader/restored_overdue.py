@@ -16,26 +16,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import structlog
 
 from api.port.problem import Problem
+from node.handover.term import Term
 from node.leader.dispatcher import Dispatcher
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import Entropy
+from node.runtime.lifecycle import Lifecycle
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import RESTORED
 from node.write.command_queues import ENTRY_MOVES_MAX
+from node.write.proposer import Proposer
 from replication.command.handover import DEAD
 from replication.command.registry import CatchUp, Fail
 from storage.format.array import U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED, PENDING
 from storage.query.lease_end import lease_ends_ms
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
+from storage.store import Store
 
 log = structlog.get_logger()
 
@@ -46,47 +48,55 @@ PAUSE_S: Final = 0.005
 
 
 class CatchingUp:
-    """That work in one reign; does nothing where a cluster was not restored, or wants everything."""
+    """That work in one term; does nothing where a cluster was not restored, or wants everything."""
 
-    def __init__(self, node: Node, reign: Reign, dispatcher: Dispatcher) -> None:
-        self._node = node
-        self._reign = reign
-        self._dispatcher = dispatcher
+    def __init__(
+        self,
+        term: Term,
+        dispatcher: Dispatcher,
+        store: Store,
+        clock: NodeClock,
+        entropy: Entropy,
+        proposer: Proposer,
+        life: Lifecycle,
+    ) -> None:
+        self._term, self._dispatcher, self._store = term, dispatcher, store
+        self._clock, self._entropy, self._proposer, self._life = clock, entropy, proposer, life
         self._given_up = 0
-        row = node.store.catalog.catch_up
+        row = store.catalog.catch_up
         self._wanted = row is not None
         if row is not None:
-            self._cutoff_ms = reign.promoted_ms - row.last_ms if row.cutoff_ms is None else row.cutoff_ms
+            self._cutoff_ms = term.promoted_ms - row.last_ms if row.cutoff_ms is None else row.cutoff_ms
             dispatcher.want_from(self._cutoff_ms)
 
     def begin(self) -> None:
         """Start, before the dispatcher's first step."""
         if self._wanted:
-            self._node.life.spawn(self._run())
+            self._life.spawn(self._run())
 
     async def _run(self) -> None:
         log.info("giving up what is overdue and not wanted", due_before_ms=self._cutoff_ms)
         await self._say(done=False)
-        for hour in self._node.store.open_hours(last=self._cutoff_ms // HOUR_MS):
+        for hour in self._store.open_hours(last=self._cutoff_ms // HOUR_MS):
             await self._give_up(hour)
         await self._say(done=True)
-        if not self._reign.over:
+        if not self._term.over:
             self._dispatcher.want_from(0)
-            self._reign.poke()
+            self._term.poke()
             log.info("gave up what is overdue and not wanted", messages=self._given_up)
 
     async def _say(self, *, done: bool) -> None:
         """Commit it; not known to have happened it is said again."""
-        while not self._reign.over:
+        while not self._term.over:
             with suppress(Problem):
-                await self._node.proposer.propose_single(CatchUp(self._cutoff_ms, done))
+                await self._proposer.propose_single(CatchUp(self._cutoff_ms, done))
                 return
             await asyncio.sleep(PAUSE_S)
 
     async def _give_up(self, hour: int) -> None:
-        store = self._node.store
+        store = self._store
         first, _ = store.span(hour)
-        while not self._reign.over and first < (end := store.span(hour)[1]):
+        while not self._term.over and first < (end := store.span(hour)[1]):
             unwanted = self._unwanted(first, min(first + LOOK_ROWS, end))
             for piece in move_pieces(move_weights(store, unwanted), ENTRY_MOVES_MAX):
                 await self._bury(unwanted[piece])
@@ -95,11 +105,11 @@ class CatchingUp:
 
     def _unwanted(self, first: int, end: int) -> U64:
         """Of these positions the ones that are open, in nobody's hands, and were due before the moment."""
-        store = self._node.store
+        store = self._store
         positions = np.arange(first, end, dtype=np.uint64)
         positions = positions[store.state_only(positions) <= LEASED]
         states = store.states(positions)
-        ended = lease_ends_ms(states.lease_end_ms, states.term, self._reign.term) <= self._node.clock.now_ms()
+        ended = lease_ends_ms(states.lease_end_ms, states.term, self._term.term) <= self._clock.now_ms()
         free = (states.state == PENDING) | ((states.state == LEASED) & ended)
         positions = positions[free]
         unwanted: U64 = positions[store.units(positions)["due_ms"] < self._cutoff_ms]
@@ -107,10 +117,10 @@ class CatchingUp:
 
     async def _bury(self, positions: U64) -> None:
         """One entry; again where it is not known to have happened: what is dead already is so once."""
-        while not self._reign.over:
+        while not self._term.over:
             with suppress(Problem):
                 fail = self._fail(positions)
-                await self._reign.give_up(fail)
+                await self._term.give_up(fail)
                 self._given_up += len(positions)
                 await asyncio.sleep(PAUSE_S)
                 return
@@ -118,7 +128,7 @@ class CatchingUp:
 
     def _fail(self, positions: U64) -> Fail:
         count = len(positions)
-        states = self._node.store.states(positions)
+        states = self._store.states(positions)
         return Fail(
             position=positions,
             term=states.term,
@@ -126,5 +136,5 @@ class CatchingUp:
             code=np.full(count, RESTORED, np.uint16),
             fate=np.full(count, DEAD, np.uint8),
             due_ms=np.zeros(count, np.int64),
-            random=self._node.entropy.id_bits(count),
+            random=self._entropy.id_bits(count),
         )

@@ -5,15 +5,15 @@ A planned transfer promises that nothing is handed over in two terms. Whoever mo
 the dispatcher asks them before every hand-over, so a dispatcher that went wrong would find itself right. Here two lists
 are kept that neither of them reads again, and their intersection is the count.
 
-    carried      leases of earlier terms that ran when the reign began, as the records had them  --.
+    carried      leases of earlier terms that ran when the term began, as the records had them  --.
     told         hand-overs that the former leader made and knew of no end of, as itself says    --+--> repeated
-    handed over  units handed over in this reign, as they leave for the log                      --'
+    handed over  units handed over in this term, as they leave for the log                      --'
 
 A unit of both is a repeat if it was handed over before its former lease ended by every clock. It is none after a
 failure: then the message lives at another place (replication/apply/move.py). `told` finds what the records cannot: a
 hand-over whose Lease never got into the log, because it was made too late or its entry was lost.
 
-Both lists are kept for the first WATCH_S of a reign: by then every unit that was ready was offered, and of leases that
+Both lists are kept for the first WATCH_S of a term: by then every unit that was ready was offered, and of leases that
 run for longer the records speak alone.
 """
 
@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.port.problem import Problem
 from node.handover.lease_book import Span
 from node.leader.backlog import leased_piece
+from node.runtime.clock import NodeClock
 from replication.command.registry import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U64
@@ -36,11 +38,7 @@ from storage.format.rows import LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.server import Node
-
-#: How long a reign watches for repeats.
+#: How long a leader watches for repeats.
 WATCH_S: Final = 10.0
 #: The account of a transfer is given so long after the first possible hand-over: what was ready went out by then.
 ACCOUNT_S: Final = 0.1
@@ -60,15 +58,17 @@ class Carried(NamedTuple):
 
 
 class Takeover:
-    """One reign's account. Times in seconds are the node's monotonic ones."""
+    """One term's account. Times in seconds are the node's monotonic ones."""
 
     def __init__(self, term: int, begun_s: float) -> None:
         self.term = term
         self.begun_s = begun_s
         #: From when on a due unit could be handed over; None: not yet.
         self.ready_s: float | None = None
+        #: That, and what was carried over is counted; or the term is over.
+        self.ready = asyncio.Event()
         self.in_flight = 0
-        """Leases of earlier terms, consumers' and those of pushes, that ran when the reign began."""
+        """Leases of earlier terms, consumers' and those of pushes, that ran when the term began."""
         self._hours: list[int] = []  # yet to be looked through for leases of former leaders, rising
         self._span: Span | None = None  # what is left of the one at hand
         self._noted: list[U64] = []  # what was found there so far, each ascending and not empty
@@ -92,10 +92,10 @@ class Takeover:
 
     def carry(self, store: Store, now_ms: int) -> None:
         """Look through one piece of the hours, the newest first, for what former leaders leased for longer than
-        `now_ms`, when the reign began.
+        `now_ms`, when the term began.
 
         Other work of the loop goes between two pieces. A lease that ends or is settled meanwhile can be repeated by
-        nobody; one that is extended is found as it is then. Only a unit that this reign leases again would not be
+        nobody; one that is extended is found as it is then. Only a unit that this term leases again would not be
         found any more: `leases` notes it before.
         """
         if self._span is None:
@@ -146,7 +146,7 @@ class Takeover:
             ends_ms[same] = carried.ends_ms[at[same]]
         return ends_ms
 
-    # hand-overs of this reign
+    # hand-overs of this term
 
     def handed_over(self, lease: Lease, now_s: float) -> None:
         """These hand-overs of the own term leave for the log."""
@@ -180,7 +180,7 @@ class Takeover:
 
     @property
     def repeated(self) -> int:
-        """Messages handed over in this reign, while it watches, though a hand-over of an earlier term ran."""
+        """Messages handed over in this term, while it watches, though a hand-over of an earlier term ran."""
         if self._repeated is not None:
             return self._repeated
         if not self._carried or not self._handed:
@@ -189,26 +189,27 @@ class Takeover:
         at_ms = np.concatenate([lease.handed_over_ms for lease in self._handed])
         return len(np.unique(position[at_ms < self._carried_until(position)]))
 
-
-async def account(node: Node, reign: Reign, told: OpenHandOvers) -> TakeoverView:
-    """What the former leader told is counted from here on; then, ACCOUNT_S after the reign could hand over first, what
-    was found so far. `no-leader` when the reign ends before, or does not get ready."""
-    takeover = reign.takeover
-    if told.term < reign.term:
-        takeover.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
-    try:
-        async with asyncio.timeout(READY_S):
-            await reign.ready.wait()
-    except TimeoutError:
-        raise Problem("no-leader", f"this node was elected, and cannot hand over yet after {READY_S:.0f} s") from None
-    if takeover.ready_s is not None:
-        await asyncio.sleep(takeover.ready_s + ACCOUNT_S - node.clock.monotonic())
-    if reign.over or takeover.ready_s is None:
-        raise Problem("no-leader", "this node leads no more", leader=node.group.leader_id)
-    return TakeoverView(
-        node=node.config.node_id,
-        term=reign.term,
-        ready_us=int((node.clock.monotonic() - takeover.ready_s) * 1e6),  # rounded down: the gap is never too short
-        in_flight_carried=takeover.in_flight,
-        repeated=takeover.repeated,
-    )
+    async def account(
+        self, told: OpenHandOvers, node_id: str, clock: NodeClock, over: Callable[[], bool]
+    ) -> TakeoverView:
+        """What the former leader told is counted from here on; then, ACCOUNT_S after this one could hand over first,
+        what was found so far. `no-leader` when the term is `over` before, or does not get ready."""
+        if told.term < self.term:
+            self.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
+        try:
+            async with asyncio.timeout(READY_S):
+                await self.ready.wait()
+        except TimeoutError:
+            detail = f"this node was elected, and cannot hand over yet after {READY_S:.0f} s"
+            raise Problem("no-leader", detail) from None
+        if self.ready_s is not None:
+            await asyncio.sleep(self.ready_s + ACCOUNT_S - clock.monotonic())
+        if over() or self.ready_s is None:
+            raise Problem("no-leader", "this node leads no more")
+        return TakeoverView(
+            node=node_id,
+            term=self.term,
+            ready_us=int((clock.monotonic() - self.ready_s) * 1e6),  # rounded down: the gap is never too short
+            in_flight_carried=self.in_flight,
+            repeated=self.repeated,
+        )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -18,13 +18,13 @@ import numpy as np
 from api.port.ledger import RecordsAsked, RecordsFound
 from api.port.port import ForwardRequest
 from api.port.problem import Problem
+from node.cluster.members import Members
+from node.ledger.own_log import HandOverRecords
+from node.runtime.forwarding import Forwarding
+from replication.group import RaftGroup
 from storage.format.array import U64
 from storage.format.delivery_record import DELIVERY, Deliveries, read_deliveries
 from storage.format.rows import Corrupt, join_rows
-
-if TYPE_CHECKING:
-    from node.ledger.own_log import HandOverRecords
-    from node.server import Node
 
 #: How long a member may search. It is asked for a second or two of hand-overs in general.
 ASK_S: Final = 10.0
@@ -51,21 +51,48 @@ class Accounts:
     until_ms: int = 0
 
 
-async def gather_accounts(
-    node: Node, own: HandOverRecords, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S
-) -> Accounts:
-    """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
+class MemberAccounts:
+    """Asks the members of one node's cluster."""
 
-    Raises Problem `over-limit` when one of them would have to look at too much.
-    """
-    asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
-    name = node.config.node_id
-    others = [node_id for node_id in node.members.ids() if node_id != name]
-    asking = (_ask(node, node_id, asked, within_s) for node_id in others)
-    answers = await asyncio.gather(_own(own, asked, within_s), *asking)
-    joining = partial(_joined, [name, *others], answers, until_ms)
-    size = sum(len(answer.rows) for answer in answers if isinstance(answer, RecordsFound))
-    return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
+    def __init__(
+        self, own: HandOverRecords, node_id: str, members: Members, group: RaftGroup, asks: Forwarding
+    ) -> None:
+        self._own, self._node_id, self._members, self._group, self._asks = own, node_id, members, group, asks
+
+    async def gather(self, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S) -> Accounts:
+        """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
+
+        Raises Problem `over-limit` when one of them would have to look at too much.
+        """
+        asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
+        others = [node_id for node_id in self._members.ids() if node_id != self._node_id]
+        asking = (self._ask(node_id, asked, within_s) for node_id in others)
+        answers = await asyncio.gather(_own(self._own, asked, within_s), *asking)
+        joining = partial(_joined, [self._node_id, *others], answers, until_ms)
+        size = sum(len(answer.rows) for answer in answers if isinstance(answer, RecordsFound))
+        return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
+
+    async def _ask(self, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+        """What a member found, or why there is no answer of it."""
+        peer = self._group.peers.get(node_id)
+        if peer is None or not peer.connected:
+            return "is down, or cannot be reached"
+        contact = self._members.contact(node_id)
+        if contact is None:
+            return "has no known address"
+        request = ForwardRequest("POST", RECORDS, _HEADERS, msgspec.msgpack.encode(asked))
+        answer = await self._asks.ask(contact.http, request, within_s)
+        if answer is None:
+            return f"did not answer within {within_s:g} s"
+        if answer.status == 200:
+            try:
+                return _FOUND.decode(answer.body)
+            except msgspec.DecodeError as wrong:
+                return f"answered what cannot be read: {wrong}"
+        if answer.status == 429:
+            detail = msgspec.json.decode(answer.body).get("detail", "")
+            raise Problem("over-limit", f"{node_id}: {detail}")
+        return f"answered {answer.status}"
 
 
 def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:
@@ -96,26 +123,3 @@ async def _own(own: HandOverRecords, asked: RecordsAsked, within_s: float) -> Re
             return await own.find(asked)
     except TimeoutError:
         return f"did not find its records within {within_s:g} s"
-
-
-async def _ask(node: Node, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
-    """What a member found, or why there is no answer of it."""
-    peer = node.group.peers.get(node_id)
-    if peer is None or not peer.connected:
-        return "is down, or cannot be reached"
-    contact = node.members.contact(node_id)
-    if contact is None:
-        return "has no known address"
-    request = ForwardRequest("POST", RECORDS, _HEADERS, msgspec.msgpack.encode(asked))
-    answer = await node.forwarder.ask(contact.http, request, within_s)
-    if answer is None:
-        return f"did not answer within {within_s:g} s"
-    if answer.status == 200:
-        try:
-            return _FOUND.decode(answer.body)
-        except msgspec.DecodeError as wrong:
-            return f"answered what cannot be read: {wrong}"
-    if answer.status == 429:
-        detail = msgspec.json.decode(answer.body).get("detail", "")
-        raise Problem("over-limit", f"{node_id}: {detail}")
-    return f"answered {answer.status}"

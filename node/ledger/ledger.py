@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -40,7 +40,9 @@ from api.port.problem import FieldFault, Problem
 from ledger.bucket import BUCKET_UNITS, Topic
 from ledger.columns import CLASS_WORDS
 from ledger.summary import Summary
-from node.ledger.ask_members import ASK_S, Accounts, gather_accounts
+from node.cluster.members import Members
+from node.handover.term import Leads
+from node.ledger.ask_members import ASK_S, Accounts, MemberAccounts
 from node.ledger.judge import (
     COVER_AFTER_MS,
     Judged,
@@ -52,18 +54,16 @@ from node.ledger.judge import (
 from node.ledger.own_log import HandOverRecords
 from node.ledger.read import HourGone, Story, read_story
 from node.ledger.view import show_entries, show_hand_overs
+from node.message.view import Found
+from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import Turns
 from storage.format.array import I64
 from storage.format.delivery_record import DELIVERY
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.format.rows import Corrupt, join_rows
+from storage.hour.hour import Hour
 from storage.query.due_in_window import Born, MessageWindow, TooMany
-
-if TYPE_CHECKING:
-    from node.leader.leader_term import Reign
-    from node.message.view import Found
-    from node.server import Node
-    from storage.hour.hour import Hour
+from storage.store import Store
 
 #: Messages judged together, and in one window.
 PIECE: Final = 1 << 15
@@ -81,9 +81,6 @@ TOGETHER_MAX: Final = 4_096
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
 
-Leads = Callable[[], "Reign"]
-"""Raises `Problem` unless this node may answer as leader at this moment."""
-
 
 @dataclass(slots=True)
 class _Seen:
@@ -96,9 +93,18 @@ class _Seen:
 class Ledgers:
     """The ledgers that one node makes; the caller has asked that it leads, and `leads` asks again or raises."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._records = HandOverRecords(node)
+    def __init__(
+        self,
+        store: Store,
+        clock: NodeClock,
+        members: Members,
+        records: HandOverRecords,
+        accounts: MemberAccounts,
+        retention_ms: int,
+    ) -> None:
+        """`records`: of this node itself. `retention_ms`: of delivery logs."""
+        self._store, self._clock, self._members = store, clock, members
+        self._records, self._member_accounts, self._retention_ms = records, accounts, retention_ms
         self._turns = Turns("ledgers", WAITING_MAX, TAKE_TURNS)
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
@@ -144,10 +150,10 @@ class Ledgers:
 
     async def message(self, found: Found, leads: Leads) -> MessageLedger:
         """Of one message that is there."""
-        node, hour_number, index = self._node, found.home >> INDEX_BITS, found.home & INDEX_MAX
-        hour = node.store.hour(hour_number)
+        hour_number, index = found.home >> INDEX_BITS, found.home & INDEX_MAX
+        hour = self._store.hour(hour_number)
         assert hour is not None, "found, and its hour is not there"
-        due_ms = int(node.store.units(np.array([found.home], np.uint64))["due_ms"][0])
+        due_ms = int(self._store.units(np.array([found.home], np.uint64))["due_ms"][0])
         at = np.array([index], np.int64)
         if hour.near and hour.heads().second(due_ms // 1000 % 3600)[1] <= TOGETHER_MAX:
             window = MessageWindow(hour, due_ms, due_ms + 1, found.record.topic, TOGETHER_MAX)
@@ -161,11 +167,11 @@ class Ledgers:
         (entry,) = self._shown(judged, np.array([row], np.int64))
 
         def shows() -> list[HandOverEntry]:
-            return show_hand_overs(judged.hand_overs_of(found.home), node.members.name)
+            return show_hand_overs(judged.hand_overs_of(found.home), self._members.name)
 
         shown = shows() if len(judged.deliveries) <= INLINE_ROWS else await asyncio.to_thread(shows)
         leads()
-        return MessageLedger(entry, shown, self._sight(found.record.created_ms, node.clock.now_ms(), seen))
+        return MessageLedger(entry, shown, self._sight(found.record.created_ms, self._clock.now_ms(), seen))
 
     # -- pieces
 
@@ -180,7 +186,7 @@ class Ledgers:
     ) -> AsyncGenerator[Judged]:
         """The messages of a window behind `after` (due time, home), `size` or a few more at a time, each piece in its
         turn."""
-        store = self._node.store
+        store = self._store
         topic = self._topic(query.topic)
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
         left = WINDOW_MAX
@@ -213,15 +219,14 @@ class Ledgers:
             )
             raise Problem("over-limit", detail) from None
         except Corrupt:
-            if not self._node.store.is_linked(hour):
+            if not self._store.is_linked(hour):
                 return Born(np.empty(0, np.int64), np.empty(0, np.int64))
             raise
 
     async def _judge(self, hour: Hour, at: I64, seen: _Seen, within_s: float) -> Judged:
         """Messages of one hour by their global indexes, ascending. Raises HourGone."""
-        node = self._node
-        moment_ms = node.clock.now_ms()
-        story = await read_story(node.store, hour, at)
+        moment_ms = self._clock.now_ms()
+        story = await read_story(self._store, hour, at)
         accounts = Accounts()
         if may_be_handed_over(story, moment_ms):
             accounts = await self._accounts(story, moment_ms, within_s)
@@ -232,15 +237,16 @@ class Ledgers:
             story,
             accounts,
             moment_ms=moment_ms,
-            members=[member.number for member in node.members.table.current()],
+            members=[member.number for member in self._members.table.current()],
             topics=self._topics(),
-            restored=node.store.catalog.restored,
+            restored=self._store.catalog.restored,
         )
         quick = max(len(accounts.rows), len(at)) <= INLINE_ROWS
         judged = judging() if quick else await asyncio.to_thread(judging)
-        seen.gaps |= {(node.members.name(number) or "", from_ms, until_ms) for number, from_ms, until_ms in judged.gaps}
+        name = self._members.name
+        seen.gaps |= {(name(number) or "", from_ms, until_ms) for number, from_ms, until_ms in judged.gaps}
         for number in judged.unheard:
-            node_id = node.members.name(number) or f"number {number}"
+            node_id = name(number) or f"number {number}"
             seen.unreachable.setdefault(node_id, "made hand-overs, and is no member any more")
         return judged
 
@@ -249,11 +255,11 @@ class Ledgers:
         quick = len(story.homes) <= INLINE_ROWS
         when = partial(hand_over_time, story, moment_ms)
         time = when() if quick else await asyncio.to_thread(when)
-        found = await gather_accounts(self._node, self._records, story.homes, time.from_ms, time.until_ms, within_s)
+        found = await self._member_accounts.gather(story.homes, time.from_ms, time.until_ms, within_s)
         again = partial(handed_over_again, found.rows)
         several = again() if len(found.rows) <= INLINE_ROWS else await asyncio.to_thread(again)
         if time.later_ms > time.until_ms and len(several):
-            more = await gather_accounts(self._node, self._records, several, time.until_ms, time.later_ms, within_s)
+            more = await self._member_accounts.gather(several, time.until_ms, time.later_ms, within_s)
             found.rows = join_rows([found.rows, more.rows], DELIVERY)
             found.unreachable |= more.unreachable
         return found
@@ -266,16 +272,16 @@ class Ledgers:
                 push=topic.settings.get("mode") == "push",
                 strict=topic.settings.get("handover") == "strict",
             )
-            for topic in self._node.store.catalog.topics_with_settings()
+            for topic in self._store.catalog.topics_with_settings()
         }
 
     # -- what is shown
 
     def _shown(self, judged: Judged, rows: I64) -> list[LedgerEntry]:
-        node = self._node
+        store = self._store
 
         def topic_name(number: int) -> str:
-            topic = node.store.catalog.topic_by_number(number)
+            topic = store.catalog.topic_by_number(number)
             return topic.name if topic else ""
 
         def twin(home: int) -> int:
@@ -283,17 +289,17 @@ class Ledgers:
             return int(judged.messages["random"][row])
 
         return show_entries(
-            judged.messages, judged.duplicates, rows, topic=topic_name, node=node.members.name, twin=twin
+            judged.messages, judged.duplicates, rows, topic=topic_name, node=self._members.name, twin=twin
         )
 
     def _window(self, query: LedgerQuery, seen: _Seen) -> LedgerSight:
         hours = query.from_ms // HOUR_MS, -(-query.to_ms // HOUR_MS)
-        removed = self._node.store.catalog.last_unlinked(*hours)
+        removed = self._store.catalog.last_unlinked(*hours)
         removed_until_ms = 0 if removed is None else (removed + 1) * HOUR_MS
         return self._sight(query.from_ms, query.to_ms, seen, removed_until_ms)
 
     def _sight(self, from_ms: int, until_ms: int, seen: _Seen, removed_until_ms: int = 0) -> LedgerSight:
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._clock.now_ms()
         return LedgerSight(
             from_ms=from_ms,
             until_ms=until_ms,
@@ -310,12 +316,12 @@ class Ledgers:
         )
 
     def _retained_ms(self, now_ms: int) -> int:
-        return max(0, now_ms - self._node.config.storage.retention_ms)
+        return max(0, now_ms - self._retention_ms)
 
     def _topic(self, name: str | None) -> int | None:
         if name is None:
             return None
-        topic = self._node.store.catalog.topic(name)
+        topic = self._store.catalog.topic(name)
         if topic is None:
             raise Problem("unknown-topic", f"no topic is named {name}; scheduling to it or PUT creates it")
         return topic.number

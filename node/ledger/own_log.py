@@ -8,20 +8,21 @@ whoever searches much, or often, makes no look at a message slow.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from api.port.ledger import RecordsAsked, RecordsFound
 from api.port.problem import Problem
+from node.handover.delivery_log import DeliveryLog
 from node.runtime.one_at_a_time import Turns
 from replication.snapshot.in_thread import in_thread_until
+from storage.file.disk import Disk
 from storage.format.array import U64
 from storage.query.delivery_search import DeliverySearch, Found, Search, TooMuch
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 #: Most records one search looks at: 1.3 GB, a few seconds.
 LOOKED_MAX: Final = 16_000_000
@@ -38,19 +39,20 @@ LARGE_MAX: Final = 8
 class HandOverRecords:
     """The records of one node, whether it leads or not."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        deliveries = node.directory.deliveries
-        self._quick = _Searches(node, DeliverySearch(deliveries, node.disk), QUICK_MAX)
-        self._large = _Searches(node, DeliverySearch(deliveries, node.disk), LARGE_MAX)
+    def __init__(
+        self, deliveries: Path, disk: Disk, delivery_log: DeliveryLog, node_id: str, number: Callable[[], int]
+    ) -> None:
+        """`deliveries`: where the log's files are. `number`: the node's in records."""
+        self._node_id, self._number = node_id, number
+        self._quick = _Searches(DeliverySearch(deliveries, disk), delivery_log, QUICK_MAX)
+        self._large = _Searches(DeliverySearch(deliveries, disk), delivery_log, LARGE_MAX)
 
     async def find(self, asked: RecordsAsked) -> RecordsFound:
         """See api.port.ledger.LedgerPort.hand_over_records. Raises Problem `over-limit`, and DiskFailed."""
         found = await self.search(np.frombuffer(asked.homes, np.uint64), asked.from_ms, asked.until_ms)
-        node = self._node
         return RecordsFound(
-            node=node.config.node_id,
-            number=node.members.number,
+            node=self._node_id,
+            number=self._number(),
             rows=found.rows.tobytes(),
             edges=found.edges.tobytes(),
             holes=found.holes,
@@ -73,9 +75,8 @@ class HandOverRecords:
 class _Searches:
     """Searches of one kind, one at a time."""
 
-    def __init__(self, node: Node, search: DeliverySearch, most: int) -> None:
-        self._node = node
-        self._search = search
+    def __init__(self, search: DeliverySearch, delivery_log: DeliveryLog, most: int) -> None:
+        self._search, self._delivery_log = search, delivery_log
         self._turns = Turns("searches of the delivery log", most, 1)
 
     async def run(self, search: Search) -> Found:
@@ -83,5 +84,5 @@ class _Searches:
         `over-limit` where too many wait."""
         async with self._turns.shared():
             stop = threading.Event()
-            written = self._node.delivery_log.written()
+            written = self._delivery_log.written()
             return await in_thread_until(stop, self._search.run, search, written, stop.is_set)

@@ -261,7 +261,7 @@ class Lanes:
         return self._bounds.total - self.on_wire
 
     def _pausing(self, now_ms: int) -> bool:
-        """Whether attempts to ill receivers were a moment ago. Between two reigns the clock may go back by hours."""
+        """Whether attempts to ill receivers were a moment ago. Between two terms the clock may go back by hours."""
         return 0 < self._ill_ms - now_ms <= ILL_MS
 
     def done(self, unit: StagedUnit, now_ms: int, *, failed: bool | None = None) -> None:

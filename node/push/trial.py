@@ -46,7 +46,7 @@ class Trials(Generic[L]):
         self._waiting: dict[int, OrderedDict[L, None]] = {}  # topic -> lanes, never empty; the first topic is next
 
     def begin_moment(self, now_ms: int) -> None:
-        """If the last one is over. Between two reigns the clock may go back by hours."""
+        """If the last one is over. Between two terms the clock may go back by hours."""
         if not 0 < self._moment_ms - now_ms <= MOMENT_MS:
             self._begun.clear()
 

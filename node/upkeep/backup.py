@@ -15,20 +15,23 @@ from __future__ import annotations
 import asyncio
 import os.path
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
 from api.port.backup import SnapshotView
 from api.port.problem import FieldFault, Problem
+from node.runtime.clock import NodeClock
+from node.runtime.config import Config
+from node.runtime.free_space import Reserve
+from node.runtime.lifecycle import Lifecycle
+from node.upkeep.checkpointer import Checkpointer
 from replication.snapshot.in_thread import in_thread
 from storage.checkpoint.manifest import Manifest
 from storage.checkpoint.pin import Pin
 from storage.directory.backup import BackupRefused, BackupWriter, Room
 from storage.directory.snapshot_install import InstallRefused
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.file.disk import Disk
+from storage.store import Store
 
 log = structlog.get_logger()
 
@@ -38,29 +41,38 @@ _MB = 1 << 20
 class Backups:
     """The backups of one node; one at a time."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        checkpointer: Checkpointer,
+        disk: Disk,
+        reserve: Reserve,
+        clock: NodeClock,
+        life: Lifecycle,
+    ) -> None:
+        self._config, self._store, self._checkpointer, self._disk = config, store, checkpointer, disk
+        self._reserve, self._clock, self._life = reserve, clock, life
         self._running = False
 
     async def write(self, directory: str | None) -> SnapshotView:
         """See api.port.backup.SnapshotPort.snapshot."""
-        node = self._node
         parent = self._place(directory)
-        if node.life.draining:
+        if self._life.draining:
             raise Problem("draining", "this node is shutting down; ask another one for the backup")
-        if node.store.cluster_id is None:
+        if self._store.cluster_id is None:
             raise Problem("no-leader", "this cluster is not founded yet: there is nothing to back up")
         if self._running:
             raise Problem("change-in-progress", "this node is writing a backup; it does one at a time")
         self._running = True
         result: asyncio.Future[SnapshotView] = asyncio.get_running_loop().create_future()
-        node.life.spawn(self._run(parent, result))
+        self._life.spawn(self._run(parent, result))
         return await asyncio.shield(result)
 
     def _place(self, directory: str | None) -> Path:
         """Where to write, which is the configured directory or below it: who may ask for a backup may not thereby write
         anywhere on this machine."""
-        base = self._node.config.backup_directory
+        base = self._config.backup_directory
         if directory is None:
             return base
         place = os.path.normpath(base / directory)
@@ -90,10 +102,9 @@ class Backups:
             result.exception()  # looked at, though the caller may be gone
 
     async def _write(self, parent: Path) -> SnapshotView:
-        node = self._node
-        began_s = node.clock.monotonic()
-        await node.checkpointer.checkpoint()
-        pin = node.store.pin()
+        began_s = self._clock.monotonic()
+        await self._checkpointer.checkpoint()
+        pin = self._store.pin()
         assert pin is not None, "no checkpoint, though one was made"
         try:
             await in_thread(pin.prepare)
@@ -102,31 +113,30 @@ class Backups:
         finally:
             await in_thread(pin.release)
         return SnapshotView(
-            node=node.config.node_id,
+            node=self._config.node_id,
             directory=str(writer.path),
             cluster_id=manifest.cluster_id.hex(),
             applied_index=manifest.applied_index,
             applied_term=manifest.applied_term,
             bytes=manifest.total_bytes,
             files=len(manifest.files),
-            took_ms=round((node.clock.monotonic() - began_s) * 1000),
+            took_ms=round((self._clock.monotonic() - began_s) * 1000),
         )
 
     def _writer(self, pin: Pin, parent: Path) -> BackupWriter:
-        node = self._node
-        config = node.config
-        room = Room(config.directory, node.reserve.reserve_bytes, config.backup_directory, config.backup.max_share)
-        return BackupWriter(pin, parent, config.node_id, node.disk, room=room)
+        config = self._config
+        room = Room(config.directory, self._reserve.reserve_bytes, config.backup_directory, config.backup.max_share)
+        return BackupWriter(pin, parent, config.node_id, self._disk, room=room)
 
     async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:
         """All pieces, at the configured rate at most."""
-        bytes_per_s = self._node.config.backup.mb_per_s * _MB
-        began_s, copied = self._node.clock.monotonic(), 0
+        bytes_per_s = self._config.backup.mb_per_s * _MB
+        began_s, copied = self._clock.monotonic(), 0
         try:
             for piece in pin.manifest.pieces():
                 await in_thread(writer.copy, *piece)
                 copied += piece[2]
-                ahead_s = copied / bytes_per_s - (self._node.clock.monotonic() - began_s)
+                ahead_s = copied / bytes_per_s - (self._clock.monotonic() - began_s)
                 if ahead_s > 0:
                     await asyncio.sleep(ahead_s)
             return await in_thread(writer.finish)

@@ -16,19 +16,21 @@ from __future__ import annotations
 import asyncio
 import os.path
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
+from node.runtime.clock import NodeClock
+from node.runtime.config import Config
+from node.runtime.free_space import Reserve
+from node.runtime.lifecycle import Lifecycle
 from replication.snapshot.in_thread import in_thread
 from storage.catalog.hour_lengths import settle_count
 from storage.export.export import Export, Exported, ExportRefused
 from storage.export.source import source_of
 from storage.file.delivery_file import DeliveryFile
+from storage.file.disk import Disk
 from storage.format.position import INDEX_MAX
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.store import Store
 
 log = structlog.get_logger()
 
@@ -39,22 +41,33 @@ _RETRY_S = 5.0
 class Exports:
     """The exports of one node, one run at a time. Without `[export] to` it does nothing and holds nothing back."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._to = node.config.export.to
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        store_id: bytes,
+        disk: Disk,
+        reserve: Reserve,
+        clock: NodeClock,
+        life: Lifecycle,
+    ) -> None:
+        """`store_id`: of the data directory."""
+        self._config, self._store, self._store_id, self._disk = config, store, store_id, disk
+        self._reserve, self._clock, self._life = reserve, clock, life
+        self._to = config.export.to
         self._done = Exported()  # what the last run that succeeded found exported
-        self._succeeded_s = node.clock.monotonic()
+        self._succeeded_s = self._clock.monotonic()
         self._running = asyncio.Lock()
         self.runs = self.failures = self.bytes = 0
 
     def start(self) -> None:
         """Export now and then, until the node ends."""
         if self._to:
-            self._node.life.spawn(self._run())
+            self._life.spawn(self._run())
 
     def covers(self, hour: int) -> bool:
         """Whether an hour may go: all of it is exported, as it stands; or nothing is to be exported."""
-        store = self._node.store
+        store = self._store
         lengths = store.lengths(hour)
         if not self._to or lengths is None:
             return True
@@ -67,7 +80,7 @@ class Exports:
 
     def values(self) -> dict[str, float]:
         """The rows of node.cluster.metrics about exports."""
-        age_s = self._node.clock.monotonic() - self._succeeded_s
+        age_s = self._clock.monotonic() - self._succeeded_s
         return {
             "hourwheel_exports": self.runs,
             "hourwheel_exports_failed": self.failures,
@@ -76,7 +89,7 @@ class Exports:
         }
 
     async def _run(self) -> None:
-        every_s = self._node.config.export.every_s
+        every_s = self._config.export.every_s
         while True:
             try:
                 exported = await self.export()
@@ -93,27 +106,30 @@ class Exports:
             return await self._export()
 
     async def _export(self) -> bool:
-        node = self._node
-        pin = node.store.pin()
+        pin = self._store.pin()
         if pin is None:
             return False
         try:
-            record, id, store_id = pin.without_catalog().record, node.config.node_id, node.directory.store_id
             source = source_of(
-                node.config.directory, id, store_id, node.store.catalog, record, until_ms=node.clock.now_ms()
+                self._config.directory,
+                self._config.node_id,
+                self._store_id,
+                self._store.catalog,
+                pin.without_catalog().record,
+                until_ms=self._clock.now_ms(),
             )
             run = Export(
                 source,
                 Path(os.path.abspath(self._to)),
-                node.disk,
-                beside=node.config.directory,
-                reserve_bytes=node.reserve.reserve_bytes,
+                self._disk,
+                beside=self._config.directory,
+                reserve_bytes=self._reserve.reserve_bytes,
             )
             await self._step(run)
         finally:
             await in_thread(pin.release)
         self._done = run.done
-        self._succeeded_s = node.clock.monotonic()
+        self._succeeded_s = self._clock.monotonic()
         self.runs += 1
         if run.done.bytes:
             log.info("exported", hours=run.done.hours, units=run.done.units, bytes=run.done.bytes)
@@ -121,14 +137,14 @@ class Exports:
 
     async def _step(self, run: Export) -> None:
         """All of a run, at the configured rate at most."""
-        bytes_per_s = self._node.config.export.mb_per_s * _MB
-        began_s, copied = self._node.clock.monotonic(), 0
+        bytes_per_s = self._config.export.mb_per_s * _MB
+        began_s, copied = self._clock.monotonic(), 0
         steps = run.steps()
         try:
             while step := await in_thread(next, steps, 0):
                 copied += step
                 self.bytes += step
-                ahead_s = copied / bytes_per_s - (self._node.clock.monotonic() - began_s)
+                ahead_s = copied / bytes_per_s - (self._clock.monotonic() - began_s)
                 if ahead_s > 0:
                     await asyncio.sleep(ahead_s)
         finally:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
 from api.port.problem import Problem
+from node.handover.delivery_log import DeliveryLog
+from node.handover.term import Leadership
+from node.runtime.clock import NodeClock
+from node.runtime.watchdog import Watchdog
+from node.upkeep.export import Exports
+from node.upkeep.retention import Retention
+from replication.driver import GroupDriver
 from replication.wire.rhythm import next_look
-from storage.format.position import HOUR_MS
-
-if TYPE_CHECKING:
-    from node.server import Node
 
 log = structlog.get_logger()
 
@@ -24,39 +27,46 @@ RETENTION_S = 20.0
 KEPT_LOOKS = 4
 
 
-async def keep_house(node: Node) -> None:
-    """Until cancelled: the clock, free space, the turn of the hour; the loop is watched meanwhile."""
-    with node.watchdog as watchdog:
-        node.driver.on_step = watchdog.beat
-        await _keep(node)
+async def keep_house(
+    watchdog: Watchdog,
+    driver: GroupDriver,
+    clock: NodeClock,
+    *,
+    give_up: Callable[[], Awaitable[None]],
+    yield_if_outvoted: Callable[[], Awaitable[None]],
+    looks: Sequence[Callable[[], object]],
+) -> None:
+    """Until cancelled: the clock, who leads on a clock that is off, and then `looks`, which are short; the loop is
+    watched meanwhile. `give_up`: leadership, if this node has it."""
+    with watchdog:
+        driver.on_step = watchdog.beat
+        while True:
+            error_ms = clock.error_ms()
+            if clock.slew():
+                log.warning("the wall clock stepped", error_ms=round(error_ms))
+                await give_up()  # no leading on a clock that is known to be wrong
+                clock.slew()  # a follower's may step, and does before it can be elected again
+            await yield_if_outvoted()
+            for look in looks:
+                look()
+            await next_look(HOUSEKEEPING_S)
 
 
-async def _keep(node: Node) -> None:
-    while True:
-        error_ms = node.clock.error_ms()
-        if node.clock.slew():
-            log.warning("the wall clock stepped", error_ms=round(error_ms))
-            await node.transfer.give_up()  # no leading on a clock that is known to be wrong
-            node.clock.slew()  # a follower's may step, and does before it can be elected again
-        await node.transfer.yield_if_outvoted()
-        node.leaving.look()
-        node.levels.look()
-        node.clock.bound(node.skew.least_median_ms())
-        node.guard.watch()
-        node.reserve.measure()
-        node.store.turn(node.clock.now_ms() // HOUR_MS)
-        await next_look(HOUSEKEEPING_S)
-
-
-async def unlink_hours(node: Node) -> None:
+async def unlink_hours(
+    clock: NodeClock,
+    delivery_log: DeliveryLog,
+    exports: Exports,
+    retention: Retention,
+    leadership: Leadership,
+    retention_ms: int,
+) -> None:
     """Until cancelled: hours that are over, on the leader; old delivery logs, on every node."""
     while True:
-        await asyncio.sleep(min(RETENTION_S, node.config.storage.retention_ms / KEPT_LOOKS / 1000))
-        now_ms = node.clock.now_ms()
-        before_ms = now_ms - node.config.storage.retention_ms
-        node.delivery_log.remove_before(before_ms, now_ms=now_ms, may_go=node.exports.covers_log)
-        if node.reign is not None:
+        await asyncio.sleep(min(RETENTION_S, retention_ms / KEPT_LOOKS / 1000))
+        now_ms = clock.now_ms()
+        delivery_log.remove_before(now_ms - retention_ms, now_ms=now_ms, may_go=exports.covers_log)
+        if leadership.term is not None:
             with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
-                unlinked = await node.retention.propose()
+                unlinked = await retention.propose()
                 if unlinked:
                     log.info("unlinked", hours=unlinked)

@@ -16,20 +16,26 @@ the opening of the directory takes; HTTP and Raft listen again on the same addre
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import structlog
 
+from node.runtime.clock import NodeClock
+from node.runtime.config import Config
+from node.runtime.free_space import Reserve
+from node.runtime.lifecycle import Lifecycle
+from replication.group import RaftGroup
 from replication.journal.install import Promises, install_journal
+from replication.journal.journal import Journal
 from replication.snapshot.fetch import SnapshotFetcher
 from replication.snapshot.send import SnapshotSender
 from replication.wire.frame import Message
 from storage.checkpoint.manifest import Manifest
 from storage.checkpoint.pin import Pin
 from storage.directory.snapshot_install import Install, discard_install, remove_replaced
-
-if TYPE_CHECKING:
-    from node.server import Node
+from storage.file.disk import Disk
+from storage.store import Store
 
 log = structlog.get_logger()
 
@@ -43,62 +49,75 @@ class Reinstalled(Exception):
 class Snapshots:
     """Both directions of one node. `whole` is set once: the node is about to take this snapshot over."""
 
-    def __init__(self, node: Node) -> None:
-        storage = node.config.storage
+    def __init__(
+        self,
+        config: Config,
+        group: RaftGroup,
+        store: Store,
+        journal: Journal,
+        disk: Disk,
+        reserve: Reserve,
+        clock: NodeClock,
+        life: Lifecycle,
+        caught_up: Callable[[], bool],
+    ) -> None:
+        """`caught_up`: whether this node has, since it started."""
+        storage = config.storage
         self.whole: tuple[Install, Manifest] | None = None
-        self._node = node
+        self._config, self._group, self._store, self._journal, self._disk = config, group, store, journal, disk
+        self._life, self._caught_up = life, caught_up
         self.sender = SnapshotSender(
-            node.group,
+            group,
             self._pin,
-            checkpoint_index=lambda: node.store.checkpoint.applied_index if node.store.checkpoint else 0,
-            monotonic=node.clock.monotonic,
-            spawn=node.life.spawn,
+            checkpoint_index=lambda: store.checkpoint.applied_index if store.checkpoint else 0,
+            monotonic=clock.monotonic,
+            spawn=life.spawn,
             rate_bytes_s=storage.snapshot_mb_per_s * _MB,
             hold_bytes=storage.snapshot_journal_mb * _MB,
         )
         self.fetcher = SnapshotFetcher(
-            node.group,
-            lambda manifest: Install(node.config.directory, manifest, node.disk),
-            cluster_id=lambda: node.store.cluster_id,
-            spare_bytes=lambda: node.reserve.spare_bytes,
+            group,
+            lambda manifest: Install(config.directory, manifest, disk),
+            cluster_id=lambda: store.cluster_id,
+            spare_bytes=lambda: reserve.spare_bytes,
             clear=self._clear,
-            remove=lambda: remove_replaced(node.config.directory, node.disk),
+            remove=lambda: remove_replaced(config.directory, disk),
             ready=self._ready,
         )
-        node.group.on_snapshot = self._receive
+        group.on_snapshot = self._receive
 
     def _pin(self) -> Pin | None:
         """The last checkpoint; none while nodes differ and no majority says which is right
         (replication/raft/agreement.py): this one may be the odd one, and two with its state would be a majority. Where
         there is nobody to compare with, it is given: with one of three gone, a follower that cannot commit without it
         may be all there is."""
-        return None if self._node.group.agreement.split is not None else self._node.store.pin()
+        return None if self._group.agreement.split is not None else self._store.pin()
 
     def start(self) -> None:
         """Serve and fetch, until the node ends."""
-        self._node.life.spawn(self.sender.run())
-        self._node.life.spawn(self.fetcher.run())
+        self._life.spawn(self.sender.run())
+        self._life.spawn(self.fetcher.run())
 
     def put_in_place(self) -> None:
         """The node is closed but for its files: make the snapshot this directory's state. Blocks. Raises DiskFailed;
         then the old state is what there is, or the new one, and nothing in between."""
         assert self.whole is not None, "there is no snapshot to take over"
-        node, (install, manifest) = self._node, self.whole
-        node.journal.sync_now()
+        install, manifest = self.whole
+        self._journal.sync_now()
         install_journal(
             install.journal,
-            node.disk,
+            self._disk,
             index=manifest.applied_index,
             term=manifest.applied_term,
             cluster_id=manifest.cluster_id,
-            promises=Promises.of(node.journal),
+            promises=Promises.of(self._journal),
             version=manifest.record.level,
         )
         install.commit()
 
     def status(self, node_id: str) -> dict[str, Any] | None:
         """The snapshot that this member is taking over, as far as this node knows; None if there is none."""
-        if node_id == self._node.config.node_id:
+        if node_id == self._config.node_id:
             fetcher = self.fetcher
             index, done, total = fetcher.index, fetcher.done_bytes, fetcher.total_bytes
         else:
@@ -119,7 +138,7 @@ class Snapshots:
     def _can_agree(self) -> bool:
         """Whether nodes that need no snapshot are a majority. If not, nobody can agree before one is taken over, and
         nothing can be committed either: to wait for it would be to wait for ever."""
-        peers = self._node.group.peers.values()
+        peers = self._group.peers.values()
         level = 1 + sum(peer.connected and peer.voter and not peer.stranded for peer in peers)
         return level > (len(peers) + 1) // 2
 
@@ -128,13 +147,13 @@ class Snapshots:
 
     def _clear(self) -> bool:
         """In a thread, while nothing is fetched: what a try left goes once this node has caught up without it."""
-        if self._node.caught_up():
-            discard_install(self._node.config.directory, self._node.disk)
-        return self._node.caught_up()
+        if self._caught_up():
+            discard_install(self._config.directory, self._disk)
+        return self._caught_up()
 
     def _ready(self, install: Install, manifest: Manifest) -> None:
         """All of it is here and sound: nothing is promised from this step of the loop on."""
         log.info("taking over a snapshot", applied_index=manifest.applied_index, bytes=manifest.total_bytes)
         self.whole = (install, manifest)
-        self._node.group.close()
-        self._node.life.stop()
+        self._group.close()
+        self._life.stop()

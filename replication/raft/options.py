@@ -9,6 +9,8 @@ from typing import Final
 from replication.wire.frame import ENTRIES_MAX, FRAME_BYTES_MAX, META_BYTES_MAX, Message
 
 MIB = 1024 * 1024
+CATCHING_UP: Final = 100
+"""Entries behind which a node counts as catching up."""
 IsChange = Callable[[bytes], bool]
 
 

@@ -12,26 +12,28 @@ import pytest
 from api.port.budget import Budget
 from api.port.port import ANONYMOUS, Limits, TopicChange
 from api.port.problem import Problem
-from node.server import Node
+from node.handover.term import Leadership
 from node.service import Service
 from storage.file.disk import Disk
 
 #: What the parts of the service are given by name, asked or not.
 NAMED = (
     *("store", "clock", "entropy", "proposer", "counting", "group"),
-    *("driver", "delivery_log", "topic_metrics", "counters", "reserve"),
+    *("driver", "delivery_log", "topic_metrics", "counters", "reserve", "members", "forwarder"),
 )
 
 
 def make_service(**parts: Any) -> Service:
     """The service of a node that leads and has these parts."""
-    reign = SimpleNamespace(trusted=lambda: True)
-    parts |= {"directory": SimpleNamespace(deliveries=Path("deliveries")), "disk": Disk()}
+    life: Any = SimpleNamespace(draining=False)
+    leadership = Leadership(life)
+    leadership.term = cast(Any, SimpleNamespace(trusted=lambda: True))
+    parts |= {"deliveries": Path("deliveries"), "disk": Disk()}
     for name in NAMED:
         parts.setdefault(name, SimpleNamespace())
-    node = SimpleNamespace(config=SimpleNamespace(node_id="n1", http_names=()), reign=reign, **parts)
-    node.life = SimpleNamespace(draining=False)
-    return Service(cast(Node, node), Limits(), Budget())
+    config = SimpleNamespace(node_id="n1", http_names=(), storage=SimpleNamespace(retention_ms=0))
+    named = SimpleNamespace(config=config, life=life, leadership=leadership, **parts)
+    return Service(cast(Any, named), Limits(), Budget())
 
 
 def put(service: Service, change: TopicChange, *, create: bool, if_match: int | None = None) -> Any:
@@ -59,14 +61,14 @@ def test_a_change_that_leaves_a_target_without_url_is_refused() -> None:
 
 
 class _Unsure:
-    """A reign that is not sure to lead until the next echoes."""
+    """A term that is not sure to lead until the next echoes."""
 
     def __init__(self, *, comes_back: bool) -> None:
         self.waited = 0
         self._sure, self._comes_back = False, comes_back
 
     def trusted(self) -> bool:
-        """As reign's."""
+        """As a term's."""
         return self._sure
 
     async def sure(self) -> None:
@@ -80,16 +82,16 @@ def test_a_request_waits_for_the_next_echoes_of_a_leader_that_is_not_sure() -> N
     """Nothing has happened yet: the client need not be told to come again."""
     topic = SimpleNamespace(revision=3)
     service = make_service(store=SimpleNamespace(catalog=SimpleNamespace(topic=lambda name: topic)))
-    reign = _Unsure(comes_back=True)
-    service._node.reign = cast(Any, reign)
+    term = _Unsure(comes_back=True)
+    service._leadership.term = cast(Any, term)
     with pytest.raises(Problem, match="revision-mismatch"):
         put(service, TopicChange(), create=True, if_match=0)
-    assert reign.waited == 1
+    assert term.waited == 1
 
 
 def test_a_leader_that_does_not_become_sure_refuses() -> None:
     """It has stepped down, or cannot tell within a second."""
     service = make_service(group=SimpleNamespace(leader_id="n1"))
-    service._node.reign = cast(Any, _Unsure(comes_back=False))
+    service._leadership.term = cast(Any, _Unsure(comes_back=False))
     with pytest.raises(Problem, match="not sure to lead; nothing happened"):
         put(service, TopicChange(), create=True, if_match=0)

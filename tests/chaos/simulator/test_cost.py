@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,6 @@ from chaos.simulator.cost import BOUNDS, CALLS, Meter, _owner, counted, free
 from chaos.simulator.loop import CHARGED_S
 from chaos.simulator.run import run_plan
 from chaos.simulator.world import World
-from node.server import Node
 from node.upkeep.housekeeping import keep_house
 
 ROOT = Path(__file__).parents[3]
@@ -128,10 +128,10 @@ def test_a_step_that_holds_a_node_breaks_a_promise(monkeypatch: pytest.MonkeyPat
     """In a drawn run as in a planted history: the verdict names what the step did."""
     keep = keep_house
 
-    async def look_at_everything(node: Node) -> None:
+    async def look_at_everything(*parts: Any, **looks: Any) -> None:
         assert Meter.running is not None
         Meter.running.charge("a look at everything", 300_000)
-        await keep(node)
+        await keep(*parts, **looks)
 
     monkeypatch.setattr("node.server.keep_house", look_at_everything)
     run = run_plan(FaultPlan.parse("plan seed=1 nodes=3 seconds=10\n"))

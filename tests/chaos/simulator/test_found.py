@@ -16,7 +16,7 @@ from chaos.simulator.loop import TimeStandsStill
 from chaos.simulator.outside import SimWriter
 from chaos.simulator.run import Running, run_plan
 from node.cluster.clock_skew import Skew
-from node.leader.leader_term import Reign
+from node.leader.leader_term import LeaderTerm
 from node.runtime.clock import NodeClock
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt
@@ -27,14 +27,14 @@ def test_leader_without_trust_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> 
     fast as the processor allowed, for as long as a leader was cut off. A step a millisecond is plenty.
     """
     steps = 0
-    step = Reign._step
+    step = LeaderTerm._step
 
-    def counted(self: Reign) -> int | None:
+    def counted(self: LeaderTerm) -> int | None:
         nonlocal steps
         steps += 1
         return step(self)
 
-    monkeypatch.setattr(Reign, "_step", counted)
+    monkeypatch.setattr(LeaderTerm, "_step", counted)
     run = run_plan(FaultPlan.parse("plan seed=1 nodes=3 seconds=10\n5 partition leader|* for=2\n"))
     assert not run.broken
     assert steps < 1_000 * run.simulated_s

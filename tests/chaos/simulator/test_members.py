@@ -10,7 +10,7 @@ import pytest
 from chaos.simulator.client import Outcome
 from chaos.simulator.process import Process
 from chaos.simulator.world import HTTP_PORT, RAFT_PORT, World
-from node.cluster.membership import NodeRemoved
+from node.cluster.members import NodeRemoved
 from tests.chaos.simulator.load import Load
 
 #: Journals are short, so that some who join need a snapshot.

@@ -197,7 +197,7 @@ def test_a_node_counts_by_topic(tmp_path: Path) -> None:
             ("scheduled_total", "c"): 1,
             ("ready", "c"): 1,
         }
-        node._stepped_down()
+        node.leading.stepped_down()
         assert 'hourwheel_topic_ready{topic="c"} 0.0' in node.service.metrics().decode()
 
     run_node(tmp_path / "n1", play)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from node.leader.promotion import Promoted
+from node.leader.promotion import Promoted, latest_due_ms
 from replication.command.promotion import HANDED_ON
 from replication.command.registry import Promotion
 from storage.catalog.doubt import CLOCKS_MS
@@ -26,14 +26,9 @@ def promoted(
     log: Log, own_ms: int, *, right_ms: float = 0.0, term: int = 2, given: bool = False, founds: bool = False
 ) -> Promoted:
     """The leader of a term, whose clock shows `own_ms` and some right one so much more."""
-    node = SimpleNamespace(
-        store=log.store,
-        machine=log.machine,
-        group=SimpleNamespace(given=given),
-        clock=SimpleNamespace(own_ms=lambda: own_ms),
-        skew=SimpleNamespace(some_right_ms=lambda: right_ms),
-    )
-    return Promoted(cast(Any, node), term, founds=founds)
+    clock: Any = SimpleNamespace(own_ms=lambda: own_ms)
+    latest_ms = latest_due_ms(clock, log.machine, right_ms)
+    return Promoted(term, log.store, cast(Any, None), latest_ms, founds=founds, given=given)
 
 
 def doubted(log: Log, leader: Promoted, homes: list[int]) -> list[bool]:

@@ -58,14 +58,10 @@ def test_a_term_that_was_given_up_at_once_is_told_by_its_end(tmp_path: Path, lev
     async def play(node: Node) -> None:
         await until(lambda: node.store.level == LEVELS[1])
         node.delivery_log.term_ended(node.group.term, node.clock.now_ms(), LOST)
-        fake: Any = SimpleNamespace(
-            boot=node.boot, clock=node.clock, delivery_log=node.delivery_log, transfer=node.transfer,
-            store=SimpleNamespace(level=level, cluster_id=node.store.cluster_id, catalog=node.store.catalog),
-            group=SimpleNamespace(term_before=1), life=SimpleNamespace(failed=False, draining=False),
-        )  # fmt: skip
-        TermRecord(fake, 2).pass_by()
-        fake.group.term_before = 2
-        TermRecord(fake, 3).begin(node.clock.now_ms())
+        store: Any = SimpleNamespace(level=level, cluster_id=node.store.cluster_id, catalog=node.store.catalog)
+        parts = (store, node.clock, node.life, node.delivery_log, node.boot)
+        TermRecord(2, 1, *parts, giving=lambda: False).pass_by()
+        TermRecord(3, 2, *parts, giving=lambda: False).begin(node.clock.now_ms())
 
     run_node(tmp_path / "n1", play)
     rows = records(tmp_path / "n1")

@@ -150,14 +150,11 @@ def test_a_planned_lease_is_no_sign_of_a_clock_that_was_ahead() -> None:
 
 def test_a_gap_that_begins_in_a_time_to_come_does_not_end_before() -> None:
     """A term that lost its end had been led by a clock an hour ahead; what is shown ends a minute from now at most."""
-    node: Any = SimpleNamespace(
-        clock=SimpleNamespace(now_ms=lambda: NOW_MS),
-        config=SimpleNamespace(storage=SimpleNamespace(retention_ms=1_000)),
-    )
+    clock: Any = SimpleNamespace(now_ms=lambda: NOW_MS)
+    absent: Any = None
     begin_ms, end_ms = NOW_MS + HOUR_MS, NOW_MS + 2 * HOUR_MS
     seen = _Seen(gaps={("n1", begin_ms, end_ms), ("n2", NOW_MS - 5, EVER_MS), ("n3", NOW_MS - 5, NOW_MS)})
-    ledgers = Ledgers.__new__(Ledgers)
-    ledgers._node = node
+    ledgers = Ledgers(absent, clock, absent, absent, absent, retention_ms=1_000)
     soon_ms = NOW_MS + COVER_AFTER_MS
     assert ledgers._sight(0, NOW_MS, seen).gaps == [
         ("n1", begin_ms, begin_ms),

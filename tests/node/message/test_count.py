@@ -252,7 +252,7 @@ def test_no_answer_without_leadership(tmp_path: Path, monkeypatch: pytest.Monkey
             asyncio.ensure_future(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)),
         ]
         assert await asyncio.to_thread(gate.entered.wait, 10)
-        node._stepped_down()
+        node.leading.stepped_down()
         gate.open.set()
         for each in asked:
             with pytest.raises(Problem, match="no-leader"):

@@ -11,7 +11,7 @@ from api.port import loop_turn
 from api.port.port import ANONYMOUS, Delivery, MessageIn
 from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE
-from node.leader.leader_term import Reign
+from node.leader.leader_term import LeaderTerm
 from node.pull.ended import LOOK_UNITS
 from node.pull.noted import Noted
 from node.pull.settling import FEW
@@ -222,13 +222,13 @@ def test_of_a_request_whose_reign_ends_in_the_middle_a_part_is_known(
         await leased(node, receipts)
         old, asked = node.reign, list[int]()
 
-        def look(reign: Reign) -> None:
+        def look(reign: LeaderTerm) -> None:
             asked.append(1)
             if len(asked) == 4:
                 raise Problem("no-leader", "the leader changed during the wait; ask again")
 
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(Reign, "raise_if_over", look)
+            meanwhile.setattr(LeaderTerm, "raise_if_over", look)
             with pytest.raises(Problem) as refused:
                 await ASKS[done](node, receipts)
         assert refused.value.code == "outcome-unknown"

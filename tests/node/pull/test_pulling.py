@@ -9,14 +9,14 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.handover.attempt_limit import EXHAUSTED_MAX
-from node.leader.leader_term import TRUST_RETRY_MS, Reign
+from node.leader.leader_term import TRUST_RETRY_MS, LeaderTerm
 from node.server import Node
 from tests.calls import calls_of
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
 
 
-async def steps(reign: Reign) -> None:
+async def steps(reign: LeaderTerm) -> None:
     """A leader takes many steps at which nothing is new."""
     for _ in range(20):
         reign.poke()

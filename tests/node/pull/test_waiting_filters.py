@@ -14,7 +14,7 @@ import node.handover.filtered
 import node.pull.pulling
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
-from node.leader.leader_term import Reign
+from node.leader.leader_term import LeaderTerm
 from node.server import Node
 from storage.format.tag_mask import tags_mask
 from tests.calls import calls_of
@@ -30,7 +30,9 @@ def one_filter_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def filtered_pulls(node: Node, count: int) -> AsyncIterator[tuple[list[asyncio.Task[Sequence[Delivery]]], Reign]]:
+async def filtered_pulls(
+    node: Node, count: int
+) -> AsyncIterator[tuple[list[asyncio.Task[Sequence[Delivery]]], LeaderTerm]]:
     """Pulls that wait for tags x0, x1, ... of topic t, longer than any test does, and that have been looked at."""
     await node.service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
     pulls = [
@@ -61,7 +63,7 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
         await node.service.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
         reign = node.reign
         assert reign is not None
-        await until(lambda: reign.ready_count == 51)
+        await until(lambda: reign.handing_over.ready_count == 51)
         async with asyncio.timeout(15):
             (found,) = await node.service.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
         assert found.body == b"1"
@@ -223,7 +225,7 @@ def test_b7_a_filter_that_comes_while_others_rest_has_its_first_look_later(
         await service.schedule(messages, ANONYMOUS)
         reign = node.reign
         assert reign is not None
-        await until(lambda: reign.ready_count == 2)
+        await until(lambda: reign.handing_over.ready_count == 2)
         assert await pull(0, "z") == []
         (number,) = reign.pulling._resting
         tries = calls_of(monkeypatch, reign.handing_over, "hand_over")
@@ -254,7 +256,7 @@ def test_b7_a_filter_that_cannot_wait_looks_while_others_rest(tmp_path: Path, mo
         await service.schedule([MessageIn("t", b"1", tags=("x",))], ANONYMOUS)
         reign = node.reign
         assert reign is not None
-        await until(lambda: reign.ready_count == 1)
+        await until(lambda: reign.handing_over.ready_count == 1)
         waits = pull("z")
         await until(lambda: bool(reign.pulling._waiters and reign.pulling._resting))
         assert [each.body for each in await pull("x")] == [b"1"]

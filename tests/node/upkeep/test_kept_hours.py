@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from node.cluster.status import Status
+from node.cluster.values import Values
 from node.runtime.clock import NodeClock
 from node.runtime.config import StorageOptions
 from node.upkeep.checkpointer import Checkpointer
@@ -61,8 +61,9 @@ class KeptNode:
     def metrics(self) -> tuple[float, float]:
         """Oldest hour, in seconds, and bytes kept for what is open."""
         asyncio.run(self.checkpointer.checkpoint())
-        node = SimpleNamespace(checkpointer=self.checkpointer, store=self.machine.store, clock=self.clock)
-        values = Status(cast(Any, node))._kept()
+        absent: Any = None
+        parts = (absent, absent, absent, absent, absent, self.machine, absent, self.checkpointer, absent, self.clock)
+        values = Values(*parts, others=())._kept()
         return values["hourwheel_oldest_hour_seconds"], values["hourwheel_kept_for_open_bytes"]
 
     def over(self) -> list[int]:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from node.cluster.clock_skew import Skew
+from node.leading import Leading
 from node.runtime.clock import STEP_MS, NodeClock
-from node.server import Node
 from replication.election.median import Median
 from replication.raft.options import Peer
 
@@ -24,21 +24,22 @@ class Leader:
             name: Peer(name, connected=True, clock_offset_ms=-ahead_ms, clock_error_ms=0, last_clock_s=50.0)
             for name in ("n2", "n3")
         }
-        node = self.node = Node.__new__(Node)
-        node.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
-        node.group = cast(Any, SimpleNamespace(peers=self.peers, is_leader=True, term=1, median=None))
-        node.forwarder = node.transfer = cast(Any, SimpleNamespace(leader_changed=lambda: None))
-        node.skew = Skew(node.group, node.clock)
-        node.life = cast(Any, SimpleNamespace(spawn=lambda work: work.close()))
+        self.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
+        self.group = SimpleNamespace(peers=self.peers, is_leader=True, term=1, median=None)
+        life, told = SimpleNamespace(spawn=lambda work: work.close()), SimpleNamespace(leader_changed=lambda: None)
+        parts: Any = SimpleNamespace(clock=self.clock, group=self.group, store=None, life=life)
+        absent, told_anything = cast(Any, None), cast(Any, told)
+        skew = Skew(cast(Any, self.group), self.clock)
+        self.leading = Leading(parts, absent, 0, skew, told_anything, absent, told_anything)
 
     def lead(self, *heard: str) -> float:
         """Elected, echoed by these, established; how far the node clock is ahead of the peers' then, ms."""
-        self.node._leader_changed()
+        self.leading.leader_changed()
         for name in heard:
             self.peers[name].last_echo_s = self.now_s + 0.001
         self.now_s, self.true_s = self.now_s + 0.002, self.true_s + 0.002
-        self.node._established()
-        return self.node.clock.now_ms() - self.true_s * 1000
+        self.leading.established()
+        return self.clock.now_ms() - self.true_s * 1000
 
 
 @pytest.mark.parametrize("heard", [("n2",), ("n2", "n3")])
@@ -64,7 +65,7 @@ def test_one_slow_clock_does_not_hold_a_leader_back_where_the_median_was_known()
     """It takes a majority of the nodes to say that a clock is too far ahead: the one that is down still has a say."""
     leader = Leader(600_000)
     leader.peers["n3"].connected = False
-    cast(Any, leader.node.group).median = Median(leader.node.clock.own_ms(), leader.now_s)
+    leader.group.median = Median(leader.clock.own_ms(), leader.now_s)
     assert abs(leader.lead("n2") - 600_000) < 2
 
 

@@ -1,0 +1,85 @@
+"""Who the members are, as this node has applied it.
+
+The table of the catalog decides (storage/catalog/members.py, replication/raft/members.py); the configuration's peers
+are what a node starts from before it has one. Only then, and to move a member to another address: of a member that is
+listed there, the configured addresses are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node.runtime.config import Config
+from replication.wire.contacts import Contact, Contacts
+from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
+from storage.catalog.members import Members as Table
+
+ADVICE = (
+    "Its data directory is of no more use to the cluster; to bring the machine back, start it with another node_id and "
+    "an empty directory, and add that"
+)
+
+
+class NodeRemoved(Exception):
+    """This node is no member of its cluster any more: it ends, and does not start again on this directory."""
+
+
+class Members:
+    """Of one node's group. `own` is its node id, `table` the catalog's."""
+
+    def __init__(self, config: Config, table: Table, heard: Callable[[], Contacts]) -> None:
+        """`heard`: the newest list of addresses that this node has heard of. Raises NodeRemoved."""
+        self.own, self.table, self._heard = config.node_id, table, heard
+        self.joins = config.join
+        self.configured = {peer.id: Contact(peer.id, peer.raft, peer.http) for peer in config.peers}
+        found = table.find(self.own)
+        if found is not None and found.role == REMOVED:
+            raise NodeRemoved(removed(found))
+
+    @property
+    def number(self) -> int:
+        """This node's number in records: from the table, before there is one its place in the configuration; 0 while
+        it is no member."""
+        member = self.table.find(self.own)
+        if member is not None or self.table.index or self.joins:
+            return member.number if member is not None else 0
+        return sorted(self.configured).index(self.own) + 1
+
+    def ids(self) -> list[str]:
+        """All members as far as this node knows, in the order of their numbers."""
+        current = [member.id for member in self.table.current()]
+        return current or [contact.id for contact in self.contacts().members]
+
+    def contact(self, node_id: str) -> Contact | None:
+        """The addresses of a member, from the newest list this node has heard of."""
+        return self._heard().find(node_id)
+
+    def name(self, number: int) -> str:
+        """The id of the member that has or had this number, empty if none."""
+        return next((member.id for member in self.table.all() if member.number == number), "")
+
+    def role(self, node_id: str) -> str:
+        """voter, learner or removed; before there is a table the configured nodes are voters, but one that joins."""
+        member = self.table.find(node_id)
+        if member is not None:
+            return member.role
+        return LEARNER if self.joins and node_id == self.own else VOTER
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this node is one, as far as it has applied; before a cluster is founded, by configuration."""
+        return self.number > 0
+
+    def contacts(self) -> Contacts:
+        """Whom this node knows by itself: the table's members, if it is one of them, or else the configured peers."""
+        removed = frozenset(member.id for member in self.table.all() if member.role == REMOVED)
+        current = self.table.current()
+        if not any(member.id == self.own for member in current):
+            return Contacts(0, tuple(self.configured.values()), removed)
+        members = [self.configured.get(each.id) or Contact(each.id, each.raft, each.http) for each in current]
+        return Contacts(self.table.index, tuple(members), removed)
+
+
+def removed(own: Member) -> str:
+    """What a node says that has applied its own removal."""
+    return f"node {own.id} was removed from the cluster at entry {own.since_index}. {ADVICE}"

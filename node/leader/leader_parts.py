@@ -1,0 +1,39 @@
+"""The parts of a node that all its terms as leader work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.handover.counters import Counters
+from node.handover.delivery_log import DeliveryLog
+from node.handover.term import Leadership
+from node.handover.topic_metrics import TopicMetrics
+from node.push.push import Pusher
+from node.runtime.clock import NodeClock
+from node.runtime.config import Dispatch
+from node.runtime.entropy import Entropy
+from node.runtime.lifecycle import Lifecycle
+from node.write.proposer import Proposer
+from replication.apply.machine import Machine
+from replication.group import RaftGroup
+from storage.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderParts:
+    """What all terms of one node as leader work with."""
+
+    node_id: str
+    options: Dispatch
+    store: Store
+    machine: Machine
+    group: RaftGroup
+    clock: NodeClock
+    entropy: Entropy
+    life: Lifecycle
+    proposer: Proposer
+    leadership: Leadership
+    delivery_log: DeliveryLog
+    counters: Counters
+    topic_metrics: TopicMetrics
+    pusher: Pusher

@@ -1,0 +1,116 @@
+"""This node's terms as leader: each begins when the group is established, and is gone when that is lost.
+
+established    the no-op of the own term is applied -> founds the cluster if nobody did -> a LeaderTerm
+stepped down   in the same step of the loop nothing of that term goes on
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import structlog
+
+from api.port.problem import Problem
+from node.cluster.clock_skew import Skew
+from node.cluster.drain import Leaving
+from node.cluster.founding import genesis_of
+from node.cluster.transfer import Transfer
+from node.leader.leader_parts import LeaderParts
+from node.leader.leader_term import LeaderTerm
+from node.leader.promotion import Promoted, latest_due_ms
+from node.leader.term_record import TermRecord
+from node.runtime.config import Config
+from node.runtime.forwarding import Forwarding
+
+log = structlog.get_logger()
+
+
+class Leading:
+    """What the group calls when leadership comes and goes. `term`: the one that this node leads in, if it does."""
+
+    def __init__(
+        self,
+        parts: LeaderParts,
+        config: Config,
+        boot: int,
+        skew: Skew,
+        transfer: Transfer,
+        leaving: Leaving,
+        forwarder: Forwarding,
+    ) -> None:
+        self._parts, self._config, self._boot, self._skew = parts, config, boot, skew
+        self._transfer, self._leaving, self._forwarder = transfer, leaving, forwarder
+        self._group, self._clock, self._store = parts.group, parts.clock, parts.store
+        self.term: LeaderTerm | None = None
+        self._told = 0  # the newest term that this node led in, or passed by
+
+    def established(self) -> None:
+        """The no-op of the own term is applied: found the cluster if nobody did, then lead."""
+        self._clock.leading = True
+        self._clock.bound(self._skew.least_median_ms())  # before the first stamp: who committed the no-op echoed too
+        self._parts.life.spawn(self._begin(self._group.term))
+
+    def stepped_down(self) -> None:
+        """Leadership is lost: nothing of it goes on."""
+        self._clock.leading = False
+        if self.term is not None:
+            self.term.end()
+            self.term = self._parts.leadership.term = None
+            log.info("stepped down", node=self._config.node_id, term=self._group.term)
+        if self._group.elected_term > self._told:
+            self._told = self._group.elected_term
+            self._record(self._told).pass_by()
+        self._parts.proposer.step_down()
+
+    def trusted(self) -> None:
+        """Its peers echo again."""
+        if self.term is not None:
+            self.term.trust_returned()
+
+    def leader_changed(self) -> None:
+        """Another leader is known, or none."""
+        if self._group.is_leader:
+            self._skew.led_since_s = self._clock.monotonic()  # in the step that sends the term's first heartbeats
+        self._forwarder.leader_changed()
+        self._transfer.leader_changed()
+
+    async def _begin(self, term: int) -> None:
+        parts, store = self._parts, self._store
+        record = self._record(term)
+        if self._leaving.gone:
+            self._group.resign()  # elected at the last moment: another one shall be
+            return
+        parts.leadership.frozen = parts.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
+        await self._transfer.yield_if_outvoted()
+        if store.cluster_id is None:
+            genesis = genesis_of(self._config, parts.entropy)
+            while store.cluster_id is None and self._leads(term):
+                with contextlib.suppress(Problem):  # not known to have happened; a second Genesis changes nothing
+                    await parts.proposer.propose_single(genesis)
+        if self._leads(term) and self._told < term:
+            self._told = term
+            self.term = parts.leadership.term = LeaderTerm(parts, term, record, self._promoted(term, record))
+            self.term.begin()
+            self._forwarder.leader_changed()
+            log.info("leading", node=self._config.node_id, term=term)
+
+    def _record(self, term: int) -> TermRecord:
+        parts = self._parts
+        return TermRecord(
+            term,
+            self._group.term_before,
+            self._store,
+            self._clock,
+            parts.life,
+            parts.delivery_log,
+            self._boot,
+            giving=lambda: self._transfer.giving,
+        )
+
+    def _promoted(self, term: int, record: TermRecord) -> Promoted:
+        latest_ms = latest_due_ms(self._clock, self._parts.machine, self._skew.some_right_ms())
+        proposer, given = self._parts.proposer, self._group.given
+        return Promoted(term, self._store, proposer, latest_ms, founds=record.founds, given=given)
+
+    def _leads(self, term: int) -> bool:
+        return self._group.established and self._group.term == term

@@ -1,0 +1,62 @@
+"""The parts of a node that its service passes on to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.cluster.drain import Leaving
+from node.cluster.levels import Levels
+from node.cluster.members import Members
+from node.cluster.membership import Membership
+from node.cluster.metrics import Metrics
+from node.cluster.status import Status
+from node.cluster.transfer import Transfer
+from node.handover.counters import Counters
+from node.handover.delivery_log import DeliveryLog
+from node.handover.term import Leadership
+from node.handover.topic_metrics import TopicMetrics
+from node.message.count import Counting
+from node.runtime.clock import NodeClock
+from node.runtime.config import Config
+from node.runtime.entropy import Entropy
+from node.runtime.forwarding import Forwarding
+from node.runtime.free_space import Reserve
+from node.runtime.lifecycle import Lifecycle
+from node.upkeep.backup import Backups
+from node.write.proposer import Proposer
+from replication.driver import GroupDriver
+from replication.group import RaftGroup
+from storage.file.disk import Disk
+from storage.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """What a node's service passes on to."""
+
+    config: Config
+    deliveries: Path
+    disk: Disk
+    store: Store
+    clock: NodeClock
+    entropy: Entropy
+    life: Lifecycle
+    group: RaftGroup
+    driver: GroupDriver
+    proposer: Proposer
+    leadership: Leadership
+    forwarder: Forwarding
+    delivery_log: DeliveryLog
+    counters: Counters
+    topic_metrics: TopicMetrics
+    reserve: Reserve
+    counting: Counting
+    members: Members
+    membership: Membership
+    levels: Levels
+    transfer: Transfer
+    leaving: Leaving
+    backups: Backups
+    status: Status
+    metrics: Metrics
