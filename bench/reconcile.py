@@ -25,11 +25,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench.dataset.make import Planted, make
 from ledger.columns import Lost
-from reconcile.job import Request, reconcile
-from reconcile.planted import Planted, make
-from reconcile.read_columns import duplicates_columns, ledger_columns
-from reconcile.session import session
+from reconcile.judge.job import Request, reconcile
+from reconcile.output.read_columns import duplicates_columns, ledger_columns
+from reconcile.spark.session import session
 from storage.format.message_id import encode_ids
 
 GROUP: Final = 0

@@ -27,9 +27,9 @@ from chaos.ledger_client import LedgerClient
 from chaos.plan import Plan
 from chaos.scenario import kills
 from chaos.timeline import Timeline
-from chaos.timeline import write as write_timeline
 from chaos.trial import Outcome, Trial
-from reconcile.read_output import duplicates
+from chaos.write_timeline import write as write_timeline
+from reconcile.output.read_rows import duplicates
 
 #: `hourwheel reconcile` ends so when a promise is broken: the report is there all the same.
 BROKEN_STATUS: Final = 6

@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from chaos.bounds import Bounds
-from chaos.check.duplicates import Repeat, repeats
 from chaos.event import HandedOver
 from chaos.history import History
+from chaos.repeats import Repeat, repeats
 
 TAKEN: Final = 200
 #: What the checker calls the cause -> what the ledger may call it.

@@ -27,8 +27,9 @@ from chaos.scenario import (
     stops_of_all,
     transfers,
 )
-from chaos.timeline import Timeline, write
+from chaos.timeline import Timeline
 from chaos.trial import Trial
+from chaos.write_timeline import write
 
 
 @dataclass(frozen=True)

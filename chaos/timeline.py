@@ -10,19 +10,17 @@ which nobody was seen to lead.
 """
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from chaos.bounds import Bounds
-from chaos.check.duplicates import repeats
 from chaos.event import Answered, Crashed, Fault, HandedOver, Led, Offered, Transferred
 from chaos.history import History
+from chaos.repeats import repeats
 from chaos.verdict import percentiles
 
 Floats = npt.NDArray[np.float64]
@@ -227,30 +225,6 @@ class Timeline:
             "bin_s": round(bins.width_s, 3),
             "bins": columns,
         }
-
-    def describe(self) -> str:
-        """For people: lanes and sparklines on one axis, then everything that happened in order."""
-        from chaos.timeline_text import describe
-
-        return describe(self)
-
-
-def write(timeline: Timeline, directory: Path, title: str = "") -> list[Path]:
-    """Writes timeline.txt and timeline.json, and timeline.png and timeline.svg where matplotlib is installed; the files
-    written. `title` stands above the picture.
-    """
-    text, document = directory / "timeline.txt", directory / "timeline.json"
-    text.write_text(timeline.describe() + "\n", encoding="utf-8")
-    document.write_text(json.dumps(timeline.document()) + "\n", encoding="utf-8")
-    try:
-        from chaos.timeline_picture import draw
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != "matplotlib":
-            raise
-        return [text, document]
-    pictures = [directory / "timeline.png", directory / "timeline.svg"]
-    draw(timeline, title, pictures)
-    return [text, document, *pictures]
 
 
 def _seen(event: HandedOver) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from chaos.bounds import Bounds
-from chaos.check.duplicates import Repeat, repeats
 from chaos.event import (
     Applied,
     Begun,
@@ -23,6 +22,7 @@ from chaos.event import (
     Transferred,
 )
 from chaos.history import History
+from chaos.repeats import Repeat, repeats
 from node.settle.retry import NACKED
 from replication.apply.move import CODE_REDRIVEN
 from storage.catalog.level import LEVELS

@@ -23,7 +23,7 @@ from cli.failure import Failure
 from cli.output import client_options, output_option, show_fields, show_json, show_table
 
 if TYPE_CHECKING:
-    from reconcile.job import Request
+    from reconcile.judge.job import Request
 
 _PATHS: Final = {"multiple": True, "type": click.Path(path_type=Path)}
 _MS: Final = {"type": click.IntRange(min=0), "show_default": True, "metavar": "MS"}
@@ -94,12 +94,12 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 def _run(options: Mapping[str, Any]) -> dict[str, Any]:
     """Starts Spark, or joins the one that spark-submit started, and reconciles."""
-    from reconcile.inventory import Inventory
-    from reconcile.java import JavaNotFound
-    from reconcile.job import Request, reconcile
-    from reconcile.output import Output, OutputRefused
-    from reconcile.problem import DataRefused
-    from reconcile.session import MasterUnreachable, SparkNotStarted, session
+    from reconcile.files.inventory import Inventory
+    from reconcile.files.problem import DataRefused
+    from reconcile.judge.job import Request, reconcile
+    from reconcile.output.directory import Output, OutputRefused
+    from reconcile.spark.java import JavaNotFound
+    from reconcile.spark.session import MasterUnreachable, SparkNotStarted, session
 
     request = Request(
         data=options["data"],
@@ -130,7 +130,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _follow(spark: Any, request: "Request", options: Mapping[str, Any]) -> dict[str, Any]:
     """Keeps the ledger current until SIGINT or SIGTERM; a line for each time."""
-    from reconcile.job import keep_current
+    from reconcile.judge.job import keep_current
 
     ended = threading.Event()
 
@@ -176,9 +176,9 @@ def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, out
     cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.
     Nothing is sent again (exit status 14) where the account of a member is missing or has a hole.
     """
-    from reconcile.apply import LATER, OUTCOMES, REFUSED, carry_out, read_refusals, read_repairs
-    from reconcile.problem import DataRefused
-    from reconcile.tables import REDELIVER
+    from reconcile.files.problem import DataRefused
+    from reconcile.output.repair import LATER, OUTCOMES, REFUSED, carry_out, read_refusals, read_repairs
+    from reconcile.output.tables import REDELIVER
 
     counts = dict.fromkeys((*OUTCOMES, _LEFT), 0)
     connection = Connection(url, timeout)
@@ -217,7 +217,7 @@ def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, out
 
 
 def _caller(connection: Connection) -> Any:
-    """HTTP as reconcile.apply wants it: an answer that refuses is an answer; a node that is not there is a Failure."""
+    """HTTP as output/repair.py wants it: an answer that refuses is an answer; a node that is not there is a Failure."""
 
     def call(method: str, path: str, document: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
         try:

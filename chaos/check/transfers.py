@@ -5,9 +5,9 @@ That nothing is lost or early is what the other checkers say of the whole run; h
 """
 
 from chaos.bounds import Bounds
-from chaos.check.duplicates import repeats
 from chaos.event import Fault, HandedOver, Led, Transferred
 from chaos.history import History
+from chaos.repeats import repeats
 from chaos.verdict import Verdict, percentiles
 
 

@@ -19,8 +19,8 @@ from chaos.fault_plan import FaultPlan, kinds_of
 from chaos.live.run import Result, kinds_not_shown
 from chaos.live.verdicts import BOUNDS
 from chaos.timeline import Timeline
-from chaos.timeline import write as write_timeline
 from chaos.verdict import percentiles
+from chaos.write_timeline import write as write_timeline
 
 
 def lines_of(plan: FaultPlan, result: Result) -> list[str]:

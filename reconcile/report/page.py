@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from reconcile.output import PAGE, REDELIVER_REFUSED
+from reconcile.output.directory import PAGE, REDELIVER_REFUSED
 from reconcile.report import pictures
 from reconcile.report.palette import (
     AMBER,

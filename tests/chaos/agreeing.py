@@ -11,8 +11,8 @@ from chaos.bounds import Bounds
 from chaos.evidence import agreement
 from chaos.ledger_client import LedgerClient
 from chaos.trial import Trial
-from reconcile.job import Request, reconcile
-from reconcile.read_output import duplicates
+from reconcile.judge.job import Request, reconcile
+from reconcile.output.read_rows import duplicates
 
 COUNTED = ("scheduled", "classes", "flags", "late_causes", "causes", "hand_overs", "retries", "strict_failover")
 

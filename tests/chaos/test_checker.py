@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from chaos.bounds import Bounds
-from chaos.check.duplicates import repeats
 from chaos.check.window import check_window
 from chaos.checker import judge
 from chaos.event import Answered, Cancelled, Event, Fault, GaveBack, HandedOver, Led, Offered, Rescheduled, Settled
 from chaos.history import History
+from chaos.repeats import repeats
 from chaos.verdict import Verdict
 from replication.apply.move import CODE_REDRIVEN
 from storage.format.rows import FORWARDED

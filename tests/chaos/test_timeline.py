@@ -15,8 +15,10 @@ from chaos.bounds import Bounds
 from chaos.check.duplicates import check_duplicates
 from chaos.event import Crashed, Event, Fault
 from chaos.history import History
-from chaos.timeline import Timeline, hits, write
+from chaos.timeline import Timeline, hits
 from chaos.timeline_lanes import LINKS, lanes_of
+from chaos.timeline_text import describe
+from chaos.write_timeline import write
 from tests.chaos.planted import COUNT, DUPLICATES, KILL_MS, at, good
 
 
@@ -75,8 +77,8 @@ def test_fault_lasts_from_its_begin_to_its_own_end() -> None:
     assert (spans["slow"].end_s, spans["slow"].detail) == (1.4, "by=0.200")
     assert spans["cut"].end_s is None
     assert [lane.name for lane in lanes_of(whole, 12.0)] == ["n1", "n2", "n3", LINKS]
-    assert "slow n2 by=0.200 (leader), for 0.20 s" in whole.describe()
-    assert "cut n1>n2, not over at the end" in whole.describe()
+    assert "slow n2 by=0.200 (leader), for 0.20 s" in describe(whole)
+    assert "cut n1>n2, not over at the end" in describe(whole)
 
 
 def test_rows_of_a_lane_keep_bars_and_names_apart() -> None:
@@ -102,7 +104,7 @@ def test_target_hits_a_node(target: str, found: bool) -> None:
 
 def test_text_shows_who_led_and_what_was_done() -> None:
     """One lane a node with its reign and its faults, the story below in order of time."""
-    lines = timeline(fault(2_000, "end")).describe().splitlines()
+    lines = describe(timeline(fault(2_000, "end"))).splitlines()
     lanes = {line.split()[0]: line for line in lines if line.startswith(("n1 ", "n2 "))}
     assert re.search(r"━+kill░+·+$", lanes["n1"])
     assert re.search(r"·+━+$", lanes["n2"])
@@ -140,7 +142,7 @@ def test_history_without_hand_overs_has_a_timeline(tmp_path: Path) -> None:
     """A run in which nothing came through is drawn as well; one without any event is refused."""
     whole = Timeline.of(History([fault(0, "begin"), fault(900, "end")]), Bounds())
     assert len(write(whole, tmp_path)) == 4
-    assert "nothing handed over" in whole.describe()
+    assert "nothing handed over" in describe(whole)
     with pytest.raises(ValueError, match="without events"):
         Timeline.of(History(), Bounds())
 

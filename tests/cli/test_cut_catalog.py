@@ -13,8 +13,8 @@ import pytest
 from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.exit_code import ExitCode
-from reconcile.node_data import read_node
-from reconcile.problem import DAMAGED
+from reconcile.files.node import read_node
+from reconcile.files.problem import DAMAGED
 
 END_S = 40
 PAGE = 4096

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
+from bench.dataset.make import make
 from chaos.cluster import Cluster
 from cli.connection import Connection
 from cli.exit_code import ExitCode
 from cli.main import main
-from reconcile.output import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT
-from reconcile.planted import make
-from reconcile.tables import REPAIRS_SCHEMA, write_parquet
+from reconcile.output.directory import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT
+from reconcile.output.tables import REPAIRS_SCHEMA, write_parquet
 from tests.cli.scripted_node import ScriptedNode
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import reconcile.source
-from reconcile.schema import TABLES
+import reconcile.spark.source
+from reconcile.spark.schema import TABLES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 
@@ -19,8 +19,8 @@ def test_the_page_has_the_columns_of_each_table(name: str) -> None:
 
 
 def test_the_page_has_the_options_of_the_source() -> None:
-    """Those in the docstring of reconcile/source.py, and no others."""
-    documented = set(re.findall(r"^\| (\w+)(?:, (\w+))? \|", reconcile.source.__doc__ or "", re.MULTILINE))
+    """Those in the docstring of reconcile/spark/source.py, and no others."""
+    documented = set(re.findall(r"^\| (\w+)(?:, (\w+))? \|", reconcile.spark.source.__doc__ or "", re.MULTILINE))
     names = {name for pair in documented for name in pair if name} - {"option"}
     shown = re.search(r"\| option \| \|\n\|---\|---\|\n((?:\|[^\n]*\n)+)", PAGE)
     assert shown is not None

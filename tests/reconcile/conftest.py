@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.session import session
+from reconcile.spark.session import session
 
 
 @pytest.fixture(scope="session")
@@ -22,4 +22,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what is in report.json: its page is not drawn, half of what a small job costs."""
-    monkeypatch.setattr("reconcile.job.write_page", lambda out, document: out)
+    monkeypatch.setattr("reconcile.judge.job.write_page", lambda out, document: out)

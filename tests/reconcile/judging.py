@@ -11,9 +11,9 @@ from ledger.abroad import abroad_of
 from ledger.bucket import BUCKET_UNITS, RECEIPT, SPAN, Bucket, Context, Rows, Topic
 from ledger.judge import Ledger, judge
 from ledger.terms import merge_terms, terms_of
-from reconcile.inventory import HourPart, Inventory
-from reconcile.read_deliveries import hand_overs, read_deliveries
-from reconcile.read_hour import read_headers, read_settles, read_units
+from reconcile.files.deliveries import hand_overs, read_deliveries
+from reconcile.files.hour import read_headers, read_settles, read_units
+from reconcile.files.inventory import HourPart, Inventory
 from storage.format.position import hours_of
 from storage.format.rows import take_rows
 

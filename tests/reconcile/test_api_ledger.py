@@ -12,9 +12,9 @@ import pytest
 
 from chaos.cluster import Cluster
 from cli.receiver import Receiver, Reply, Request
-from reconcile.job import Request as Reconciled
-from reconcile.job import reconcile
-from reconcile.read_output import duplicates
+from reconcile.judge.job import Request as Reconciled
+from reconcile.judge.job import reconcile
+from reconcile.output.read_rows import duplicates
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

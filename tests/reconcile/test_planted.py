@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from bench.dataset.make import Planted, make
 from bench.reconcile import prove
-from reconcile.job import Request, reconcile
-from reconcile.planted import Planted, make
-from reconcile.read_columns import duplicates_columns, ledger_columns
+from reconcile.judge.job import Request, reconcile
+from reconcile.output.read_columns import duplicates_columns, ledger_columns
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pytest
 
 from api.port.port import ANONYMOUS
-from chaos.check.duplicates import repeats
 from chaos.event import Offered, Sure
 from chaos.fault_plan import FaultPlan
 from chaos.history import History
+from chaos.repeats import repeats
 from chaos.simulator import consumer
 from chaos.simulator.judge import BOUNDS, judge
 from chaos.simulator.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Offer, Producer, Shape

@@ -20,7 +20,7 @@ ONE_RECORD = HOURS * 64
 READER = """
 import sys
 from pathlib import Path
-from reconcile.node_data import _open_catalog
+from reconcile.files.node import _open_catalog
 
 catalog = _open_catalog(Path(sys.argv[1]))
 print(catalog.record.applied_index, flush=True)

@@ -12,8 +12,8 @@ from typing_extensions import Buffer
 import storage.checkpoint.recovery
 import storage.checkpoint.unlinked_hours
 import storage.file.kept_free
-from reconcile.find_files import find_hours
-from reconcile.node_data import NodeData
+from reconcile.files.find import find_hours
+from reconcile.files.node import NodeData
 from storage.catalog.hour_lengths import HourLengths
 from storage.checkpoint.unlinked_hours import UnlinkedHours
 from storage.directory.verify import digest, verify

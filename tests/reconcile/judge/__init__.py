@@ -1,0 +1,1 @@
+"""Tests of the job of the reconciliation."""

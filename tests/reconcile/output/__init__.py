@@ -1,0 +1,1 @@
+"""Tests of what the job writes, and of repairs."""
