@@ -68,7 +68,7 @@ class Ends(NamedTuple):
     at_ms: I64
 
 
-class Standing(NamedTuple):
+class HandOverState(NamedTuple):
     """Where each message stands at the end of the records; [k] each."""
 
     what: U8  # its state: newest record at the newest place
@@ -87,7 +87,7 @@ class Records:
     hand_overs: HandOvers
     settles: Settles
     ends: Ends
-    standing: Standing
+    standing: HandOverState
     ended_by: U64  # [k] key of the hand-over that the newest record at home names
     ended_term: U32  # [k] its term
 
@@ -239,7 +239,7 @@ def _settles(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> tup
     return settles, _Places(abroad["place"].copy(), there[2], there[4])
 
 
-def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places: _Places) -> Standing:
+def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places: _Places) -> HandOverState:
     what = newest.what[at]
     forwards = np.flatnonzero(settles.what == FORWARDED)
     place = np.zeros(len(at), np.uint64)
@@ -257,7 +257,7 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places:
     state = np.where(away, state, what).astype(np.uint8)
     when = np.where(away, lease_end, newest.when[at])
     state[state == RELEASED] = 0
-    return Standing(state, when, away & ~known, known, due_ms, asked_due_ms)
+    return HandOverState(state, when, away & ~known, known, due_ms, asked_due_ms)
 
 
 def failures(settles: Settles) -> _Bools:

@@ -12,7 +12,7 @@ import structlog
 
 from api.port.problem import Problem
 from node.cluster.clock_skew import Skew
-from node.cluster.drain import Leaving
+from node.cluster.drain import Drain
 from node.cluster.founding import genesis_of
 from node.cluster.transfer import Transfer
 from node.leader.leader_parts import LeaderParts
@@ -35,7 +35,7 @@ class Leading:
         boot: int,
         skew: Skew,
         transfer: Transfer,
-        leaving: Leaving,
+        leaving: Drain,
         forwarder: Forwarding,
     ) -> None:
         self._parts, self._config, self._boot, self._skew = parts, config, boot, skew

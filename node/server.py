@@ -20,9 +20,9 @@ from api.port.address_guard import Addresses
 from api.port.budget import Budget
 from api.port.duration import parse_duration
 from api.port.port import Limits
-from node.cluster.clock_guard import Guard
+from node.cluster.clock_guard import ClockGuard
 from node.cluster.clock_skew import Skew
-from node.cluster.drain import Leaving
+from node.cluster.drain import Drain
 from node.cluster.levels import Levels
 from node.cluster.members import Members
 from node.cluster.membership import Membership
@@ -174,7 +174,7 @@ class Node:
         )
         self.retention = Retention(self.machine, self.proposer, self.clock, self.exports.covers)
         self.skew = Skew(self.group, self.clock, config.clock.skew_max_ms)
-        self.guard = Guard(self.skew, self.group, self.clock, config.clock.skew_max_ms)
+        self.guard = ClockGuard(self.skew, self.group, self.clock, config.clock.skew_max_ms)
         self.forwarder = self.outside.forwarder(self._leader_http)
         catalog = self.store.catalog
         self.topic_metrics = TopicMetrics(partial(topic_name, catalog), partial(ready_of, catalog, self.leadership))
@@ -193,7 +193,7 @@ class Node:
             self.members, self.group, self.store, self.clock, self.skew, self.proposer, self.pusher, self.forwarder,
             self.leadership, self.life,
         )  # fmt: skip
-        self.leaving = Leaving(
+        self.leaving = Drain(
             self.config.node_id, self.group, self.transfer, self.pusher, self.proposer, self.forwarder, self.clock,
             self.leadership, self.life,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from node.cluster.drain import Leaving
+from node.cluster.drain import Drain
 from node.cluster.levels import Levels
 from node.cluster.members import Members
 from node.cluster.membership import Membership
@@ -56,7 +56,7 @@ class ServiceParts:
     membership: Membership
     levels: Levels
     transfer: Transfer
-    leaving: Leaving
+    leaving: Drain
     backups: Backups
     status: Status
     metrics: Metrics

@@ -43,16 +43,16 @@ from replication.group_state import Outlook
 from replication.journal.journal import Journal
 from replication.raft.agreement import Agreement
 from replication.raft.context import Station
-from replication.raft.follower import Following
-from replication.raft.leader import Leading
+from replication.raft.follower import Follower
+from replication.raft.leader import Leader
 from replication.raft.members import Roster
 from replication.raft.options import GroupOptions, Vitals
 from replication.raft.outbox import Outbox
 from replication.raft.promise import Promises
 from replication.raft.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
 from replication.raft.pysyncobj_core import FOLLOWER, LEADER, Core
-from replication.raft.state_hashes import Sums
-from replication.raft.votes import Ballot
+from replication.raft.state_hashes import StateHashes
+from replication.raft.votes import Votes
 from replication.transfer import Transfer
 from replication.wire.events import Wire, WireEvents
 from replication.wire.frame import SNAPSHOT_KINDS, Message
@@ -102,7 +102,7 @@ class RaftGroup(Outlook):
         monotonic: Callable[[], float],
         random: Callable[[], float],
         vitals: Callable[[], Vitals],
-        sums: Sums | None = None,
+        sums: StateHashes | None = None,
         kept_silence_s: float = 0.0,
     ) -> None:
         self.options = options
@@ -126,7 +126,7 @@ class RaftGroup(Outlook):
         self._outbox = Outbox(journal, wire.send)
         peers = tuple(sorted(options.peers))
         core = self._core = Core(options.node_id, peers, journal, self._library_sends, self._state_changed)
-        self.agreement = Agreement(options.node_id, sums or Sums())
+        self.agreement = Agreement(options.node_id, sums or StateHashes())
         self.roster = Roster(options.node_id, peers)
         self._change_index = 0
         promises = self._promises = Promises(
@@ -136,9 +136,9 @@ class RaftGroup(Outlook):
         self.silence = Silence(least_s, max(least_s, kept_silence_s), monotonic())
         shared = (self.agreement, promises, self.silence, Patience(least_s))
         station = Station(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, *shared)
-        self._ballot = Ballot(station, random)
-        self._following = Following(station, self._ballot)
-        self._leading = Leading(station)
+        self._ballot = Votes(station, random)
+        self._following = Follower(station, self._ballot)
+        self._leading = Leader(station)
         self._leading.on_trusted = lambda: self.on_trusted()
         self._transfer = Transfer(station, self._leading, self.resign)
         self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
@@ -290,7 +290,7 @@ class RaftGroup(Outlook):
         if message["type"] not in ("heartbeat", "append_entries") or term != core.term:
             return None
         # A term has one leader. Who follows it follows nobody else in that term, so two that claim it never share a
-        # majority; and a leader that a majority echoes is the one. Without that, see Following: the node stops.
+        # majority; and a leader that a majority echoes is the one. Without that, see Follower: the node stops.
         if core.state == LEADER:
             return f"this node leads term {term}" if now < self._leading.trust.until(now) else None
         return None if core.leader_id in (None, peer) else f"{core.leader_id} leads term {term}"

@@ -11,8 +11,8 @@ from replication.election.median import Median
 from replication.election.silence import Silence
 from replication.journal.journal import Journal
 from replication.raft.agreement import Agreement
-from replication.raft.follower import NEVER, Following
-from replication.raft.leader import Leading
+from replication.raft.follower import NEVER, Follower
+from replication.raft.leader import Leader
 from replication.raft.members import Roster
 from replication.raft.options import GroupOptions, Peer
 from replication.raft.proposal import Pending
@@ -31,8 +31,8 @@ class Outlook:
     _closed: bool
     _monotonic: Callable[[], float]
     _core: Core
-    _following: Following
-    _leading: Leading
+    _following: Follower
+    _leading: Leader
     _pending: Pending
     _change_index: int
 

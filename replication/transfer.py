@@ -8,7 +8,7 @@ TimeoutNow count in a later term; both are put right here. In order, all in the 
    within `transfer_s` is called off: nothing has happened, leadership stays.
 2. The leader steps down in its term, FIRST, and then TimeoutNow leaves, in the same step. Who is no leader in a term
    never becomes one in it again, so from here on it neither proposes nor is trusted in that term, whatever becomes of
-   the message. (Leading on until the next term is heard would only lengthen the gap when the message is lost: this way
+   the message. (Leader on until the next term is heard would only lengthen the gap when the message is lost: this way
    an ordinary election follows an election timeout later.)
 3. The target campaigns at once for the next term and no other, without pre-votes, and its requests say that they come
    of a transfer: voters then grant although they heard a leader a moment ago (raft/votes.py).
@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replication.raft.context import Station
-from replication.raft.leader import Leading
+from replication.raft.leader import Leader
 
 BEAT_S = 0.004
 """How soon the target is asked again where it stands; its echo also says what it has applied."""
@@ -41,7 +41,7 @@ Told = Callable[[bool], None]
 class Transfer:
     """The transfer under way on this node as leader, if any. `step_down` ends the leadership of this node."""
 
-    def __init__(self, station: Station, leading: Leading, step_down: Callable[[], None]) -> None:
+    def __init__(self, station: Station, leading: Leader, step_down: Callable[[], None]) -> None:
         self._station = station
         self._leading = leading
         self._step_down = step_down

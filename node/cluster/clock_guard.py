@@ -31,7 +31,7 @@ log = structlog.get_logger()
 SAY_EVERY_S = 30.0
 
 
-class Guard(Collector):
+class ClockGuard(Collector):
     """Reads; says; counts. `watch` is called from housekeeping. Also collects the skew of each peer for /metrics."""
 
     def __init__(self, skew: Skew, group: RaftGroup, clock: NodeClock, skew_max_ms: int) -> None:

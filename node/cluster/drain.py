@@ -55,7 +55,7 @@ ALONE_S: Final = 2.0
 SILENT_S: Final = 1.0
 
 
-class Leaving:
+class Drain:
     """What one node has to do before it goes, and whether it is drained."""
 
     def __init__(

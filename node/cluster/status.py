@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from api.port.port import Readiness
-from node.cluster.clock_guard import Guard
-from node.cluster.drain import Leaving
+from node.cluster.clock_guard import ClockGuard
+from node.cluster.drain import Drain
 from node.cluster.levels import Levels
 from node.cluster.members import Members
 from node.handover.lateness import Lateness
@@ -31,10 +31,10 @@ class Status:
         machine: Machine,
         transport: Transport,
         levels: Levels,
-        guard: Guard,
+        guard: ClockGuard,
         lateness: Lateness,
         reserve: Reserve,
-        leaving: Leaving,
+        leaving: Drain,
         leadership: Leadership,
         life: Lifecycle,
         *,

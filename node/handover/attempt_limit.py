@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from node.handover.hand_over_builder import EXACT_BYTES, Taking, rows_within
-from node.handover.holds import Holds
-from node.ready.record_check import Look
+from node.handover.hand_over_builder import EXACT_BYTES, HandOverBuilder, rows_within
+from node.handover.holds import UnitHolds
+from node.ready.record_check import RecordCheck
 from node.ready.topic_window import LaneKind, Queued
 from replication.apply.attempt_order import Rows
 from storage.format.array import U16, U32, U64
@@ -47,7 +47,7 @@ class Exhausted:
 class Exhaustion:
     """Of one term: what is over its limit, from where it is found to when its Fail has a result."""
 
-    def __init__(self, limit: AttemptLimit | None, holds: Holds) -> None:
+    def __init__(self, limit: AttemptLimit | None, holds: UnitHolds) -> None:
         """Without a limit everything may go."""
         self._limit, self._holds = limit, holds
         self._exhausted: list[Exhausted] = []  # not yet told of
@@ -67,10 +67,10 @@ class Exhaustion:
         kind: LaneKind,
         topic: int,
         units: Queued,
-        seen: Look,
+        seen: RecordCheck,
         chosen: Rows,
         rows: npt.NDArray[Any],
-        taking: Taking,
+        taking: HandOverBuilder,
     ) -> tuple[Rows, int]:
         """Take of the units `chosen`, ready and with their rows of the index beside them, as many as have room; those
         that are over their limit step aside first. Returns the others, and how many of these were taken."""
@@ -91,7 +91,7 @@ class Exhaustion:
                 chosen, attempts, rows = chosen[left], attempts[left], rows[left]
         return np.concatenate([chosen, later]), taking.add(units.position[chosen], attempts, rows)
 
-    def _exhaust(self, kind: LaneKind, topic: int, units: Queued, seen: Look, rows: Rows, made: U16) -> None:
+    def _exhaust(self, kind: LaneKind, topic: int, units: Queued, seen: RecordCheck, rows: Rows, made: U16) -> None:
         """These rows are over their limit: hold them until the command that ends them has a result."""
         spent = units.select(rows)
         self._holds.add(spent.position, spent.position)

@@ -21,7 +21,7 @@ from node.write.proposer import Proposer
 from replication.command.registry import Unlink
 
 
-class Holding:
+class CommandHolds:
     """The holds of one term."""
 
     def __init__(

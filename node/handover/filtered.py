@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 
 from node.handover.attempt_limit import Exhaustion
-from node.handover.hand_over_builder import EXACT_BYTES, Taking, rows_within
-from node.handover.holds import Holds
+from node.handover.hand_over_builder import EXACT_BYTES, HandOverBuilder, rows_within
+from node.handover.holds import UnitHolds
 from node.handover.strict import Strict
-from node.ready.claimed_units import Claims
-from node.ready.record_check import look
+from node.ready.claimed_units import ClaimedUnits
+from node.ready.record_check import check_records
 from node.ready.topic_window import Found, LaneKind
 from node.ready.windows import Ready
 from storage.format.tag_mask import TagFilter
@@ -29,13 +29,20 @@ class Filtered:
     """One term's filtered hand-overs."""
 
     def __init__(
-        self, store: Store, strict: Strict, claims: Claims, ready: Ready, holds: Holds, exhaustion: Exhaustion
+        self, store: Store, strict: Strict, claims: ClaimedUnits, ready: Ready, holds: UnitHolds, exhaustion: Exhaustion
     ) -> None:
         self._store, self._strict, self._claims = store, strict, claims
         self._ready, self._holds, self._exhaustion = ready, holds, exhaustion
 
     def take(
-        self, kind: LaneKind, topic: int, tags: TagFilter, most: int, now_ms: int, latest_ms: int, taking: Taking
+        self,
+        kind: LaneKind,
+        topic: int,
+        tags: TagFilter,
+        most: int,
+        now_ms: int,
+        latest_ms: int,
+        taking: HandOverBuilder,
     ) -> int:
         """Take what has room of the first `most` of one lane's units that the records say are ready and that the filter
         wants; how many. `latest_ms`: all that is due by then was dispatched."""
@@ -60,13 +67,13 @@ class Filtered:
         most: int,
         now_ms: int,
         latest_ms: int,
-        taking: Taking,
+        taking: HandOverBuilder,
     ) -> tuple[int, int]:
         """Of units found in a window, take the first `most` that are to be handed over now and that the filter wants by
         the tags of their records. Returns how many, and up to which number the filter is through."""
         units = found.units
         held = self._holds.mask(units.position)
-        seen = look(self._store, self._strict, units.position, now_ms, latest_ms)
+        seen = check_records(self._store, self._strict, units.position, now_ms, latest_ms)
         ready = np.flatnonzero(seen.ready & ~held)[:EXACT_ROWS]
         rows = self._store.units(units.position[ready])
         few = rows_within(rows, EXACT_BYTES)

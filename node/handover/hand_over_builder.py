@@ -22,7 +22,7 @@ _NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, U
 
 
 @dataclass(slots=True)
-class Taking:
+class HandOverBuilder:
     """`units` and `bytes` are what may still be taken; the first unit is taken whatever its size."""
 
     units: int

@@ -23,14 +23,14 @@ import numpy as np
 
 from node.handover.attempt_limit import AttemptLimit, Exhausted, Exhaustion
 from node.handover.filtered import Filtered
-from node.handover.hand_over_builder import BYTES_MAX, Taking
-from node.handover.holds import Holds
-from node.handover.lease_ahead import Planning
+from node.handover.hand_over_builder import BYTES_MAX, HandOverBuilder
+from node.handover.holds import UnitHolds
+from node.handover.lease_ahead import LeaseAhead
 from node.handover.lease_book import SEVERAL, HandOver, LeaseBook
 from node.handover.staged import Staged, StagedHandOver
 from node.handover.strict import Strict
-from node.ready.claimed_units import Claims
-from node.ready.record_check import look
+from node.ready.claimed_units import ClaimedUnits
+from node.ready.record_check import check_records
 from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
 from node.ready.waited import Waited
 from node.ready.windows import Ready
@@ -52,7 +52,7 @@ class HandingOver:
         self,
         store: Store,
         book: LeaseBook,
-        claims: Claims,
+        claims: ClaimedUnits,
         ready: Ready,
         *,
         term: int,
@@ -64,14 +64,14 @@ class HandingOver:
         self._claims = claims
         self._ready = ready
         self.strict = strict = Strict(book, term=term)
-        self._holds = holds = Holds()
+        self._holds = holds = UnitHolds()
         self._exhaustion = Exhaustion(attempts, holds)
         self._filtered = Filtered(store, strict, claims, ready, holds, self._exhaustion)
         self._staged = Staged()
         self._paused: set[int] = set()
         self._open = False
         self._latest_ms = 0  # all that is due by then was dispatched
-        self.planning = Planning(
+        self.planning = LeaseAhead(
             store, strict, claims, holds, self._staged, self._paused, attempts, self._give, self.unstage
         )
         self._pace_per_step = pace_per_step
@@ -202,7 +202,7 @@ class HandingOver:
         strict = topic in self.strict.topics
         free = not self.strict.full if strict else self._book.allows(now_ms)
         allowed = trusted and self._open and topic not in self._paused and free
-        taking = Taking(max_units if allowed else 0, max_bytes)
+        taking = HandOverBuilder(max_units if allowed else 0, max_bytes)
         for kind in LaneKind:
             most = self._most(kind, taking.units)
             if tags is None:
@@ -225,7 +225,7 @@ class HandingOver:
             self._book.add(hand_over)
         return hand_over
 
-    def _take(self, kind: LaneKind, topic: int, most: int, now_ms: int, taking: Taking) -> int:
+    def _take(self, kind: LaneKind, topic: int, most: int, now_ms: int, taking: HandOverBuilder) -> int:
         """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
         count, bite = 0, most
         while count < most and not taking.full and not self._exhaustion.full:
@@ -241,7 +241,7 @@ class HandingOver:
             bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
         return count
 
-    def _give(self, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking) -> int:
+    def _give(self, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: HandOverBuilder) -> int:
         """Of `units`, taken from a window, take the first `most` that are to be handed over now, as far as their
         bytes have room; returns how many.
 
@@ -252,7 +252,7 @@ class HandingOver:
         if held.any():
             self._holds.put_aside(kind, topic, units.select(held))
             units = units.select(~held)
-        seen = look(self._store, self.strict, units.position, now_ms, self._latest_ms)
+        seen = check_records(self._store, self.strict, units.position, now_ms, self._latest_ms)
         chosen = np.flatnonzero(seen.ready)[:most]
         rows = self._store.units(units.position[chosen])
         offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows, taking)
@@ -284,7 +284,7 @@ class HandingOver:
         if now_ms >= self._latest_ms or not most:
             return self._ready.take(kind, topic, most)
         units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
-        seen = look(self._store, self.strict, units.position, now_ms, self._latest_ms)
+        seen = check_records(self._store, self.strict, units.position, now_ms, self._latest_ms)
         rows = np.flatnonzero(seen.ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
@@ -300,7 +300,7 @@ class HandingOver:
         Those that are neither handed over nor left are not staged any more: they ended, or they are held by a command
         in flight, or they are back in the window, since the topic is paused or the clock has gone back before them.
         """
-        taking = Taking(0 if topic in self.strict.topics else len(positions), BYTES_MAX)  # those are planned
+        taking = HandOverBuilder(0 if topic in self.strict.topics else len(positions), BYTES_MAX)  # those are planned
         left = NOTHING.position
         if self._open and topic in self._paused:
             self.unstage(topic, positions)
@@ -319,12 +319,12 @@ class HandingOver:
         barred = self._paused, self.strict.topics
         if any(barred) and not all(map(self._staged.topics(positions).isdisjoint, barred)):
             return None
-        seen = look(self._store, self.strict, positions, now_ms, self._latest_ms)
+        seen = check_records(self._store, self.strict, positions, now_ms, self._latest_ms)
         rows = self._store.units(positions) if seen.ready.all() else None
         if rows is None or seen.attempt.any() or rows["attempt"].any():
             return None
         self._staged.forget(positions)
-        taking = Taking(len(positions), BYTES_MAX)
+        taking = HandOverBuilder(len(positions), BYTES_MAX)
         taking.add(positions, np.ones(len(positions), np.uint16), rows)
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
@@ -336,9 +336,9 @@ class HandingOver:
     def look_again(self, topic: int, positions: U64, now_ms: int) -> None:
         """Staged units of a topic are not staged any more: those that ended are forgotten, the others are first in line
         again."""
-        self._look_again(topic, positions, now_ms, Taking(0, BYTES_MAX))
+        self._look_again(topic, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
 
-    def _look_again(self, topic: int, positions: U64, now_ms: int, taking: Taking) -> None:
+    def _look_again(self, topic: int, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
         for kind, units in self._staged.take(topic, positions) if self._open else ():
             self._give(kind, topic, self.planning.due(units), taking.units, now_ms, taking)
 

@@ -19,7 +19,7 @@ from node.ready.topic_window import LaneKind, Queued
 from storage.format.array import U64
 
 
-class Holds:
+class UnitHolds:
     """Held units; few at a time, one per command in flight."""
 
     def __init__(self) -> None:

@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from node.handover.attempt_limit import ATTEMPT_MAX, AttemptLimit
-from node.handover.hand_over_builder import BYTES_MAX, Taking
-from node.handover.holds import Holds
+from node.handover.hand_over_builder import BYTES_MAX, HandOverBuilder
+from node.handover.holds import UnitHolds
 from node.handover.lease_book import HandOver
 from node.handover.staged import Staged
 from node.handover.strict import Strict, leased_rows
-from node.ready.claimed_units import Claims
-from node.ready.record_check import look
+from node.ready.claimed_units import ClaimedUnits
+from node.ready.record_check import check_records
 from node.ready.topic_window import NOTHING, LaneKind, Queued
 from storage.format.array import U64
 from storage.format.rows import PENDING
@@ -43,19 +43,19 @@ class Planned(NamedTuple):
     left: U64
 
 
-class Planning:
+class LeaseAhead:
     """One term's look ahead. `give` hands over due units, as any hand-over does."""
 
     def __init__(
         self,
         store: Store,
         strict: Strict,
-        claims: Claims,
-        holds: Holds,
+        claims: ClaimedUnits,
+        holds: UnitHolds,
         staged: Staged,
         paused: set[int],
         attempts: AttemptLimit | None,
-        give: Callable[[LaneKind, int, Queued, int, int, Taking], int],
+        give: Callable[[LaneKind, int, Queued, int, int, HandOverBuilder], int],
         unstage: Callable[[int, U64], None],
     ) -> None:
         self._store = store
@@ -170,7 +170,7 @@ class Planning:
             return Planned([], NOTHING.position)
         if not trusted or self._strict.full or now_ms < self._latest_ms:
             return Planned([], positions)
-        taking = Taking(len(positions), BYTES_MAX)
+        taking = HandOverBuilder(len(positions), BYTES_MAX)
         for kind, units in self._staged.take(topic, positions):
             due, later = self._split(units, now_ms)
             if len(later):
@@ -187,10 +187,10 @@ class Planning:
         ]
         return Planned(pledged, NOTHING.position)
 
-    def _take_early(self, topic: int, units: Queued, now_ms: int, taking: Taking) -> None:
+    def _take_early(self, topic: int, units: Queued, now_ms: int, taking: HandOverBuilder) -> None:
         """Of units that are not due yet, take those that may go. The others are the wheel's again: what is held, ended,
         or over its limit is judged when it is due."""
-        seen = look(self._store, self._strict, units.position, now_ms, now_ms)
+        seen = check_records(self._store, self._strict, units.position, now_ms, now_ms)
         rows = self._store.units(units.position)
         made = np.maximum(seen.attempt, rows["attempt"])
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)

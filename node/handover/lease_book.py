@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from node.write.leader_commands import NOTHING_RIDES, Riding
+from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.registry import Lease, Release
 from storage.format.array import I64, U16, U32, U64
 from storage.format.position import by_hour, hours_of
@@ -105,11 +105,11 @@ class Batch:
         """Whether somebody waits for it: a strict hand-over, or a release."""
         return self.fast < len(self.hand_overs) or bool(self.released)
 
-    def riding(self) -> Riding:
+    def riding(self) -> LeaderCommands:
         """All of it as replicated commands."""
         planned = [hand_over for hand_over in self.hand_overs if hand_over.planned]
         others = [hand_over for hand_over in self.hand_overs if not hand_over.planned] if planned else self.hand_overs
-        return Riding(_lease(others, planned=False), None, _lease(planned, planned=True), self._release())
+        return LeaderCommands(_lease(others, planned=False), None, _lease(planned, planned=True), self._release())
 
     def _release(self) -> Release | None:
         if not self.released:
@@ -166,7 +166,7 @@ class LeaseBook:
             return 0
         return self._open.first_ms + self._beat_ms if self._open else None
 
-    def collect(self) -> Riding:
+    def collect(self) -> LeaderCommands:
         """What is not yet in an entry, to go in the one being put together."""
         if not self._open:
             return NOTHING_RIDES

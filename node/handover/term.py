@@ -13,7 +13,7 @@ from typing import Protocol
 from api.port.leadership import OpenHandOvers, TakeoverView
 from api.port.port import Delivery, PullIn
 from api.port.problem import Problem
-from node.handover.command_holds import Holding
+from node.handover.command_holds import CommandHolds
 from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver
 from node.receipt import Receipts
@@ -32,7 +32,7 @@ class Term(Protocol):
     promoted_ms: int
     receipts: Receipts
     handing_over: HandingOver
-    holding: Holding
+    holding: CommandHolds
 
     @property
     def over(self) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.lease_book import LeaseEnds, Span
-from node.ready.claimed_units import Claims
+from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
 from storage.format.array import U32, U64
@@ -52,11 +52,11 @@ class Found(NamedTuple):
     next: int  # the position to read on from: behind the piece, or the start of the next hour
 
 
-class Sweep:
+class BacklogReader:
     """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
 
     def __init__(
-        self, store: Store, ready: Ready, claims: Claims, ends: LeaseEnds, *, start_ms: int, term: int
+        self, store: Store, ready: Ready, claims: ClaimedUnits, ends: LeaseEnds, *, start_ms: int, term: int
     ) -> None:
         self._store = store
         self._ready = ready

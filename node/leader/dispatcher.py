@@ -29,11 +29,11 @@ import numpy as np
 from node.handover.attempt_limit import AttemptLimit
 from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
-from node.leader.backlog import Sweep, within_topics
-from node.ready.claimed_units import Claims
+from node.leader.backlog import BacklogReader, within_topics
+from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import Queued
 from node.ready.windows import Ready
-from node.write.leader_commands import NOTHING_RIDES, Riding
+from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.registry import DispatchState, Realign
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
@@ -78,7 +78,7 @@ class Dispatcher:
         self.term = term
         self._store = store
         self._options = options or DispatchOptions()
-        self._claims = Claims()
+        self._claims = ClaimedUnits()
         self._ends = LeaseEnds()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
@@ -125,11 +125,13 @@ class Dispatcher:
         self._start_ms = self._now_ms = self._latest_ms = start_ms
         wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
-        self._sweep = Sweep(self._store, self._ready, self._claims, self._ends, start_ms=start_ms, term=self.term)
-        self._sweep.wanted_from_ms = self._wanted_from_ms
+        self._backlog = BacklogReader(
+            self._store, self._ready, self._claims, self._ends, start_ms=start_ms, term=self.term
+        )
+        self._backlog.wanted_from_ms = self._wanted_from_ms
         # A dead leader whose clock was ahead may have leased units of the hour after ours.
         self._noted_hour = max(start_ms // HOUR_MS, tick // 3600) + 1
-        self._sweep.promote(self._noted_hour)
+        self._backlog.promote(self._noted_hour)
         self._note_leases(start_ms)
         self.handing_over.open(start_ms)
         self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
@@ -150,9 +152,9 @@ class Dispatcher:
         what was left alone is looked for again."""
         self._wanted_from_ms = due_ms
         if self._wheel is not None:
-            self._sweep.wanted_from_ms = due_ms
+            self._backlog.wanted_from_ms = due_ms
             if not due_ms:
-                self._sweep.promote(self._noted_hour)
+                self._backlog.promote(self._noted_hour)
 
     def stop(self) -> None:
         """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""
@@ -183,9 +185,9 @@ class Dispatcher:
         taken = self._take(now_ms)
         self._planning.look(self._wheel, now_ms)
         self._advance(now_ms, moved=taken > 0)
-        self._sweep.ended(self._ends.ended(now_ms))
+        self._backlog.ended(self._ends.ended(now_ms))
         # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
-        more = self._sweep.piece(self._latest_ms)
+        more = self._backlog.piece(self._latest_ms)
         self.handing_over.turn(now_ms)
         return self._wait(now_ms, more)
 
@@ -197,7 +199,7 @@ class Dispatcher:
         due = self._planning.unplanned(taken)
         count = within_topics(due.topic)
         if count < len(due):
-            self._sweep.due(due.select(slice(count, None)))
+            self._backlog.due(due.select(slice(count, None)))
             due = due.select(slice(count))
         units = Queued.of(due.position, due.tags)
         self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
@@ -209,7 +211,7 @@ class Dispatcher:
         assert self._wheel is not None
         first_hour, now_hour = self._wheel.state[0] * 1000 // HOUR_MS, now_ms // HOUR_MS
         self._start_wheels(now_ms)
-        self._sweep.leaped(first_hour, now_hour)
+        self._backlog.leaped(first_hour, now_hour)
         self._state_waits = True
         self._noted_hour = max(self._noted_hour, now_hour)  # the sweep learns of these hours' leases
 
@@ -217,7 +219,7 @@ class Dispatcher:
         """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
         Realign, leased units of any hour; the wheel reads only pending ones, so nobody else would look for these."""
         last_hour = now_ms // HOUR_MS + AHEAD
-        self._sweep.note(self._store.open_hours(self._noted_hour + 1, last_hour))
+        self._backlog.note(self._store.open_hours(self._noted_hour + 1, last_hour))
         self._noted_hour = max(self._noted_hour, last_hour)
 
     def loads(self, now_ms: int) -> list[int]:
@@ -250,7 +252,7 @@ class Dispatcher:
         assert self._wheel is not None
         self._latest_ms = max(self._latest_ms, now_ms)
         self._state_waits |= moved
-        if self._wheel.exact and not self._sweep.reads_due:
+        if self._wheel.exact and not self._backlog.reads_due:
             self._state = DispatchState(*self._wheel.state, self._merged)
             self._state_moved |= self._state_waits
             self._state_waits = False
@@ -276,7 +278,7 @@ class Dispatcher:
         state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
         return min((due for due in (self._book.due_ms, state_due_ms) if due is not None), default=None)
 
-    def collect(self, now_ms: int, *, going: bool = True) -> Riding:
+    def collect(self, now_ms: int, *, going: bool = True) -> LeaderCommands:
         """What rides in the entry being put together, handed out once: the Leases of hand-overs that are in no entry
         yet, what strict ones plan and release, and the dispatch state if it moved.
 
@@ -310,7 +312,7 @@ class Dispatcher:
             stray = (states.state <= LEASED) & ~runs
             if stray.any():
                 self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
-                self._sweep.again(hand_over.position[stray & ~leased])
+                self._backlog.again(hand_over.position[stray & ~leased])
             if hand_over.strict and not runs.all():
                 self.handing_over.strict.failed(hand_over.select(~runs))
         return [hand_over for hand_over in hand_overs if hand_over.strict]
@@ -352,7 +354,7 @@ class Dispatcher:
             rows = np.flatnonzero(later)[np.argsort(position[later])]
             wheel = units[rows]
             self._wheel.arrive(wheel["due_ms"], position[rows], wheel["topic"], wheel["tags"], wheel["priority"])
-            self._sweep.again(position[~later])
+            self._backlog.again(position[~later])
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings

@@ -17,12 +17,12 @@ import structlog
 from api.port.leadership import OpenHandOvers, TakeoverView
 from api.port.port import Delivery, PullIn
 from api.port.problem import Problem
-from node.handover.command_holds import Holding
+from node.handover.command_holds import CommandHolds
 from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.leader.leader_parts import LeaderParts
 from node.leader.promotion import Promoted
-from node.leader.restored_overdue import CatchingUp
+from node.leader.restored_overdue import RestoredOverdue
 from node.leader.takeover import Takeover
 from node.leader.term_record import TermRecord
 from node.pull.pulling import Pulling
@@ -31,7 +31,7 @@ from node.runtime.config import Dispatch
 from node.runtime.steps import Steps
 from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
-from node.write.leader_commands import Riding
+from node.write.leader_commands import LeaderCommands
 from replication.apply.settle import ACKED
 from replication.command.handover import DEAD
 from replication.command.registry import Fail, Realign
@@ -61,31 +61,30 @@ class LeaderTerm:
         genesis = parts.store.catalog.genesis
         assert genesis is not None, "a term as leader begins after genesis"
         self._parts = parts
-        self._store, self._clock, self._life = parts.store, parts.clock, parts.life
-        self._proposer, self._pusher, self._leadership = parts.proposer, parts.pusher, parts.leadership
+        store, clock, life, proposer = parts.store, parts.clock, parts.life, parts.proposer
+        self._store, self._clock, self._life, self._proposer = store, clock, life, proposer
+        self._pusher, self._leadership = parts.pusher, parts.leadership
         self.term = term
-        self.promoted_ms = parts.clock.now_ms()
+        self.promoted_ms = clock.now_ms()
         self._record, self._promotion = record, promotion
         self.receipts = Receipts(genesis.secret, lambda: has(parts.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
-        self._steps = Steps(parts.clock, self._step, parts.life.fatal)
+        self._steps = Steps(clock, self._step, life.fatal)
         self._readers: list[asyncio.Future[None]] = []
         self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
         self._unsure: list[asyncio.Future[None]] = []
         self._moved = False
-        self._attempts = Attempts(parts.store, parts.clock, parts.entropy)
-        self.takeover = Takeover(term, parts.clock.monotonic())
+        self._attempts = Attempts(store, clock, parts.entropy)
+        self.takeover = Takeover(term, clock.monotonic())
         self.dispatcher = self._dispatcher(parts.options)
         self.handing_over = self.dispatcher.handing_over
-        self.pulling = Pulling(self, parts.store, parts.clock, parts.delivery_log, parts.counters, parts.topic_metrics)
-        self.holding = Holding(parts.proposer, parts.life, self.handing_over, poke=self.poke, over=lambda: self._over)
-        self._catching_up = CatchingUp(
-            self, self.dispatcher, parts.store, parts.clock, parts.entropy, parts.proposer, parts.life
-        )
+        self.pulling = Pulling(self, store, clock, parts.delivery_log, parts.counters, parts.topic_metrics)
+        self.holding = CommandHolds(proposer, life, self.handing_over, poke=self.poke, over=lambda: self._over)
+        self._restored = RestoredOverdue(self, self.dispatcher, store, clock, parts.entropy, proposer, life)
         self._realign = self.dispatcher.promote(self.promoted_ms, parts.machine.tick)
         parts.machine.listener = self
-        parts.proposer.riders = self
+        proposer.riders = self
 
     def _dispatcher(self, options: Dispatch) -> Dispatcher:
         return Dispatcher(
@@ -151,7 +150,7 @@ class LeaderTerm:
             self._life.spawn(self._set_back(self._realign))
         self.level_rose()
         self._pusher.begin(self)
-        self._catching_up.begin()
+        self._restored.begin()
         last_hour = max(self.promoted_ms // HOUR_MS, self._parts.machine.tick // 3600) + 1
         self.takeover.begin(self._store.open_hours(last=last_hour))
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
@@ -313,9 +312,9 @@ class LeaderTerm:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    # -- what rides in entries (node.write.proposer.Riders)
+    # -- what rides in entries (node.write.proposer.LeaderCommandSource)
 
-    def collect(self, now_ms: int, *, going: bool) -> Riding:
+    def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
         """What the dispatcher adds. While leadership is about to move, nothing that was leased ahead is handed over
         here any more: it is released in the last entries."""
         if self._leadership.frozen:

@@ -47,7 +47,7 @@ LOOK_ROWS: Final = 16_384
 PAUSE_S: Final = 0.005
 
 
-class CatchingUp:
+class RestoredOverdue:
     """That work in one term; does nothing where a cluster was not restored, or wants everything."""
 
     def __init__(

@@ -56,7 +56,7 @@ from node.ledger.read import HourGone, Story, read_story
 from node.ledger.view import show_entries, show_hand_overs
 from node.message.view import Found
 from node.runtime.clock import NodeClock
-from node.runtime.one_at_a_time import Turns
+from node.runtime.one_at_a_time import OneAtATime
 from storage.format.array import I64
 from storage.format.delivery_record import DELIVERY
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
@@ -105,7 +105,7 @@ class Ledgers:
         """`records`: of this node itself. `retention_ms`: of delivery logs."""
         self._store, self._clock, self._members = store, clock, members
         self._records, self._member_accounts, self._retention_ms = records, accounts, retention_ms
-        self._turns = Turns("ledgers", WAITING_MAX, TAKE_TURNS)
+        self._turns = OneAtATime("ledgers", WAITING_MAX, TAKE_TURNS)
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
         """See api.port.ledger.LedgerPort.hand_over_records."""

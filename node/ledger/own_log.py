@@ -18,7 +18,7 @@ import numpy as np
 from api.port.ledger import RecordsAsked, RecordsFound
 from api.port.problem import Problem
 from node.handover.delivery_log import DeliveryLog
-from node.runtime.one_at_a_time import Turns
+from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.file.disk import Disk
 from storage.format.array import U64
@@ -77,7 +77,7 @@ class _Searches:
 
     def __init__(self, search: DeliverySearch, delivery_log: DeliveryLog, most: int) -> None:
         self._search, self._delivery_log = search, delivery_log
-        self._turns = Turns("searches of the delivery log", most, 1)
+        self._turns = OneAtATime("searches of the delivery log", most, 1)
 
     async def run(self, search: Search) -> Found:
         """In a thread. A caller that goes away ends it too, before the next one's turn. Raises TooMuch, and Problem

@@ -24,7 +24,7 @@ from api.port.problem import FieldFault, Problem
 from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
 from node.handover.term import Leads
 from node.runtime.clock import NodeClock
-from node.runtime.one_at_a_time import Turns
+from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
 from storage.format.tag_mask import TagFilter
@@ -63,7 +63,7 @@ class Counting:
     def __init__(self, store: Store, clock: NodeClock, term: Callable[[], int]) -> None:
         """`term`: the newest that this node knows of."""
         self._store, self._clock, self._term = store, clock, term
-        self._turns = Turns("counts", WAITING_MAX, TAKE_TURNS)
+        self._turns = OneAtATime("counts", WAITING_MAX, TAKE_TURNS)
         self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all who wait
         self._topics: Mapping[int, Mapping[str, int]] = {}
         self._topics_until_s = 0.0

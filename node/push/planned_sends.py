@@ -48,7 +48,7 @@ class _Plan(NamedTuple):
     units: list[StagedUnit]  # row by row
 
 
-class PushPlans:
+class PlannedSends:
     """Those of one node in its present term. `send` is called with what begins now, `freed` when slots are free that
     none was sent from."""
 

@@ -35,7 +35,7 @@ from node.push.answer import Answer, Receivers
 from node.push.lanes import Bounds, Lanes
 from node.push.metrics import PushMetrics
 from node.push.outcomes import Attempt, Outcomes
-from node.push.planned_sends import PushPlans
+from node.push.planned_sends import PlannedSends
 from node.push.stage import Staging
 from node.push.target import BadTarget, Targets, make_head
 from node.push.unit import StagedUnit
@@ -97,7 +97,7 @@ class Pusher:
             )
         )
         self._staging = Staging(store, self._lanes, Targets(options.timeout_ms))
-        self._plans = PushPlans(store, clock, life, self._lanes, self._begin, self._freed)
+        self._plans = PlannedSends(store, clock, life, self._lanes, self._begin, self._freed)
         self.metrics = PushMetrics(lambda: self.on_wire, lambda: self.staged)
         self._term: Term | None = None
         self._draining = False

@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 _LEAST_ROWS = 4096
 
 
-class Claims:
+class ClaimedUnits:
     """A set of positions. Every call takes positions that are distinct among themselves, shape [n], in any order."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from storage.store import Store
 Mask = npt.NDArray[np.bool_]
 
 
-class Look(NamedTuple):
+class RecordCheck(NamedTuple):
     """Shape [n] each."""
 
     ready: Mask  # due, neither settled nor leased
@@ -37,7 +37,7 @@ class Leases(Protocol):
         """True, shape [n], for units whose lease is being taken back."""
 
 
-def look(store: Store, leases: Leases, positions: U64, now_ms: int, latest_ms: int) -> Look:
+def check_records(store: Store, leases: Leases, positions: U64, now_ms: int, latest_ms: int) -> RecordCheck:
     """Look, as the leader of the term of `leases`, at units all of which were ready at `latest_ms`, the latest time
     that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has ended: its
     attempt is given again, and the Release brings it back."""
@@ -50,4 +50,4 @@ def look(store: Store, leases: Leases, positions: U64, now_ms: int, latest_ms: i
     if now_ms < latest_ms:
         stays = pending | leased
         ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms
-    return Look(ready, stays, states.term, states.attempt)
+    return RecordCheck(ready, stays, states.term, states.attempt)

@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from node.ready.claimed_units import Claims
+from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from node.ready.waited import Waited
 from storage.format.array import I64, U32, U64
@@ -43,7 +43,7 @@ class Lane:
 class Ready:
     """All windows of a leader. Every position in a window is claimed here; who takes it frees the claim."""
 
-    def __init__(self, claims: Claims, *, per_topic: int, total: int) -> None:
+    def __init__(self, claims: ClaimedUnits, *, per_topic: int, total: int) -> None:
         assert 0 < per_topic <= total, f"window of {per_topic} per topic, {total} in all"
         self._claims = claims
         self._per_topic = per_topic

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from api.port.problem import Problem
 
 
-class Turns:
+class OneAtATime:
     """At most `most` requests that wait or are under way, `at_once` of them under way; `what` they make, in the plural,
     is what a refusal says."""
 

@@ -19,7 +19,7 @@ GATHER_S: Final = 0.004
 GATHER_REQUESTS: Final = range(8, 1_000)
 
 
-class Gather:
+class BatchDelay:
     """Whether the next entry waits, and for how many requests. `flush` is called when it has waited long enough."""
 
     def __init__(self, flush: Callable[[], None]) -> None:

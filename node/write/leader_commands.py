@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from replication.command.registry import DispatchState, Lease, Release
 
 
-class Riding(NamedTuple):
+class LeaderCommands(NamedTuple):
     """None: nothing of that kind. All but the state are waited for: whoever gave them is told when they are applied."""
 
     lease: Lease | None = None  # of hand-overs made, and of strict ones that wait for it
@@ -26,4 +26,4 @@ class Riding(NamedTuple):
         return self.lease is not None or self.planned is not None or self.release is not None
 
 
-NOTHING_RIDES: Final = Riding()
+NOTHING_RIDES: Final = LeaderCommands()

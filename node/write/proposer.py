@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from api.port.port import MessageIn
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.write.batch_delay import Gather
+from node.write.batch_delay import BatchDelay
 from node.write.command_queues import (
     ENTRY_ACKS_MAX,
     ENTRY_MOVES_MAX,
@@ -40,7 +40,7 @@ from node.write.command_queues import (
     payload_bytes,
     resolve,
 )
-from node.write.leader_commands import Riding
+from node.write.leader_commands import LeaderCommands
 from node.write.message_queue import MessageQueue, Part
 from replication.apply.machine import Applied, TopicPut
 from replication.command.entry import encode_entry
@@ -71,10 +71,10 @@ NOT_PROPOSED = ("not-leader", "overloaded")
 ENTRY_BYTES_SOFT = 5 << 19
 
 
-class Riders(Protocol):
+class LeaderCommandSource(Protocol):
     """What rides in every entry: the dispatcher's Leases and state (node.leader.dispatcher)."""
 
-    def collect(self, now_ms: int, *, going: bool) -> Riding:
+    def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
         """What has not been proposed yet, handed out once; if nothing else is `going`, only what is due."""
 
     def committed(self) -> None:
@@ -106,7 +106,7 @@ class Proposer:
         self._fatal = fatal
         self.node = node
         self.level = FOUNDED  # the version of entries
-        self.riders: Riders | None = None
+        self.riders: LeaderCommandSource | None = None
         self._messages = MessageQueue(entropy, waiting_max)
         self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
         self._fails: HandOverQueue[Fail] = HandOverQueue(ENTRY_MOVES_MAX)
@@ -130,7 +130,7 @@ class Proposer:
         self._in_flight = False
         #: Entries with Leases that were given up as unknown, oldest first: their index and who waits for them. While
         #: this node leads they are in the log and will be applied.
-        self._late: deque[tuple[int, Riders]] = deque()
+        self._late: deque[tuple[int, LeaderCommandSource]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
         #: Set while `seal` waits; resolved when the last entry is proposed.
         self._quiet: asyncio.Future[None] | None = None
@@ -142,7 +142,7 @@ class Proposer:
         self._flush_soon = False
         #: Something other than messages asked for an entry since the last one was proposed.
         self._asked = False
-        self._gather = Gather(self.kick)
+        self._gather = BatchDelay(self.kick)
         self.entries = 0
 
     @property
@@ -291,7 +291,7 @@ class Proposer:
             sections += taken
         return sections
 
-    def _applied(self, outcome: Outcome, takers: list[Taker], riding: Riders | None) -> None:
+    def _applied(self, outcome: Outcome, takers: list[Taker], riding: LeaderCommandSource | None) -> None:
         self._in_flight = False
         applied: Applied | None = outcome.result
         error = outcome.error
@@ -323,7 +323,7 @@ class Proposer:
             self._late_look.cancel()
         self._late_look = asyncio.get_running_loop().call_later(LATE_S, self.kick) if self._late else None
 
-    def _take_riders(self, sections: list[Section], now_ms: int) -> Riders | None:
+    def _take_riders(self, sections: list[Section], now_ms: int) -> LeaderCommandSource | None:
         if self.riders is None:
             return None
         riding = self.riders.collect(now_ms, going=bool(sections) or self._quiet is not None)

@@ -56,7 +56,7 @@ from replication.command.registry import (
     Settle,
     Unlink,
 )
-from replication.raft.state_hashes import Sums
+from replication.raft.state_hashes import StateHashes
 from storage.catalog.checkpoint_record import NOTHING, CheckpointRecord
 from storage.catalog.genesis import Genesis as GenesisRow
 from storage.catalog.level import FOUNDED, has, hash_version
@@ -117,7 +117,7 @@ class Machine:
         self.state_applied_index = record.state_applied_index
         self.now_ms = record.max_now_ms
         self.rolling_hash = record.rolling_hash
-        self.sums = Sums()
+        self.sums = StateHashes()
         if store.catalog.record:
             self.sums.note(self.applied_index, self.rolling_hash, record.hash_version)
 

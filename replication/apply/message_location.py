@@ -29,7 +29,7 @@ FREE, LEASED, SETTLED, UNKNOWN, MISMATCH = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MessageLocation:
     """Messages by home. `states` are those of the places where they live, with all hand-overs ever in `attempt`; of
     one that ended, its home's. Unknown also for a position that is nobody's home: no id names it."""
 
@@ -37,24 +37,24 @@ class Standing:
     states: StateColumns
 
 
-def find_standing(store: Store, home: U64) -> Standing:
+def find_standing(store: Store, home: U64) -> MessageLocation:
     """Where these messages stand."""
     states = store.states(home)
     homes = store.homes(home)
     if homes is home:
-        return Standing(home, states)
+        return MessageLocation(home, states)
     strangers = homes != home
     states.state[strangers], states.attempt[strangers] = UNKNOWN_STATE, 0
     away = (states.state == FORWARDED_STATE).nonzero()[0]
     if not len(away):
-        return Standing(home, states)
+        return MessageLocation(home, states)
     place = store.locate(home)
     there = store.states(place[away])
     states.state[away] = there.state
     states.attempt[away] = np.maximum(there.attempt, store.units(place[away])["attempt"])
     states.term[away] = there.term
     states.lease_end_ms[away] = there.lease_end_ms
-    return Standing(place, states)
+    return MessageLocation(place, states)
 
 
 def settle_everywhere(store: Store, ends: SettleBatch) -> None:
@@ -89,7 +89,7 @@ def revisions(records: Sequence[Record]) -> U32:
     return np.array([record.extension.get("revision", 1) for record in records], np.uint32)
 
 
-def verdicts(store: Store, standing: Standing, wanted: U32, envelope: Envelope) -> U8:
+def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> U8:
     """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any.
 
     A unit whose lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence free.

@@ -34,7 +34,7 @@ from replication.apply.message_location import (
     MISMATCH,
     SETTLED,
     UNKNOWN,
-    Standing,
+    MessageLocation,
     find_standing,
     settle_everywhere,
     verdicts,
@@ -269,7 +269,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
     return cancelled
 
 
-def _priors(store: Store, home: U64, standing: Standing, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
+def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
     """What is known of hand-overs before, where they are cancelled now. `doubtful`: what the leader says.
 
     A doubt wins over what is known, and a message that was moved has it in its record. Below level 3 what is known won.

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from replication.raft.state_hashes import Sums, comparable
+from replication.raft.state_hashes import StateHashes, comparable
 
 ASK_AGAIN = 40
 """Heartbeats for which one index is asked about, before a newer one is: some node may not remember it any more."""
@@ -62,7 +62,7 @@ class Agreement:
     """The leader's side, and what is agreed as every node knows it. `agreed_index` and `agreed_sum`: the newest hash
     that a majority was heard to have, (0, b"") before the first in this process."""
 
-    def __init__(self, node_id: str, sums: Sums) -> None:
+    def __init__(self, node_id: str, sums: StateHashes) -> None:
         self.agreed_index = 0
         self.agreed_sum = b""
         self.split: Split | None = None

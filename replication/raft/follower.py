@@ -17,16 +17,16 @@ from collections.abc import Callable
 from replication.election.median import MedianHeard
 from replication.raft.context import Diverged, Station
 from replication.raft.pysyncobj_core import FOLLOWER, LEADER
-from replication.raft.votes import Ballot
+from replication.raft.votes import Votes
 from replication.wire.frame import Message
 
 NEVER = float("-inf")
 
 
-class Following:
+class Follower:
     """What this node heard of leaders. `_verified` is (term, index): up to index the log is that term's leader's."""
 
-    def __init__(self, station: Station, ballot: Ballot) -> None:
+    def __init__(self, station: Station, ballot: Votes) -> None:
         self.heard_s = NEVER
         """Monotonic second at which a leader of the then current term was heard last."""
         self.answering = 0

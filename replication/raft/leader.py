@@ -26,7 +26,7 @@ def _nothing() -> None:
     return
 
 
-class Leading:
+class Leader:
     """What this node does as leader. `peers` are the live records of all others, also while it is not."""
 
     def __init__(self, station: Station) -> None:

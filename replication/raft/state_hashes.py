@@ -24,7 +24,7 @@ def comparable(one: bytes, other: bytes) -> bool:
     return one[:-HASH_BYTES] == other[:-HASH_BYTES]
 
 
-class Sums:
+class StateHashes:
     """A ring of the newest entries' hashes: 196 KB, and one slice assignment per entry. `newest` is the index of the
     last one, 0 before the first."""
 

@@ -26,7 +26,7 @@ YIELDS_FOR = 4
 others cannot win, as when it alone has the newest committed entries. To wait for ever would leave a majority idle."""
 
 
-class Ballot:
+class Votes:
     """One node's part in elections."""
 
     def __init__(self, station: Station, random: Callable[[], float]) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import node.leader.restored_overdue as node_catching_up
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from api.port.queries import DeadQuery
 from cli.exit_code import ExitCode
 from cli.main import main
+from node.leader import restored_overdue
 from node.server import Node
 from storage.catalog.catalog import Catalog
 from storage.catalog.overdue import CatchUp
@@ -228,7 +228,7 @@ def test_stopped_while_it_gives_up(backed: Backed, tmp_path: Path, monkeypatch: 
         fixed.append(row.cutoff_ms)
 
     with monkeypatch.context() as slow:
-        slow.setattr(node_catching_up, "PAUSE_S", 60)
+        slow.setattr(restored_overdue, "PAUSE_S", 60)
         run_node(tmp_path / "data", first)
     assert fixed[0] is not None
 

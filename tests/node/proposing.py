@@ -11,7 +11,7 @@ import numpy as np
 
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.write.leader_commands import Riding
+from node.write.leader_commands import LeaderCommands
 from node.write.proposer import Proposer
 from replication.command.entry import decode_entry
 from replication.command.registry import DispatchState, Lease
@@ -61,12 +61,12 @@ class Riders:
         self.moving = False
         self.told: list[str] = []
 
-    def collect(self, now_ms: int, *, going: bool) -> Riding:
+    def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
         if not self.loaded:
-            return Riding(state=DispatchState(1, 2, 3) if self.moving else None)
+            return LeaderCommands(state=DispatchState(1, 2, 3) if self.moving else None)
         self.loaded -= 1
         one = np.ones(1, np.int64)
-        return Riding(Lease(one.astype(np.uint64), one.astype(np.uint16), one, one))
+        return LeaderCommands(Lease(one.astype(np.uint64), one.astype(np.uint16), one, one))
 
     def committed(self) -> None:
         self.told.append("committed")

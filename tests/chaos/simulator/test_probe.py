@@ -11,7 +11,7 @@ from chaos.event import Fault, Promoted
 from chaos.history import History
 from chaos.simulator.dispatched import Dispatched, replace_call
 from chaos.simulator.probe import Probe
-from node.handover.lease_ahead import Planning
+from node.handover.lease_ahead import LeaseAhead
 from node.runtime.clock import NodeClock
 from replication.command.registry import PutTopic
 from replication.election.median import Median
@@ -149,7 +149,7 @@ def test_what_the_wheel_gave_out_and_neither_a_window_nor_a_lease_has_is_left_ou
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted mistake: what is to be pushed strictly counts as on its way though nobody leased it."""
-    monkeypatch.setattr(Planning, "unplanned", lambda self, due: Due.empty())
+    monkeypatch.setattr(LeaseAhead, "unplanned", lambda self, due: Due.empty())
     watched = Watched(leader)
     position = watched.schedule()
     leader.run(DUE_MS)

@@ -22,7 +22,7 @@ from chaos.simulator.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Offer, Pr
 from chaos.simulator.receivers import Behaviour
 from chaos.simulator.run import Running
 from chaos.simulator.world import World
-from node.leader.backlog import Sweep
+from node.leader.backlog import BacklogReader
 
 MESSAGES = 1_000
 #: From the beginning of the load to the second in which all are due.
@@ -194,14 +194,14 @@ def test_leadership_that_is_lost_there_and_back_repeats_what_was_in_flight(
 
 def test_a_second_reign_that_ignores_the_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that believes its own former reign, and does not look what B left open, loses that: the scene shows it."""
-    promote, led = Sweep.promote, set[int]()
+    promote, led = BacklogReader.promote, set[int]()
 
-    def believes_itself(self: Sweep, newest_hour: int) -> None:
+    def believes_itself(self: BacklogReader, newest_hour: int) -> None:
         store = id(self._store)
         if store not in led:
             promote(self, newest_hour)
         led.add(store)
 
-    monkeypatch.setattr(Sweep, "promote", believes_itself)
+    monkeypatch.setattr(BacklogReader, "promote", believes_itself)
     with pytest.raises(AssertionError, match="outstanding"):
         play(monkeypatch, SEEDS[0], "fast", QUICK, lose_it_twice)

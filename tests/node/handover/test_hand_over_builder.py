@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from node.handover.hand_over_builder import Taking
+from node.handover.hand_over_builder import HandOverBuilder
 from storage.format.rows import UNIT
 
 
@@ -15,7 +15,7 @@ def rows(*sizes: int) -> npt.NDArray[np.void]:
     return made
 
 
-def add(taking: Taking, *sizes: int) -> int:
+def add(taking: HandOverBuilder, *sizes: int) -> int:
     """Offer units of these sizes, positions from 1."""
     n = len(sizes)
     return taking.add(np.arange(1, n + 1, dtype=np.uint64), np.ones(n, np.uint16), rows(*sizes))
@@ -23,7 +23,7 @@ def add(taking: Taking, *sizes: int) -> int:
 
 def test_it_takes_what_fits_and_says_when_it_is_full() -> None:
     """The unit that would pass the bound stays, and so does everything behind it."""
-    taking = Taking(10, 100)
+    taking = HandOverBuilder(10, 100)
     assert add(taking, 40, 60) == 2
     assert not taking.full
     assert add(taking, 8) == 0
@@ -35,7 +35,7 @@ def test_it_takes_what_fits_and_says_when_it_is_full() -> None:
 
 def test_the_first_unit_is_taken_whatever_its_size() -> None:
     """A message at the limit must not stand in its topic's way for ever."""
-    taking = Taking(10, 100)
+    taking = HandOverBuilder(10, 100)
     assert add(taking, 500, 1) == 1
     assert taking.full
     assert len(taking.hand_over(7, 99, 5)) == 1
@@ -43,6 +43,6 @@ def test_the_first_unit_is_taken_whatever_its_size() -> None:
 
 def test_an_empty_hand_over_has_columns_of_length_zero() -> None:
     """Nothing taken is a hand-over of nothing."""
-    empty = Taking(0, 100).hand_over(7, 99, 5)
+    empty = HandOverBuilder(0, 100).hand_over(7, 99, 5)
     assert len(empty) == len(empty.attempt) == len(empty.due_ms) == 0
     assert empty.attempt.dtype == np.uint16

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.handover.holds import Holds
+from node.handover.holds import UnitHolds
 from node.ready.topic_window import LaneKind, Queued
 from storage.format.array import U64
 
@@ -21,7 +21,7 @@ def named(*positions: int) -> tuple[U64, U64]:
 
 def test_a_unit_is_held_until_the_last_command_is_done() -> None:
     """Two cancels of one unit hold it twice; it comes back once, to where it was met."""
-    holds = Holds()
+    holds = UnitHolds()
     holds.add(*named(7, 9))
     holds.add(*named(7))
     assert holds.mask(np.array([7, 8, 9], np.uint64)).tolist() == [True, False, True]
@@ -35,7 +35,7 @@ def test_a_unit_is_held_until_the_last_command_is_done() -> None:
 def test_a_hold_goes_where_its_message_goes() -> None:
     """Held by its home and by its place, moved twice: held where it stands now, and there only, until both are done.
     What stood aside where it was is told of."""
-    holds = Holds()
+    holds = UnitHolds()
     holds.add(column(1), column(5))
     holds.add(*named(5))
     holds.put_aside(LaneKind.CURRENT, 3, Queued.of(column(5), column(0)))
@@ -52,7 +52,7 @@ def test_a_hold_goes_where_its_message_goes() -> None:
 
 def test_a_message_that_had_ended_is_held_when_it_lives_again() -> None:
     """Held by its home while it was dead elsewhere; a redrive brings it to a third place."""
-    holds = Holds()
+    holds = UnitHolds()
     holds.add(*named(1))
     assert holds.move(column(1), column(5), column(9)).tolist() == []
     assert holds.mask(column(1, 5, 9)).tolist() == [False, False, True]
@@ -66,7 +66,7 @@ MOVES = st.lists(st.tuples(st.sampled_from(["hold", "drop", "move"]), st.integer
 def test_holds_follow_messages_against_plain_sets(steps: list[tuple[str, int, bool]]) -> None:
     """Four messages, held by home or by the place where they stand, moved at will: a message is held as long as it has
     holders, at its newest place and nowhere else."""
-    holds, place = Holds(), {home: home for home in range(4)}
+    holds, place = UnitHolds(), {home: home for home in range(4)}
     holders: list[tuple[int, int]] = []  # (message, the name it is held by)
     for fresh, (what, home, by_home) in enumerate(steps, start=10):
         if what == "hold":

@@ -12,16 +12,16 @@ import node.handover.strict
 import node.leader.backlog
 import node.leader.dispatcher
 from node.handover.attempt_limit import Exhaustion
-from node.handover.hand_over_builder import Taking
+from node.handover.hand_over_builder import HandOverBuilder
 from node.handover.handing_over import HandingOver
-from node.handover.holds import Holds
-from node.handover.lease_ahead import Planning
+from node.handover.holds import UnitHolds
+from node.handover.lease_ahead import LeaseAhead
 from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
 from node.handover.strict import Strict
-from node.leader.backlog import Sweep
+from node.leader.backlog import BacklogReader
 from node.leader.dispatcher import Dispatcher
-from node.ready.claimed_units import Claims
-from node.ready.record_check import Look, look
+from node.ready.claimed_units import ClaimedUnits
+from node.ready.record_check import RecordCheck, check_records
 from node.ready.topic_window import LaneKind, Queued, Window
 from replication.command.registry import DispatchState
 from storage.format.array import U64
@@ -96,16 +96,16 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
 
 
 def checked_nothing(
-    self: HandingOver, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: Taking
+    self: HandingOver, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: HandOverBuilder
 ) -> int:
     """Hands over whatever stands in the window or is staged, whether or not it has ended."""
     attempts = self._store.states(units.position).attempt + np.uint16(1)
     return taking.add(units.position, attempts, self._store.units(units.position))
 
 
-def seen_at_the_latest_time(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> Look:
+def seen_at_the_latest_time(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> RecordCheck:
     """As if the clock had not gone back."""
-    return look(store, strict, positions, max(now_ms, latest_ms), latest_ms)
+    return check_records(store, strict, positions, max(now_ms, latest_ms), latest_ms)
 
 
 def one_too_far(self: Window, tags: TagFilter, upto: int, marks_max: int) -> None:
@@ -151,14 +151,14 @@ committed = Dispatcher.committed
 offer, exhaust, put_back = Exhaustion.offer, Exhaustion._exhaust, Window.put_back
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no stop rule": (LeaseBook, "allows", lambda self, now_ms: True),
-    "held units go out": (Holds, "mask", lambda self, positions: positions < 0),
+    "held units go out": (UnitHolds, "mask", lambda self, positions: positions < 0),
     "state of this moment": (Dispatcher, "dispatch_state", state_of_this_moment),
-    "nothing is promoted": (Sweep, "promote", lambda self, last_hour: None),
+    "nothing is promoted": (BacklogReader, "promote", lambda self, last_hour: None),
     "leases never end": (LeaseEnds, "add", lambda self, positions, lease_end_ms, now_ms: None),
-    "ended leases are forgotten": (Sweep, "ended", lambda self, spans: None),
-    "nothing is claimed": (Claims, "mask", lambda self, positions: positions < 0),
+    "ended leases are forgotten": (BacklogReader, "ended", lambda self, spans: None),
+    "nothing is claimed": (ClaimedUnits, "mask", lambda self, positions: positions < 0),
     "records are not asked": (HandingOver, "_give", checked_nothing),
-    "clocks do not go back": (node.handover.handing_over, "look", seen_at_the_latest_time),
+    "clocks do not go back": (node.handover.handing_over, "check_records", seen_at_the_latest_time),
     "masks decide": (TagFilter, "matches", lambda self, tags: True),
     "filters look too far": (Window, "looked", one_too_far),
     "filters miss what comes back": (Window, "put_back", marks_are_kept),
@@ -166,12 +166,12 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no limit of attempts": (Limit, "over", lambda self, topic, positions, attempts: attempts < 0),
     "attempts begin anew after a move": (Exhaustion, "offer", anew_after_a_move),
     "exhausted units are not held": (Exhaustion, "_exhaust", exhausted_and_free),
-    "holds stay behind": (Holds, "move", lambda self, homes, olds, places: places[:0]),
+    "holds stay behind": (UnitHolds, "move", lambda self, homes, olds, places: places[:0]),
     "holds name places": (HandingOver, "hold", named_by_place),
     "strict before its Lease": (Dispatcher, "committed", committed_all),
     "a command withdraws nothing": (Strict, "withdraw_places", lambda self, places: None),
     "what is released is forgotten": (Dispatcher, "on_released", lambda self, position: None),
-    "what is early goes into windows": (Planning, "due", lambda self, units: units),
+    "what is early goes into windows": (LeaseAhead, "due", lambda self, units: units),
 }
 
 

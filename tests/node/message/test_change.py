@@ -14,7 +14,7 @@ import pytest
 from api.port.port import ANONYMOUS
 from api.port.problem import Problem
 from api.port.timestamp import render_time
-from node.handover.command_holds import Holding
+from node.handover.command_holds import CommandHolds
 from node.handover.handing_over import HandingOver
 from node.message import change as message_change
 from node.message import view as message_view
@@ -65,7 +65,7 @@ class Play:
         life: Any = SimpleNamespace(spawn=lambda work: self.tasks.append(asyncio.create_task(work)))
         self.term: Any = SimpleNamespace(term=1, doubts=lambda home, place, record: False)
         held = cast(HandingOver, self.held)
-        self.term.holding = Holding(proposer, life, held, poke=lambda: None, over=lambda: False)
+        self.term.holding = CommandHolds(proposer, life, held, poke=lambda: None, over=lambda: False)
         store: Any = SimpleNamespace(units=lambda at: np.zeros(len(at), UNIT))
         clock: Any = SimpleNamespace(now_ms=lambda: 1_000)
         self.change = MessageChange(store, proposer, clock, lambda: self.newest_term)

@@ -1,4 +1,4 @@
-"""Claims against a plain set."""
+"""ClaimedUnits against a plain set."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.ready.claimed_units import Claims
+from node.ready.claimed_units import ClaimedUnits
 from storage.format.position import pack
 
 POSITIONS = st.builds(pack, st.integers(400_000, 400_002), st.sampled_from([0, 1, 2, 4095, 4096, 9000]))
@@ -21,7 +21,7 @@ def column(positions: set[int]) -> npt.NDArray[np.uint64]:
 @given(CHOICES)
 def test_claims_are_a_set(choices: list[set[int]]) -> None:
     """Taking and freeing leaves exactly what a set would hold, over several hours and as they grow."""
-    claims, model = Claims(), set[int]()
+    claims, model = ClaimedUnits(), set[int]()
     for chosen in choices:
         positions = column(chosen)
         assert claims.mask(positions).tolist() == [position in model for position in positions.tolist()]
@@ -36,7 +36,7 @@ def test_claims_are_a_set(choices: list[set[int]]) -> None:
 
 def test_claiming_twice_is_an_error_of_ours() -> None:
     """A unit that could come out twice stops the process before it does."""
-    claims = Claims()
+    claims = ClaimedUnits()
     claims.take(column({pack(1, 2)}))
     with pytest.raises(AssertionError, match="claimed twice"):
         claims.take(column({pack(1, 2)}))
@@ -47,7 +47,7 @@ def test_claiming_twice_is_an_error_of_ours() -> None:
 
 def test_hours_without_claims_cost_nothing() -> None:
     """The bytes of an hour go when nothing in it is claimed."""
-    claims = Claims()
+    claims = ClaimedUnits()
     claims.take(column({pack(1, 2), pack(2, 2)}))
     claims.free(column({pack(1, 2)}))
     claims.sweep()

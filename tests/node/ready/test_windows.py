@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.ready.claimed_units import Claims
+from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
 from storage.format.array import U64
@@ -37,7 +37,7 @@ def take(ready: Ready, topic: int, most: int) -> list[int]:
     return indexes
 
 
-def invariants(ready: Ready, claims: Claims) -> None:
+def invariants(ready: Ready, claims: ClaimedUnits) -> None:
     """Windows are never empty, the count is right, and what is in a window is claimed."""
     windows = [window for lane in ready.lanes for window in lane.windows.values()]
     assert all(window.count for window in windows)
@@ -50,7 +50,7 @@ def invariants(ready: Ready, claims: Claims) -> None:
 def test_b6_topics_to_be_pushed_stand_in_line() -> None:
     """All ready topics were walked in every turn of the pump, pulled and paused ones too. Those in push mode with a
     window and room for more come in their turn; the others are not looked at."""
-    ready = Ready(Claims(), per_topic=10, total=1_000)
+    ready = Ready(ClaimedUnits(), per_topic=10, total=1_000)
     for topic in (1, 2, 3, 4, 5):
         ready.set_pushed(topic, topic != 2)
     for topic in (1, 2, 3, 4):
@@ -71,7 +71,7 @@ def test_b6_topics_to_be_pushed_stand_in_line() -> None:
 
 def test_topics_keep_their_order_and_nothing_comes_twice() -> None:
     """Units of several topics in one push; a unit that is claimed already is left out."""
-    claims = Claims()
+    claims = ClaimedUnits()
     ready = Ready(claims, per_topic=10, total=100)
     ready.push(CURRENT, np.array([2, 1, 2, 1], np.uint32), queued(5, 6, 3, 9))
     push(ready, 2, 3, 4)
@@ -84,7 +84,7 @@ def test_topics_keep_their_order_and_nothing_comes_twice() -> None:
 
 def test_past_its_bound_a_topic_remembers_where_its_backlog_begins() -> None:
     """The window fills, the rest is one position; what comes later queues behind it; other topics are not touched."""
-    claims = Claims()
+    claims = ClaimedUnits()
     ready = Ready(claims, per_topic=4, total=100)
     push(ready, 1, 0, 1, 2, 3, 8, 7)
     push(ready, 1, 9)
@@ -108,7 +108,7 @@ def test_past_its_bound_a_topic_remembers_where_its_backlog_begins() -> None:
 
 def test_slow_topics_give_way_when_memory_is_full() -> None:
     """The total holds: the largest windows are cut to their share, and a new topic finds room at once."""
-    claims = Claims()
+    claims = ClaimedUnits()
     ready = Ready(claims, per_topic=40, total=80)
     push(ready, 1, *range(100, 140))
     push(ready, 2, *range(200, 240))
@@ -124,7 +124,7 @@ def test_slow_topics_give_way_when_memory_is_full() -> None:
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(0, 9)), max_size=40))
 def test_every_unit_is_in_a_window_or_in_the_backlog(steps: list[tuple[int, int, int]]) -> None:
     """Random pushes and takes: each unit is taken once, stands in a window, or lies at or behind its topic's begin."""
-    claims = Claims()
+    claims = ClaimedUnits()
     ready = Ready(claims, per_topic=8, total=16)
     fresh, pushed, taken = 0, dict[int, int](), set[int]()
     for topic, pushes, takes in steps:

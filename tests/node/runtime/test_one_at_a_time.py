@@ -1,4 +1,4 @@
-"""Turns: few are under way, more wait, and only past those is refused."""
+"""OneAtATime: few are under way, more wait, and only past those is refused."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from api.port.problem import Problem
-from node.runtime.one_at_a_time import Turns
+from node.runtime.one_at_a_time import OneAtATime
 
 
 def test_b16_searches_of_others_wait_and_are_not_refused() -> None:
@@ -14,7 +14,7 @@ def test_b16_searches_of_others_wait_and_are_not_refused() -> None:
     which made pulls and pushes of others late."""
 
     async def scene() -> None:
-        turns = Turns("ledgers", 40, 8)
+        turns = OneAtATime("ledgers", 40, 8)
         under_way: set[int] = set()
         full, ends = asyncio.Event(), asyncio.Event()
         most = 0
@@ -42,7 +42,7 @@ def test_past_those_that_wait_a_request_is_refused() -> None:
     """With the number of those before it; who goes away while it waits makes room."""
 
     async def scene() -> None:
-        turns = Turns("ledgers", 3, 1)
+        turns = OneAtATime("ledgers", 3, 1)
         async with AsyncExitStack() as under_way:
             await under_way.enter_async_context(turns.shared())
             waiting = [asyncio.create_task(under_way.enter_async_context(turns.shared())) for _ in range(2)]
@@ -67,7 +67,7 @@ def test_those_under_way_take_turns_by_pieces() -> None:
     """A small answer is made between two pieces of a large one."""
 
     async def scene() -> None:
-        turns = Turns("counts", 4, 2)
+        turns = OneAtATime("counts", 4, 2)
         order: list[str] = []
 
         async def make(name: str, pieces: int) -> None:

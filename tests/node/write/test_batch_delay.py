@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from api.port.port import MessageIn
-from node.write.batch_delay import GATHER_REQUESTS, GATHER_S, Gather
+from node.write.batch_delay import GATHER_REQUESTS, GATHER_S, BatchDelay
 from node.write.proposer import Proposer
 from replication.apply.schedule import Fresh, Scheduled
 from replication.command.entry import decode_entry
@@ -30,7 +30,7 @@ def test_waits_only_for_many_small_requests(answered: int, waiting: int, waits: 
     """A single client, acks and batches are not waited with; and no longer than until all are there."""
 
     async def go() -> None:
-        gather = Gather(lambda: None)
+        gather = BatchDelay(lambda: None)
         assert gather.begin(answered, waiting) is waits
         assert gather.waits(answered + waiting - 1) is waits
         assert not gather.waits(answered + waiting)
@@ -45,7 +45,7 @@ def test_flushes_once_when_the_time_is_over_and_waits_no_more() -> None:
 
     async def go() -> None:
         over: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        gather = Gather(lambda: over.set_result(asyncio.get_running_loop().time()))
+        gather = BatchDelay(lambda: over.set_result(asyncio.get_running_loop().time()))
         began_s = asyncio.get_running_loop().time()
         assert gather.begin(32, 32)
         assert await over - began_s >= GATHER_S / 2  # a loop may round its timers
@@ -59,7 +59,7 @@ def test_does_not_flush_after_its_end() -> None:
 
     async def go() -> None:
         flushed: list[None] = []
-        gather = Gather(lambda: flushed.append(None))
+        gather = BatchDelay(lambda: flushed.append(None))
         assert gather.begin(32, 32)
         gather.end()
         await passes(2 * GATHER_S)

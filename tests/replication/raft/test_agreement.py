@@ -3,15 +3,15 @@
 import pytest
 
 from replication.raft.agreement import ASK_AGAIN, ROUND_S, Agreement, OddOneOut
-from replication.raft.state_hashes import Sums
+from replication.raft.state_hashes import StateHashes
 
 RIGHT, WRONG, OTHER = b"r" * 16, b"w" * 16, b"o" * 16
 PEERS = ("n2", "n3")
 
 
-def leader(held: bytes = RIGHT, index: int = 7) -> tuple[Agreement, Sums]:
+def leader(held: bytes = RIGHT, index: int = 7) -> tuple[Agreement, StateHashes]:
     """Of a leader n1 that stands at this hash after entry `index` and has asked for it."""
-    sums = Sums()
+    sums = StateHashes()
     sums.note(index, held)
     agreement = Agreement("n1", sums)
     agreement.lead()
@@ -147,7 +147,7 @@ def test_a_round_waits_for_who_is_connected_and_for_a_second() -> None:
 
 def test_a_single_node_agrees_with_itself() -> None:
     """It has nobody to compare with, and may hand its state on."""
-    sums = Sums()
+    sums = StateHashes()
     sums.note(3, RIGHT)
     agreement = Agreement("n1", sums)
     agreement.lead()
@@ -157,7 +157,7 @@ def test_a_single_node_agrees_with_itself() -> None:
 
 def test_a_follower_without_that_entry_says_nothing_and_stays() -> None:
     """It has not applied it, or long ago: the next rounds will ask."""
-    agreement = Agreement("n1", Sums())
+    agreement = Agreement("n1", StateHashes())
     assert agreement.sum_at(7) == b""
     assert agreement.heard(7, RIGHT) == 0
     assert agreement.agreed_index == 0

@@ -15,7 +15,7 @@ import pytest
 
 from replication.group import RaftGroup
 from replication.raft.proposal import CHANGING, Outcome
-from replication.raft.votes import Ballot
+from replication.raft.votes import Votes
 from tests.examples import replay, seeds
 from tests.replication.raft.test_model import Trial
 from tests.replication.sim_network import SimNetwork
@@ -152,7 +152,7 @@ def test_a_node_stands_with_one_unapplied_change_at_the_most(tmp_path: Path) -> 
 
 def test_without_that_rule_two_majorities_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same script, each node counting with what it happens to have applied."""
-    monkeypatch.setattr(Ballot, "_may_stand", lambda ballot: ballot._station.roster.votes)
+    monkeypatch.setattr(Votes, "_may_stand", lambda ballot: ballot._station.roster.votes)
     assert len(split(grown(tmp_path))) == 2
 
 
