@@ -151,7 +151,7 @@ def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
         at_once(render_batch(batch, result))
 
 
-def outlet(leader: Leader, times: Times, rounds: int) -> None:
+def handed_over(leader: Leader, times: Times, rounds: int) -> None:
     """Messages of one second, pulled and acked, so many a request."""
     count, due_ms, receipts = rounds * times.rows, NOW_MS + 5_000, Receipts(SECRET, lambda: True)
     leader.schedule(count, due_ms, 1_000)
@@ -197,7 +197,7 @@ def checkpoints(leader: Leader, count: int) -> float:
 def measure(directory: Path, sizes: tuple[int, ...], messages: int) -> dict[str, dict[int, float]]:
     """Microseconds a message by stage and by how many go together; each part on a store of its own."""
     found: dict[str, dict[int, float]] = {}
-    parts: tuple[Callable[[Leader, Times, int], None], ...] = (intake, outlet)
+    parts: tuple[Callable[[Leader, Times, int], None], ...] = (intake, handed_over)
     for rows in sizes:
         for part in parts:
             times = Times(rows)

@@ -13,8 +13,8 @@ from api.port.address_guard import Addresses
 from api.port.port import Port
 from api.serve import serve
 from node.forward import Forwarder
-from node.push.answer import Receivers
 from node.push.client import PushClient
+from node.push.target import Receivers
 from node.runtime.boot import read_boot
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy

@@ -97,7 +97,7 @@ class Service:
         )
         self._ledgers = Ledgers(
             parts.store, parts.clock, parts.members, records,
-            MemberAccounts(records, parts.config.node_id, parts.members, parts.group, parts.forwarder),
+            MemberAccounts(records, parts.members, parts.group, parts.forwarder),
             parts.config.storage.retention_ms,
         )  # fmt: skip
         self.node_id = parts.config.node_id

@@ -1,4 +1,4 @@
-"""The parts of a node that its service passes on to."""
+"""What a node's service is given, by name."""
 
 from __future__ import annotations
 

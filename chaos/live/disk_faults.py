@@ -210,7 +210,7 @@ class DiskFaults:
                 data, kind = self._cluster.nodes[node_id].data_path, fault.word("file")
                 async with self._hands.files(node_id):
                     await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
-                    noted = await asyncio.to_thread(unwritten_rows, data) if kind == DELIVERIES else ""
+                    noted = await asyncio.to_thread(unwritten_rows, data) if kind == DELIVERIES and not harmless else ""
                     wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
                     if wound is None:
                         raise PassedOver(f"{node_id} has no such bytes in its {kind}")

@@ -210,7 +210,7 @@ class SimPushClient:
         may_send: Callable[[], bool],
         ended: Callable[[Answer], None],
     ) -> object:
-        """See node.push.answer.Receivers."""
+        """See node.push.target.Receivers."""
         request = _Request(str(target.url), self._loop.name, head, body)
         exchange = _Exchange(target, request, may_send, ended)
         self._under_way[exchange] = None

@@ -6,8 +6,8 @@ past the median (runtime/clock.py): that holds from the first stamp on. And a le
 contradict, agreeing with each other, hands leadership to one of them: a clock that is behind would make everything
 late, and one that is ahead everything early, if only by the 500 ms.
 
-What waited on the way counts for neither (replication/election/median.py, options.py): after a pause it says where
-clocks were.
+What waited on the way counts for neither (replication/election/median.py, replication/raft/options.py): after a pause
+it says where clocks were.
 
 To contradict is to be farther off than the configured bound, which is at most those 500 ms.
 """

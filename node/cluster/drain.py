@@ -154,9 +154,8 @@ class Drain:
             await self._pusher.drain()
         led_s = loop.time()
         while not self._life.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
-            if (
-                self._leadership.term is not None
-            ):  # given to this node when nobody knew that it leaves, or nobody could take it
+            # Given to this node when nobody knew that it leaves, or nobody could take it.
+            if self._leadership.term is not None:
                 await self._give_away()
                 if self._leadership.term is not None:
                     await self._care(until_s)

@@ -34,7 +34,7 @@ class Members:
         self.configured = {peer.id: Contact(peer.id, peer.raft, peer.http) for peer in config.peers}
         found = table.find(self.own)
         if found is not None and found.role == REMOVED:
-            raise NodeRemoved(removed(found))
+            raise NodeRemoved(why_removed(found))
 
     @property
     def number(self) -> int:
@@ -65,11 +65,6 @@ class Members:
             return member.role
         return LEARNER if self.joins and node_id == self.own else VOTER
 
-    @property
-    def is_member(self) -> bool:
-        """Whether this node is one, as far as it has applied; before a cluster is founded, by configuration."""
-        return self.number > 0
-
     def contacts(self) -> Contacts:
         """Whom this node knows by itself: the table's members, if it is one of them, or else the configured peers."""
         removed = frozenset(member.id for member in self.table.all() if member.role == REMOVED)
@@ -80,6 +75,6 @@ class Members:
         return Contacts(self.table.index, tuple(members), removed)
 
 
-def removed(own: Member) -> str:
+def why_removed(own: Member) -> str:
     """What a node says that has applied its own removal."""
     return f"node {own.id} was removed from the cluster at entry {own.since_index}. {ADVICE}"

@@ -19,7 +19,7 @@ import structlog
 
 from api.port.member import MemberView
 from api.port.problem import FieldFault, Problem
-from node.cluster.members import ADVICE, Members, NodeRemoved, removed
+from node.cluster.members import ADVICE, Members, NodeRemoved, why_removed
 from node.cluster.transfer import Transfer
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
@@ -219,7 +219,7 @@ class Membership:
         self._life.spawn(self._spread(self._journal.write_seq))
         own = self._table.find(self._own)
         if own is not None and own.role == REMOVED:
-            self._life.end(NodeRemoved(removed(own)))
+            self._life.end(NodeRemoved(why_removed(own)))
 
     async def _spread(self, seq: int) -> None:
         """Talk to the members of now, when this disk knows that the change is committed: whoever was removed is told by

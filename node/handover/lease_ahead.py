@@ -77,7 +77,7 @@ class LeaseAhead:
         self._latest_ms = latest_ms
 
     def look_ahead(self, ahead_ms: int) -> None:
-        """From the next look on: so far."""
+        """The next look goes so far ahead."""
         self._ahead_ms = ahead_ms
 
     # -- the wheel

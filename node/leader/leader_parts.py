@@ -1,4 +1,4 @@
-"""The parts of a node that all its terms as leader work with."""
+"""What a term as leader is given, by name."""
 
 from __future__ import annotations
 

@@ -54,10 +54,8 @@ class Accounts:
 class MemberAccounts:
     """Asks the members of one node's cluster."""
 
-    def __init__(
-        self, own: HandOverRecords, node_id: str, members: Members, group: RaftGroup, asks: Forwarding
-    ) -> None:
-        self._own, self._node_id, self._members, self._group, self._asks = own, node_id, members, group, asks
+    def __init__(self, own: HandOverRecords, members: Members, group: RaftGroup, forwarder: Forwarding) -> None:
+        self._own, self._members, self._group, self._forwarder = own, members, group, forwarder
 
     async def gather(self, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S) -> Accounts:
         """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
@@ -65,10 +63,10 @@ class MemberAccounts:
         Raises Problem `over-limit` when one of them would have to look at too much.
         """
         asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
-        others = [node_id for node_id in self._members.ids() if node_id != self._node_id]
+        others = [node_id for node_id in self._members.ids() if node_id != self._members.own]
         asking = (self._ask(node_id, asked, within_s) for node_id in others)
         answers = await asyncio.gather(_own(self._own, asked, within_s), *asking)
-        joining = partial(_joined, [self._node_id, *others], answers, until_ms)
+        joining = partial(_joined, [self._members.own, *others], answers, until_ms)
         size = sum(len(answer.rows) for answer in answers if isinstance(answer, RecordsFound))
         return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
 
@@ -81,7 +79,7 @@ class MemberAccounts:
         if contact is None:
             return "has no known address"
         request = ForwardRequest("POST", RECORDS, _HEADERS, msgspec.msgpack.encode(asked))
-        answer = await self._asks.ask(contact.http, request, within_s)
+        answer = await self._forwarder.ask(contact.http, request, within_s)
         if answer is None:
             return f"did not answer within {within_s:g} s"
         if answer.status == 200:

@@ -36,9 +36,9 @@ CHANGES_MAX: Final = 10_000
 class MessageChange:
     """Changes of single messages on one node; the caller has asked that it leads."""
 
-    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock, term: Callable[[], int]) -> None:
-        """`term`: the newest that this node knows of; it may have ended the caller's by the time of an answer."""
-        self._store, self._proposer, self._clock, self._term = store, proposer, clock, term
+    def __init__(self, store: Store, proposer: Proposer, clock: NodeClock, newest_term: Callable[[], int]) -> None:
+        """`newest_term`: that this node knows of; it may have ended the caller's by the time of an answer."""
+        self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
         """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
@@ -97,7 +97,7 @@ class MessageChange:
             return _mismatch(revision_of(find(store, id).record), if_match)
         _, told = await tell(store, id)
         if result == LEASED:
-            return _leased(told, self._term(), self._clock.now_ms())
+            return _leased(told, self._newest_term(), self._clock.now_ms())
         return _settled(told)
 
 

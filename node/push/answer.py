@@ -8,15 +8,13 @@ of aiohttp decides on that.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import aiohttp
 
 from api.port.address_guard import FORBIDDEN_ERRNO
-from node.push.target import PushTarget
 from node.settle.retry import BAD_URL, BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, TLS
 
 #: Bytes of an answer's body that are read; then the connection is closed.
@@ -150,20 +148,3 @@ def retry_after_ms(text: str, now_ms: int) -> int | None:
         return max(0, int(until.timestamp() * 1000) - now_ms)
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
-
-
-class Receivers(Protocol):
-    """What sends webhooks, as node.push.client has it."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def send(
-        self,
-        target: PushTarget,
-        head: bytes,
-        body: bytes,
-        may_send: Callable[[], bool],
-        ended: Callable[[Answer], None],
-    ) -> object: ...

@@ -31,13 +31,13 @@ from node.handover.delivery_log import PUSH, DeliveryLog
 from node.handover.lease_book import HandOver
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
-from node.push.answer import Answer, Receivers
+from node.push.answer import Answer
 from node.push.lanes import Bounds, Lanes
 from node.push.metrics import PushMetrics
 from node.push.outcomes import Attempt, Outcomes
 from node.push.planned_sends import PlannedSends
 from node.push.stage import Staging
-from node.push.target import BadTarget, Targets, make_head
+from node.push.target import BadTarget, Receivers, Targets, make_head
 from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.config import PushOptions

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 import msgpack
@@ -26,6 +26,7 @@ from yarl import URL
 
 from api.port.address_guard import literal
 from api.port.timestamp import render_time
+from node.push.answer import Answer
 from node.push.signature import sign, signing_key
 from node.settle.retry import BAD_URL, NO_TARGET
 from storage.catalog.topic import Topic
@@ -217,3 +218,20 @@ def _render(headers: Mapping[str, str]) -> bytes:
             raise ValueError(f"the header {name[:200]!r} cannot be sent")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode()
+
+
+class Receivers(Protocol):
+    """What sends webhooks, as node.push.client has it."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def send(
+        self,
+        target: PushTarget,
+        head: bytes,
+        body: bytes,
+        may_send: Callable[[], bool],
+        ended: Callable[[Answer], None],
+    ) -> object: ...

@@ -53,7 +53,8 @@ _RESTING: Final = ("asyncio/runners.py", "asyncio/base_events.py", "asyncio/even
 """Where the newest call of a loop that waits for something to do is."""
 _SCHEDSTAT_BYTES: Final = 96
 _ROOT: Final = f"{Path(__file__).parents[2]}/"
-"""Where our packages lie."""
+"""Where our packages lie; and, in a checkout, an environment with those of others."""
+_OTHERS: Final = "site-packages/"
 
 
 class Watchdog:
@@ -277,7 +278,7 @@ def stack_of(frame: FrameType | None) -> tuple[str, ...]:
     while frame is not None and len(calls) < DEPTH:
         code = frame.f_code
         path = code.co_filename.removeprefix(_ROOT)
-        if path == code.co_filename:
+        if path == code.co_filename or _OTHERS in path:
             path = "/".join(path.rsplit("/", 2)[-2:])
         calls.append(f"{path}:{frame.f_lineno} {code.co_name}")
         frame = frame.f_back

@@ -135,13 +135,6 @@ class Snapshots:
             "hourwheel_snapshots_refused": self.fetcher.failures,
         }
 
-    def _can_agree(self) -> bool:
-        """Whether nodes that need no snapshot are a majority. If not, nobody can agree before one is taken over, and
-        nothing can be committed either: to wait for it would be to wait for ever."""
-        peers = self._group.peers.values()
-        level = 1 + sum(peer.connected and peer.voter and not peer.stranded for peer in peers)
-        return level > (len(peers) + 1) // 2
-
     def _receive(self, peer: str, message: Message) -> None:
         (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
 

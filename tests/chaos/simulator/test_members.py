@@ -47,7 +47,7 @@ class Operator:
 
     def _votes(self, node_id: str) -> bool:
         node = self.world.processes[node_id].node
-        return node is not None and node.members.is_member and node.members.role(node_id) == "voter"
+        return node is not None and node.members.number > 0 and node.members.role(node_id) == "voter"
 
     def _ask(self, method: str, target: str, body: bytes, done_before: Callable[[str], bool]) -> None:
         for turn in range(80):

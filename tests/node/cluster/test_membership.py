@@ -160,7 +160,7 @@ def test_a_learner_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
             learner = place.start("n2", "n1", join=True)
             view = await place.add("n2")
             assert (view.number, view.role) == (2, "learner")
-            await until(lambda: learner.members.role("n2") == "learner" and learner.members.is_member)
+            await until(lambda: learner.members.role("n2") == "learner" and learner.members.number)
             assert roles(leader) == {"n1": "leader", "n2": "learner"}
             await place.stop("n2")
             await place.schedule(5)
@@ -186,7 +186,7 @@ def test_an_empty_directory_under_a_new_id_founds_nothing(tmp_path: Path) -> Non
             assert waiting.transport.refusals["n1"].reason == "unknown-node"
             assert (waiting.group.role, waiting.store.cluster_id, waiting.group.term) == ("learner", None, 0)
             assert not waiting.status.ready().ready
-            assert not waiting.members.is_member
+            assert not waiting.members.number
 
     asyncio.run(scene())
 

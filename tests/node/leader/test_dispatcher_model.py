@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import node.handover.filtered
 import node.handover.handing_over
 import node.handover.strict
 import node.leader.backlog
@@ -159,6 +160,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "nothing is claimed": (ClaimedUnits, "mask", lambda self, positions: positions < 0),
     "records are not asked": (HandingOver, "_give", checked_nothing),
     "clocks do not go back": (node.handover.handing_over, "check_records", seen_at_the_latest_time),
+    "clocks do not go back for filters": (node.handover.filtered, "check_records", seen_at_the_latest_time),
     "masks decide": (TagFilter, "matches", lambda self, tags: True),
     "filters look too far": (Window, "looked", one_too_far),
     "filters miss what comes back": (Window, "put_back", marks_are_kept),

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog
 
 from node.runtime.held import BUCKETS_MS, Hold, LoopHeld
-from node.runtime.watchdog import LoopWatchdog
+from node.runtime.watchdog import LoopWatchdog, stack_of
 from node.server import Node
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
@@ -83,6 +84,18 @@ def test_a_step_that_works_is_told_with_its_line() -> None:
     assert " < asyncio/runners.py:" in held["doing"], "of others the folder that it lies in"
     assert " work < " in held["doing"]
     assert sums(watchdog.held)["work"] >= 0.28
+
+
+def test_files_of_others_are_told_short_also_where_they_lie_below_ours() -> None:
+    """In a checkout the environment does: their paths were told whole."""
+
+    def frame(path: str) -> Any:
+        return SimpleNamespace(f_code=SimpleNamespace(co_filename=path, co_name="f"), f_lineno=7, f_back=None)
+
+    root = Path(__file__).parents[3]
+    assert stack_of(frame(f"{root}/.venv/lib/python3.11/site-packages/aiohttp/web.py")) == ("aiohttp/web.py:7 f",)
+    assert stack_of(frame(f"{root}/node/push/push.py")) == ("node/push/push.py:7 f",)
+    assert stack_of(frame("/usr/lib/python3.11/asyncio/runners.py")) == ("asyncio/runners.py:7 f",)
 
 
 def test_a_step_that_waits_is_blocked_not_working() -> None:
@@ -203,12 +216,16 @@ def test_a_thread_without_a_processor_is_not_scheduled() -> None:
         for thread in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(thread), {processor})
             os.setpriority(os.PRIO_PROCESS, int(thread), 19)
-        burner = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
-        burners = [subprocess.Popen([sys.executable, "-c", burner, str(processor)]) for _ in range(4)]
+        burner = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
+        command = [sys.executable, "-c", burner, str(processor)]
+        burners = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+        for each in burners:  # on a busy machine they take a second to begin
+            assert each.stdout is not None
+            each.stdout.readline()
         time.sleep(1.5)
         for each in burners:
-            each.kill()
-            each.wait()
+            with each:
+                each.kill()
 
     found = _child(crowd)
     assert found["unscheduled"] >= 0.1, found
