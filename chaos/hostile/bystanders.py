@@ -26,8 +26,10 @@ DELAY_MS: Final = 300
 LOOK_S: Final = 0.05
 MEMORY_S: Final = 0.5
 ANSWER_S: Final = 5.0
-#: How long what was written last may be on its way.
-ARRIVE_S: Final = 10.0
+#: How long what was written last may be on its way: a push that broke off comes again after its timeout of 10 s.
+ARRIVE_S: Final = 30.0
+#: Of so many that did not arrive the cluster is asked what became of them.
+TOLD: Final = 3
 
 
 class Look(NamedTuple):
@@ -52,6 +54,7 @@ class Bystanders:
         self.failures: list[str] = []
         self.written: set[str] = set()
         self.arrived: dict[str, int] = {}  # id -> how often
+        self.missing: dict[str, str] = {}  # id -> what the cluster says of one that did not arrive; a few
         self._tasks: list[asyncio.Task[None]] = []
         self._receiver = Receiver(self._receive)
         self._writing = True
@@ -88,6 +91,9 @@ class Bystanders:
         if self.written - self.arrived.keys():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all.wait(), ARRIVE_S)
+        for id_text in sorted(self.written - self.arrived.keys())[:TOLD]:
+            async with self._http.get(f"{self._leader}/v1/messages/{id_text}") as answer:
+                self.missing[id_text] = await answer.text()
 
     async def _write(self) -> None:
         number = 0

@@ -74,7 +74,8 @@ def judge(
     wrong += sorted(set(seen.failures))
     lost = seen.written - seen.arrived.keys()
     if lost:
-        wrong.append(f"{len(lost)} of {len(seen.written)} messages did not arrive")
+        told = "".join(f"; {id_text}: {document}" for id_text, document in seen.missing.items())
+        wrong.append(f"{len(lost)} of {len(seen.written)} messages did not arrive{told}")
     again = sum(count > 1 for count in seen.arrived.values())
     if again:
         wrong.append(f"{again} messages arrived twice")
