@@ -15,6 +15,7 @@ from node.cluster.clock_skew import Skew
 from node.cluster.drain import Drain
 from node.cluster.founding import genesis_of
 from node.cluster.transfer import Transfer
+from node.handover.term import Leadership
 from node.leader.leader_parts import LeaderParts
 from node.leader.leader_term import LeaderTerm
 from node.leader.promotion import Promoted, latest_due_ms
@@ -26,11 +27,12 @@ log = structlog.get_logger()
 
 
 class Leading:
-    """What the group calls when leadership comes and goes. `term`: the one that this node leads in, if it does."""
+    """The group calls it when leadership comes and goes."""
 
     def __init__(
         self,
         parts: LeaderParts,
+        leadership: Leadership[LeaderTerm],
         config: Config,
         boot: int,
         skew: Skew,
@@ -41,7 +43,7 @@ class Leading:
         self._parts, self._config, self._boot, self._skew = parts, config, boot, skew
         self._transfer, self._leaving, self._forwarder = transfer, leaving, forwarder
         self._group, self._clock, self._store = parts.group, parts.clock, parts.store
-        self.term: LeaderTerm | None = None
+        self._leadership = leadership
         self._told = 0  # the newest term that this node led in, or passed by
 
     def established(self) -> None:
@@ -53,9 +55,9 @@ class Leading:
     def stepped_down(self) -> None:
         """Leadership is lost: nothing of it goes on."""
         self._clock.leading = False
-        if self.term is not None:
-            self.term.end()
-            self.term = self._parts.leadership.term = None
+        if self._leadership.term is not None:
+            self._leadership.term.end()
+            self._leadership.term = None
             log.info("stepped down", node=self._config.node_id, term=self._group.term)
         if self._group.elected_term > self._told:
             self._told = self._group.elected_term
@@ -64,8 +66,8 @@ class Leading:
 
     def trusted(self) -> None:
         """Its peers echo again."""
-        if self.term is not None:
-            self.term.trust_returned()
+        if self._leadership.term is not None:
+            self._leadership.term.trust_returned()
 
     def leader_changed(self) -> None:
         """Another leader is known, or none."""
@@ -80,7 +82,7 @@ class Leading:
         if self._leaving.gone:
             self._group.resign()  # elected at the last moment: another one shall be
             return
-        parts.leadership.frozen = parts.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
+        self._leadership.frozen = parts.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
         await self._transfer.yield_if_outvoted()
         if store.cluster_id is None:
             genesis = genesis_of(self._config, parts.entropy)
@@ -89,8 +91,8 @@ class Leading:
                     await parts.proposer.propose_single(genesis)
         if self._leads(term) and self._told < term:
             self._told = term
-            self.term = parts.leadership.term = LeaderTerm(parts, term, record, self._promoted(term, record))
-            self.term.begin()
+            self._leadership.term = leader_term = LeaderTerm(parts, term, record, self._promoted(term, record))
+            leader_term.begin()
             self._forwarder.leader_changed()
             log.info("leading", node=self._config.node_id, term=term)
 

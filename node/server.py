@@ -57,6 +57,7 @@ from node.upkeep.journal_trim import Trimming, segment_bytes
 from node.upkeep.retention import Retention
 from node.upkeep.snapshot import Reinstalled, Snapshots
 from node.write.command_queues import GROUP
+from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.command.entry import version_of
@@ -90,7 +91,7 @@ class Node:
         self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
         self._closing = contextlib.ExitStack()
         self.life = Lifecycle(self._failing)
-        self.leadership = Leadership(self.life)
+        self.leadership = Leadership[LeaderTerm](self.life)
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
         self.counters = Counters(self.lateness)
@@ -142,9 +143,10 @@ class Node:
             self.group, self.clock, self.entropy, node=self.members.number,
             waiting_max=config.limits.max_waiting_messages, fatal=self.life.fatal,
         )  # fmt: skip
+        self.own_entries = OwnEntries(self.group, self.driver, self.clock, lambda: self.members.number)
         self.levels = Levels(
-            self.members, self.machine, self.transport, self.group, self.driver, self.proposer, self.clock,
-            self.leadership, self.life, upgrade=config.raft.upgrade,
+            self.members, self.machine, self.transport, self.group, self.own_entries, self.proposer, self.leadership,
+            self.life, upgrade=config.raft.upgrade,
         )  # fmt: skip
         self.snapshots = Snapshots(
             config, self.group, self.store, self.journal, self.disk, self.reserve, self.clock, self.life,
@@ -198,8 +200,8 @@ class Node:
             self.leadership, self.life,
         )  # fmt: skip
         self.membership = Membership(
-            self.members, self.machine, self.transport, self.group, self.driver, self.journal, self.proposer,
-            self.delivery_log, self.transfer, self.forwarder, self.clock, self.leadership, self.life,
+            self.members, self.machine, self.transport, self.group, self.own_entries, self.journal, self.proposer,
+            self.delivery_log, self.transfer, self.forwarder, self.leadership, self.life,
         )  # fmt: skip
         self.status = Status(
             self.members, self.group, self.machine, self.transport, self.levels, self.guard, self.lateness,
@@ -214,7 +216,9 @@ class Node:
             leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters,
             topic_metrics=self.topic_metrics, pusher=self.pusher,
         )  # fmt: skip
-        return Leading(parts, self.config, self.boot, self.skew, self.transfer, self.leaving, self.forwarder)
+        return Leading(
+            parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.leaving, self.forwarder
+        )
 
     def _metrics(self, budget: Budget) -> Metrics:
         values = Values(
@@ -340,7 +344,7 @@ class Node:
     @property
     def reign(self) -> LeaderTerm | None:
         """The term in which this node is the established leader; None while it is not."""
-        return self.leading.term
+        return self.leadership.term
 
     def caught_up(self) -> bool:
         """Whether this node has, since it started, applied everything that was known to be committed; stays True."""

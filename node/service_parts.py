@@ -1,4 +1,4 @@
-"""What a node's service is given, by name."""
+"""The parts of a node that its service uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """What a node's service passes on to."""
+    """A request goes to one of them."""
 
     config: Config
     deliveries: Path

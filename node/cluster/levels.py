@@ -17,14 +17,11 @@ import structlog
 from api.port.problem import Problem
 from node.cluster.members import Members
 from node.handover.term import Leadership
-from node.runtime.clock import NodeClock
 from node.runtime.lifecycle import Lifecycle
-from node.write.command_queues import GROUP
+from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
 from replication.apply.machine import Applied, Machine
-from replication.command.entry import encode_entry
 from replication.command.level import RaiseLevel
-from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.raft.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
 from replication.wire.handshake import Range
@@ -45,9 +42,8 @@ class Levels:
         machine: Machine,
         transport: Transport,
         group: RaftGroup,
-        driver: GroupDriver,
+        entries: OwnEntries,
         proposer: Proposer,
-        clock: NodeClock,
         leadership: Leadership,
         life: Lifecycle,
         *,
@@ -55,7 +51,7 @@ class Levels:
     ) -> None:
         """`upgrade`: whether it rises by itself, `auto`, or when it is asked to."""
         self._members, self._machine, self._transport, self._group = members, machine, transport, group
-        self._driver, self._proposer, self._clock = driver, proposer, clock
+        self._entries, self._proposer = entries, proposer
         self._leadership, self._life, self._upgrade = leadership, life, upgrade
         self._raising = False
         machine.on_level = self._rose
@@ -146,15 +142,7 @@ class Levels:
 
     async def _raise(self, level: int) -> str | None:
         """Propose it; None if it rose, or else what a proposal says."""
-        entry = encode_entry(
-            group=GROUP,
-            term=self._group.term,
-            node=self._members.number,
-            now_ms=self._clock.now_ms(),
-            sections=[RaiseLevel(level, self._members.table.index).pack()],
-            version=level,
-        )
-        outcome = await self._driver.propose(entry)
+        outcome = await self._entries.propose(RaiseLevel(level, self._members.table.index).pack(), version=level)
         applied: Applied | None = outcome.result
         if outcome.error is not None or applied is None:
             return outcome.error or UNKNOWN

@@ -66,7 +66,8 @@ class Members:
         return LEARNER if self.joins and node_id == self.own else VOTER
 
     def contacts(self) -> Contacts:
-        """Whom this node knows by itself: the table's members, if it is one of them, or else the configured peers."""
+        """Addresses that this node knows by itself. A member takes them from the table, any other node from its
+        configuration."""
         removed = frozenset(member.id for member in self.table.all() if member.role == REMOVED)
         current = self.table.current()
         if not any(member.id == self.own for member in current):
@@ -76,5 +77,5 @@ class Members:
 
 
 def why_removed(own: Member) -> str:
-    """What a node says that has applied its own removal."""
+    """Why a node ends that was removed, and what to do with its machine."""
     return f"node {own.id} was removed from the cluster at entry {own.since_index}. {ADVICE}"

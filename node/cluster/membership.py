@@ -23,16 +23,13 @@ from node.cluster.members import ADVICE, Members, NodeRemoved, why_removed
 from node.cluster.transfer import Transfer
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
-from node.runtime.clock import NodeClock
 from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
-from node.write.command_queues import GROUP
+from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
 from replication.apply.machine import Applied, Machine
 from replication.apply.member import MemberChanged, why_not_added
-from replication.command.entry import encode_entry
 from replication.command.member import ADD, PROMOTE, REMOVE, ChangeMember
-from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
 from replication.journal.logged_cluster import logged_clusters
@@ -62,20 +59,19 @@ class Membership:
         machine: Machine,
         transport: Transport,
         group: RaftGroup,
-        driver: GroupDriver,
+        entries: OwnEntries,
         journal: Journal,
         proposer: Proposer,
         delivery_log: DeliveryLog,
         transfer: Transfer,
         forwarder: Forwarding,
-        clock: NodeClock,
         leadership: Leadership,
         life: Lifecycle,
     ) -> None:
         self._members, self._own, self._table = members, members.own, members.table
         self._machine, self._transport, self._group = machine, transport, group
-        self._driver, self._journal, self._proposer, self._delivery_log = driver, journal, proposer, delivery_log
-        self._transfer, self._forwarder, self._clock = transfer, forwarder, clock
+        self._entries, self._journal, self._proposer, self._delivery_log = entries, journal, proposer, delivery_log
+        self._transfer, self._forwarder = transfer, forwarder
         self._leadership, self._life = leadership, life
 
     def begin(self) -> None:
@@ -144,14 +140,7 @@ class Membership:
             raise _in_progress("leadership is being moved")
         if self._group.changing:
             raise _in_progress("another change is under way")
-        entry = encode_entry(
-            group=GROUP,
-            term=self._group.term,
-            node=self._members.number,
-            now_ms=self._clock.now_ms(),
-            sections=[command.pack()],
-        )
-        outcome = await self._driver.propose(entry)
+        outcome = await self._entries.propose(command.pack())
         if outcome.error == NOT_LEADER:
             raise Problem("no-leader", "leadership was lost; nothing changed")
         if outcome.error == CHANGING:

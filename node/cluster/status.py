@@ -1,4 +1,4 @@
-"""What a node says about itself and the cluster: GET /v1/cluster, /readyz."""
+"""The documents of GET /v1/cluster and /readyz."""
 
 from __future__ import annotations
 

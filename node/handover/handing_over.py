@@ -1,8 +1,8 @@
-"""What a leader hands over from: units leave the ready windows for consumers, under a lease.
+"""Units leave the ready windows for consumers, under a lease.
 
-Pulls, the pump of webhooks, and commands that hold units have it. The dispatcher (node/leader/dispatcher.py) brings
-units into the windows. Every unit is checked against the records at the moment it is handed over, so what was settled
-meanwhile never goes out, and what a command in flight is about to end or move waits for that command's result.
+The dispatcher (node/leader/dispatcher.py) brings units into the windows. Pulls and the pump of webhooks take them out
+here, and commands hold them here. Every unit is checked against the records at the moment it is handed over. So what
+was settled meanwhile never goes out, and what a command in flight ends or moves waits for that command's result.
 
     window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
        ^                                            | held ---------------> aside, till released

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from api.port.leadership import OpenHandOvers, TakeoverView
 from api.port.port import Delivery, PullIn
@@ -81,16 +83,19 @@ class Term(Protocol):
         """Say what a leader of this level says. Raises DiskFailed."""
 
 
-class Leadership:
+T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
+
+
+class Leadership(Generic[T_co]):
     """Whether this node leads. `term`: while it is the established leader; gone in the step in which that is lost.
-    `frozen`: leadership is about to be given away, so nothing is handed over."""
+    `frozen`: leadership is about to be given away, so nothing is handed over. Only node/leading.py sets the term."""
 
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
-        self.term: Term | None = None
+        self.term: T_co | None = None
         self.frozen = False
 
-    def require(self) -> Term:
+    def require(self) -> T_co:
         """The term, if this node may act as leader at this moment: asked again after every await. Raises `draining`,
         `no-leader`."""
         if self._life.draining:
@@ -99,7 +104,7 @@ class Leadership:
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
         return self.term
 
-    async def sure(self) -> Term:
+    async def sure(self) -> T_co:
         """As `require`; a leader that is not sure to lead waits for a moment until it is."""
         if self.term is not None and not self.term.trusted():
             await self.term.sure()

@@ -1,4 +1,4 @@
-"""What a term as leader is given, by name."""
+"""The parts of a node that a term as leader uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderParts:
-    """What all terms of one node as leader work with."""
+    """The same for all terms of one node."""
 
     node_id: str
     options: Dispatch

@@ -67,7 +67,7 @@ class Promoted:
 
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
-    """What was not due by then was not due for any leader before this one. `some_right_ms`: how far some right clock
-    may be ahead of this node's."""
+    """The latest due time that any leader before this one may have reached. `some_right_ms`: a right clock may be so
+    far ahead of this node's."""
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
     return max(by_clocks_ms, machine.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS

@@ -192,8 +192,8 @@ class Takeover:
     async def account(
         self, told: OpenHandOvers, node_id: str, clock: NodeClock, over: Callable[[], bool]
     ) -> TakeoverView:
-        """What the former leader told is counted from here on; then, ACCOUNT_S after this one could hand over first,
-        what was found so far. `no-leader` when the term is `over` before, or does not get ready."""
+        """Count what the former leader told, and answer ACCOUNT_S after this one could hand over first. `no-leader`
+        when the term is `over` before, or does not get ready."""
         if told.term < self.term:
             self.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
         try:

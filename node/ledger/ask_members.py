@@ -71,7 +71,7 @@ class MemberAccounts:
         return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
 
     async def _ask(self, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
-        """What a member found, or why there is no answer of it."""
+        """Ask one member: its records, or the reason why they are missing."""
         peer = self._group.peers.get(node_id)
         if peer is None or not peer.connected:
             return "is down, or cannot be reached"
@@ -115,7 +115,7 @@ def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_m
 
 
 async def _own(own: HandOverRecords, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
-    """What this node found, or why there is no answer of it."""
+    """This node's records, or the reason why they are missing."""
     try:
         async with asyncio.timeout(within_s):
             return await own.find(asked)

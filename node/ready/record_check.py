@@ -29,7 +29,7 @@ class RecordCheck(NamedTuple):
 
 
 class Leases(Protocol):
-    """What the leader of a term knows of leases beside the records. `term`: its number."""
+    """Leases that the leader of term `term` takes back, which the records do not show yet."""
 
     term: int
 

@@ -1,4 +1,4 @@
-"""What a node asks of another one: requests passed on to the leader, questions to one at an address."""
+"""A node passes requests on to the leader, and asks the node at an address."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from node.cluster.clock_skew import Skew
+from node.handover.term import Leadership
 from node.leading import Leading
 from node.runtime.clock import STEP_MS, NodeClock
 from replication.election.median import Median
@@ -30,7 +31,7 @@ class Leader:
         parts: Any = SimpleNamespace(clock=self.clock, group=self.group, store=None, life=life)
         absent, told_anything = cast(Any, None), cast(Any, told)
         skew = Skew(cast(Any, self.group), self.clock)
-        self.leading = Leading(parts, absent, 0, skew, told_anything, absent, told_anything)
+        self.leading = Leading(parts, Leadership(absent), absent, 0, skew, told_anything, absent, told_anything)
 
     def lead(self, *heard: str) -> float:
         """Elected, echoed by these, established; how far the node clock is ahead of the peers' then, ms."""

@@ -29,7 +29,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "pysyncobj": {"replication"},
     "rich": {"cli", "bench"},
     "structlog": {"api", "node", "cli", "chaos"},
-    "typing_extensions": {"storage", "chaos"},
+    "typing_extensions": {"storage", "node", "chaos"},
     "yarl": {"node"},
     "uvloop": {"node", "cli", "bench", "chaos"},
 }

@@ -1,0 +1,35 @@
+"""Entries of their own, beside the proposer's: a change of the members, a rise of the level.
+
+They go to the group at once, one at a time, and carry nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node.runtime.clock import NodeClock
+from node.write.command_queues import GROUP
+from replication.command.entry import Packed, encode_entry
+from replication.driver import GroupDriver
+from replication.group import RaftGroup
+from replication.raft.proposal import Outcome
+from storage.catalog.level import FOUNDED
+
+
+class OwnEntries:
+    """Those of one node. `number`: the node's in records."""
+
+    def __init__(self, group: RaftGroup, driver: GroupDriver, clock: NodeClock, number: Callable[[], int]) -> None:
+        self._group, self._driver, self._clock, self._number = group, driver, clock, number
+
+    async def propose(self, section: Packed, version: int = FOUNDED) -> Outcome:
+        """Propose one command, packed. `version`: of the entry."""
+        entry = encode_entry(
+            group=GROUP,
+            term=self._group.term,
+            node=self._number(),
+            now_ms=self._clock.now_ms(),
+            sections=[section],
+            version=version,
+        )
+        return await self._driver.propose(entry)
