@@ -26,12 +26,23 @@ class Leader:
             for name in ("n2", "n3")
         }
         self.clock = NodeClock(lambda: self.true_s + ahead_ms / 1000, lambda: self.now_s)
-        self.group = SimpleNamespace(peers=self.peers, is_leader=True, term=1, median=None)
+        self.group = SimpleNamespace(peers=self.peers, is_leader=True, term=1, elected_term=0, median=None)
         life, told = SimpleNamespace(spawn=lambda work: work.close()), SimpleNamespace(leader_changed=lambda: None)
-        parts: Any = SimpleNamespace(clock=self.clock, group=self.group, store=None, life=life)
+        proposer = SimpleNamespace(step_down=lambda: None)
+        parts: Any = SimpleNamespace(clock=self.clock, group=self.group, store=None, life=life, proposer=proposer)
         absent, told_anything = cast(Any, None), cast(Any, told)
         skew = Skew(cast(Any, self.group), self.clock)
-        self.leading = Leading(parts, Leadership(absent), absent, 0, skew, told_anything, absent, told_anything)
+        self.leadership: Leadership[Any] = Leadership(absent)
+        self.leading = Leading(
+            parts,
+            self.leadership,
+            cast(Any, SimpleNamespace(node_id="n1")),
+            0,
+            skew,
+            told_anything,
+            absent,
+            told_anything,
+        )
 
     def lead(self, *heard: str) -> float:
         """Elected, echoed by these, established; how far the node clock is ahead of the peers' then, ms."""
@@ -75,3 +86,14 @@ def test_of_two_clocks_the_lower_one_counts_where_no_third_was_ever_known() -> N
     leader = Leader(600_000)
     leader.peers["n3"].connected = False
     assert leader.lead("n2") <= STEP_MS + 1
+
+
+def test_a_term_is_over_and_gone_in_the_step_in_which_leadership_is_lost() -> None:
+    """Whoever asks for it after that finds none."""
+    leader, ended = Leader(0), list[bool]()
+    leader.leadership.term = SimpleNamespace(end=lambda: ended.append(True))
+    leader.leading.stepped_down()
+    assert ended == [True]
+    assert leader.leadership.term is None
+    leader.leading.stepped_down()
+    assert ended == [True], "a node that ends steps down once more"
