@@ -40,7 +40,7 @@ demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leade
 	$(BIN)/python -m bench.demo
 
 reconcile-demo: $(READY) ## the leader killed twice under load, then a report that accounts for every message (about a minute)
-	$(BIN)/python -m bench.reconcile_demo
+	$(BIN)/python -m bench.demo.reconcile
 
 reconcile-proof: $(READY) ## plant 1,000 of every class, flag and cause in 10 million messages, and find them (5 GB of disk, two minutes)
 	$(BIN)/python -m bench.reconcile prove
@@ -60,9 +60,9 @@ MODELS := tests/replication tests/storage tests/tidy
 APART := $(MODELS) $(CLUSTERS) tests/node tests/__pycache__
 OTHERS := $(filter-out $(APART),$(patsubst %/,%,$(wildcard tests/*/)))
 PYTEST := $(BIN)/pytest --durations=12 --durations-min=4
-# Nodes in memory where there is room (chaos/simulator/memory.py): their tests ask what nodes do, not how long a disk
+# Nodes in memory where there is room (chaos/simulator/disk/memory.py): their tests ask what nodes do, not how long a disk
 # takes, and one that stands for a second beside the other sessions elects whom no scene wants. The clusters have real disks.
-IN_MEMORY = env PYTEST_DEBUG_TEMPROOT=$$($(BIN)/python -c "from chaos.simulator.memory import in_memory; print(in_memory() or '')")
+IN_MEMORY = env PYTEST_DEBUG_TEMPROOT=$$($(BIN)/python -c "from chaos.simulator.disk.memory import in_memory; print(in_memory() or '')")
 VERSION = $$($(1) -c "import sys; print(*sys.version_info[:2], sep='.')")
 FAST := $(BIN)/pytest --hypothesis-profile=fast -m "not real"
 
@@ -122,11 +122,11 @@ fuzz-frames: $(READY) ## 200,000 frames with every field at its edges against th
 	$(BIN)/python -m chaos.live.fuzz_frames --frames $(FUZZ_FRAMES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 chaos-scenarios: $(READY) ## one kind of fault at a time: kills, pauses, slow disks, transfers, stops, clocks, 20 of each (about 30 minutes)
-	$(BIN)/python -m chaos.run
+	$(BIN)/python -m chaos.scenario
 
 chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast mode, 50 with commits slowed to 200 ms (about 45 minutes)
-	$(BIN)/python -m chaos.run kill-leader-strict --times 100
-	$(BIN)/python -m chaos.run kill-leader kill-leader-slow --times 50
+	$(BIN)/python -m chaos.scenario kill-leader-strict --times 100
+	$(BIN)/python -m chaos.scenario kill-leader kill-leader-slow --times 50
 
 hostile: $(READY) ## attacks by single clients, each beside clients that behave and must notice nothing (half an hour)
 	$(BIN)/hourwheel chaos hostile

@@ -18,25 +18,25 @@ from typing import Any
 
 import uvloop
 
-from bench.catch_up import SETTINGS as CATCH_UP_SETTINGS
-from bench.catch_up import catch_up
-from bench.crowds import TOPICS_SETTINGS, closed_ports, filters, topics
-from bench.drain import drain
-from bench.failover import failover
-from bench.hours import hours
-from bench.isolation import isolation
-from bench.lateness import by_pull, by_push
-from bench.peer import Missing
-from bench.peer_beanstalkd import beanstalkd
-from bench.peer_postgres import postgres
-from bench.peer_redis import redis
-from bench.pending import pending
-from bench.push import push
-from bench.receivers import PUSH_SETTINGS
+from bench.client.receivers import PUSH_SETTINGS
+from bench.measure.catch_up import SETTINGS as CATCH_UP_SETTINGS
+from bench.measure.catch_up import catch_up
+from bench.measure.crowds import TOPICS_SETTINGS, closed_ports, filters, topics
+from bench.measure.drain import drain
+from bench.measure.failover import failover
+from bench.measure.hours import hours
+from bench.measure.isolation import isolation
+from bench.measure.lateness import by_pull, by_push
+from bench.measure.pending import pending
+from bench.measure.push import push
+from bench.measure.schedule import near, single, spread
+from bench.peer.beanstalkd import beanstalkd
+from bench.peer.postgres import postgres
+from bench.peer.process import Missing
+from bench.peer.redis import redis
 from bench.row import Row, show
 from bench.scale import Scale
-from bench.schedule import near, single, spread
-from chaos.cluster import Cluster
+from chaos.cluster.cluster import Cluster
 
 PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "near": near,

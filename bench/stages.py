@@ -26,7 +26,7 @@ from rich.table import Table
 from api.port.port import Limits, ScheduleResult
 from api.read.batch import BatchIn, read_batch, render_batch
 from api.routes.pull import render_pull
-from bench.load import FAR_MS, line
+from bench.client.load import FAR_MS, line
 from node.draft import encode_schedule
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.pull.delivery import make_deliveries

@@ -22,10 +22,10 @@ from typing import Any
 
 import uvloop
 
-from bench.load import BATCH, NEAR_MS, RENDERED_BATCHES, batches, due_times, leader_address, line
-from bench.pump import Caller, render
-from chaos.cluster import Cluster
-from chaos.verdict import percentiles
+from bench.client.load import BATCH, NEAR_MS, RENDERED_BATCHES, batches, due_times, leader_address, line
+from bench.client.pump import Caller, render
+from chaos.cluster.cluster import Cluster
+from chaos.history.verdict import percentiles
 
 _BURN = "while True: pass"
 _WRITE = """

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cli.parent import end_with
-from cli.serve import loop_factory
+from cli.run.parent import end_with
+from cli.run.serve import loop_factory
 from node.outside import Outside
 from node.process import SWITCH_S
 from node.runtime.config import load_config

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from cli.exit_code import ExitCode
 from cli.failure import Failure, of_problem
+from node.runtime.exit_code import ExitCode
 
 DEFAULT_URL = "http://127.0.0.1:7400"
 

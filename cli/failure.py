@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli.exit_code import ExitCode, of_status
+from node.runtime.exit_code import ExitCode, of_status
 
 
 class Failure(Exception):

@@ -11,34 +11,35 @@ from typing import Final
 
 import click
 
-from cli.exit_code import SENTENCES
 from cli.failure import Failure
+from node.runtime.exit_code import SENTENCES
 
-COMMANDS: dict[str, str] = {
-    "serve": "run one node from its config file",
-    "dev": "run a whole cluster on this machine",
-    "listen": "receive webhooks on this machine and show them",
-    "schedule": "schedule one message",
-    "get": "show a message and its history",
-    "reschedule": "move a message to another due time",
-    "cancel": "cancel a message that is not yet handed over",
-    "pull": "take due messages of a topic",
-    "ack": "settle pulled messages",
-    "nack": "give pulled messages back",
-    "extend": "keep pulled messages longer",
-    "topic": "show and change the settings of topics",
-    "count": "count messages by topic, due time, tag and state",
-    "histogram": "show when messages are due",
-    "ledger": "say what became of the messages of a window",
-    "dead": "list the dead messages of a topic",
-    "redrive": "make dead messages due again",
-    "cluster": "look at the cluster, move its leadership",
-    "node": "drain one node; lower a term that has run out",
-    "restore": "make a data directory from a backup",
-    "verify": "check a data directory, a backup or an export offline",
-    "export": "ship hours and delivery logs, to be reconciled",
-    "reconcile": "say what became of every message, by Spark",
-    "chaos": "simulate clusters under faults, and judge them",
+#: A command's name -> its module, and what `--help` says of it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("cli.run.serve", "run one node from its config file"),
+    "dev": ("cli.run.dev", "run a whole cluster on this machine"),
+    "listen": ("cli.run.listen", "receive webhooks on this machine and show them"),
+    "schedule": ("cli.message.schedule", "schedule one message"),
+    "get": ("cli.message.get", "show a message and its history"),
+    "reschedule": ("cli.message.reschedule", "move a message to another due time"),
+    "cancel": ("cli.message.cancel", "cancel a message that is not yet handed over"),
+    "pull": ("cli.message.pull", "take due messages of a topic"),
+    "ack": ("cli.message.ack", "settle pulled messages"),
+    "nack": ("cli.message.nack", "give pulled messages back"),
+    "extend": ("cli.message.extend", "keep pulled messages longer"),
+    "topic": ("cli.message.topic", "show and change the settings of topics"),
+    "count": ("cli.message.count", "count messages by topic, due time, tag and state"),
+    "histogram": ("cli.message.histogram", "show when messages are due"),
+    "ledger": ("cli.message.ledger", "say what became of the messages of a window"),
+    "dead": ("cli.message.dead", "list the dead messages of a topic"),
+    "redrive": ("cli.message.redrive", "make dead messages due again"),
+    "cluster": ("cli.run.cluster", "look at the cluster, move its leadership"),
+    "node": ("cli.run.node", "drain one node; lower a term that has run out"),
+    "restore": ("cli.data.restore", "make a data directory from a backup"),
+    "verify": ("cli.data.verify", "check a data directory, a backup or an export offline"),
+    "export": ("cli.data.export", "ship hours and delivery logs, to be reconciled"),
+    "reconcile": ("cli.data.reconcile", "say what became of every message, by Spark"),
+    "chaos": ("cli.run.chaos", "simulate clusters under faults, and judge them"),
 }
 
 #: What the system hands over as arguments may be any bytes; those that are no UTF-8 come as these.
@@ -46,7 +47,7 @@ _FROM_BYTES: Final = re.compile("[\udc80-\udcff]")
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules `cli.<name>` with a click command named `command`."""
+    """A group whose commands are modules, each with a click command named `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order a newcomer needs them."""
@@ -56,7 +57,8 @@ class LazyGroup(click.Group):
         """Imports the subcommand's module; None for an unknown name (click then suggests)."""
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"cli.{cmd_name}").command
+        module, _ = COMMANDS[cmd_name]
+        command = importlib.import_module(module).command
         assert isinstance(command, click.Command)
         return command
 
@@ -75,7 +77,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists commands and exit codes without importing any of them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), sentence) for code, sentence in SENTENCES.items()])
 

@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 import click
 
-from cli.exit_code import ExitCode
 from cli.failure import Failure
+from node.runtime.exit_code import ExitCode
 
 Command = Callable[..., None]
 

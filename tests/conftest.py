@@ -23,7 +23,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 #: Where real nodes and processes come from: a file that takes something from there is not for `make test-fast`.
 REAL = {
-    "chaos.cluster",
+    "chaos.cluster.cluster",
     "chaos.live.run",
     "tests.bench.test_run",
     "tests.node.place",

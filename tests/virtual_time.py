@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from chaos.simulator.clock import SimClock
-from chaos.simulator.loop import Scheduler, SimLoop
+from chaos.simulator.time.clock import SimClock
+from chaos.simulator.time.loop import Scheduler, SimLoop
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Final, Self
 
 import aiohttp
 
+from chaos.cluster.local_nodes import LocalNode
 from chaos.hostile.attacks import ATTACKS, Scene
-from cli.local_cluster import LocalNode
 
 #: A fork would take this process's event loop and threads along.
 _SPAWN: Final = multiprocessing.get_context("spawn")

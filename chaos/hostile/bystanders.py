@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
 
-from chaos.cluster import Cluster
-from cli.local_cluster import LOOPBACK
-from cli.receiver import Receiver, Reply, Request
+from chaos.cluster.cluster import Cluster
+from chaos.cluster.local_nodes import LOOPBACK
+from client.webhook_receiver import Receiver, Reply, Request
 
 PULLED: Final = "calm-pull"
 PUSHED: Final = "calm-push"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from chaos.cluster import Cluster
-from chaos.ground import Ground
+from chaos.cluster.cluster import Cluster
+from chaos.cluster.local_nodes import LOOPBACK
+from chaos.cluster.network import Ground
 from chaos.hostile.attacker import Attacker
 from chaos.hostile.attacks import STORED_BYTES
 from chaos.hostile.bystanders import Bystanders
 from chaos.hostile.silent_names import SilentNames
 from chaos.hostile.verdict import COMES_BACK_S, Verdict, Window, judge
-from chaos.webhooks import PUSH_SETTINGS
-from cli.local_cluster import LOOPBACK
+from chaos.load.webhooks import PUSH_SETTINGS
 
 BEFORE_S: Final = 8.0
 #: By name of the attack: what the good receiver is called where no name server answers.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from chaos.ground import Ground
-from cli.local_cluster import LOOPBACK, LocalNode
+from chaos.cluster.local_nodes import LOOPBACK, LocalNode
+from chaos.cluster.network import Ground
 
 #: Of loopback, and nobody's.
 SERVER: Final = "127.53.53.53"

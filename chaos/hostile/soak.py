@@ -17,10 +17,10 @@ from typing import Any, Final
 import aiohttp
 import numpy as np
 
-from chaos.cluster import Cluster
+from chaos.cluster.cluster import Cluster
 from chaos.hostile.bystanders import Look, resident_bytes
 from chaos.hostile.receivers import Receivers
-from chaos.webhooks import PUSH_SETTINGS
+from chaos.load.webhooks import PUSH_SETTINGS
 
 #: So that all clients together send about 55 requests a second.
 SEND_S: Final = 0.05

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import uvloop
 
-from chaos.cluster import ClusterFailed
-from chaos.fault_plan import FaultPlan
-from chaos.live.loop_disk import missing, own_mounts
-from chaos.live.probe import choose_ground
+from chaos.cluster.cluster import ClusterFailed
+from chaos.live.faults.loop_disk import missing, own_mounts
+from chaos.live.network.choose import choose_ground
 from chaos.live.report import lines_of, write_report
 from chaos.live.run import LOAD, LiveRun, Result
+from chaos.plan.fault_plan import FaultPlan
 
 
 def run_plan(

@@ -17,10 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from chaos.cluster import Cluster
-from chaos.frame_draw import frame, hello
-from chaos.replacing import add
-from cli.local_cluster import LocalNode
+from chaos.cluster.cluster import Cluster
+from chaos.cluster.local_nodes import LocalNode
+from chaos.cluster.replacing import add
+from chaos.plan.draw_frames import frame, hello
 from storage.directory.data_directory import owner_of
 from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, FileHeader

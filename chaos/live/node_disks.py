@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from chaos.live.loop_disk import LoopDisk, missing
+from chaos.live.faults.loop_disk import LoopDisk, missing
 
 
 class NodeDisks:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chaos.evidence import write_evidence
-from chaos.fault_plan import FaultPlan, kinds_of
+from chaos.history.verdict import percentiles
 from chaos.live.run import Result, kinds_not_shown
 from chaos.live.verdicts import BOUNDS
-from chaos.timeline import Timeline
-from chaos.verdict import percentiles
-from chaos.write_timeline import write as write_timeline
+from chaos.plan.fault_plan import FaultPlan, kinds_of
+from chaos.report.evidence import write_evidence
+from chaos.report.timeline import Timeline
+from chaos.report.write_timeline import write as write_timeline
 
 
 def lines_of(plan: FaultPlan, result: Result) -> list[str]:

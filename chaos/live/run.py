@@ -14,24 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from chaos.account import take_account
-from chaos.cluster import READY_S, Cluster, ClusterFailed
-from chaos.event import Digest, Fault, HandedOver, Offered
-from chaos.fault_plan import FaultPlan
-from chaos.ground import Ground
-from chaos.history import History
+from chaos.cluster.cluster import READY_S, Cluster, ClusterFailed
+from chaos.cluster.network import Ground
+from chaos.history.event import Digest, Fault, HandedOver, Offered
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
 from chaos.hostile.in_turn import CHOSEN, attack_in_turn
-from chaos.live.clock_faults import ClockFaults
-from chaos.live.disk_faults import DiskFaults
-from chaos.live.link_faults import LinkFaults
-from chaos.live.nemesis import LiveNemesis
+from chaos.live.faults.clock import ClockFaults
+from chaos.live.faults.disk import DiskFaults
+from chaos.live.faults.link import LinkFaults
+from chaos.live.faults.nemesis import LiveNemesis
+from chaos.live.faults.process import ProcessFaults
 from chaos.live.node_disks import NodeDisks
-from chaos.live.process_faults import ProcessFaults
 from chaos.live.verdicts import broken, judge, whole
-from chaos.plan import Plan
-from chaos.verdict import Verdict
-from chaos.webhooks import starts
-from chaos.workload import Workload
+from chaos.load.account import take_account
+from chaos.load.webhooks import starts
+from chaos.load.workload import Workload
+from chaos.plan.fault_plan import FaultPlan
+from chaos.plan.load_plan import Plan
 from storage.directory.verify import verify
 
 #: For what is outstanding when all is healed: leases of what nobody acked end, pushes are tried again.

@@ -13,26 +13,26 @@ from typing import Final
 
 import msgspec
 
-from chaos.bounds import Bounds, Windows
-from chaos.check.alive import check_alive
-from chaos.check.answers import check_answers
-from chaos.check.digests import check_digests
-from chaos.check.duplicates import check_duplicates
-from chaos.check.ids import check_ids
-from chaos.check.linear import check_linear
-from chaos.check.lost import check_lost
-from chaos.check.recovery import check_recovery
-from chaos.check.started import check_started
-from chaos.check.terms import check_terms
-from chaos.check.transfers import check_transfers
-from chaos.check.unscheduled import check_unscheduled
-from chaos.check.window import check_window
-from chaos.event import Event, Fault, HandedOver, Led, Transferred
-from chaos.fault_plan import kinds_of
-from chaos.history import History
-from chaos.plan import Plan
-from chaos.verdict import Verdict
-from chaos.webhooks import LEASE_MORE_MS, Name, account
+from chaos.check.engine.alive import check_alive
+from chaos.check.engine.digests import check_digests
+from chaos.check.engine.recovery import check_recovery
+from chaos.check.engine.started import check_started
+from chaos.check.engine.terms import check_terms
+from chaos.check.engine.transfers import check_transfers
+from chaos.check.message.answers import check_answers
+from chaos.check.message.duplicates import check_duplicates
+from chaos.check.message.ids import check_ids
+from chaos.check.message.linear import check_linear
+from chaos.check.message.lost import check_lost
+from chaos.check.message.unscheduled import check_unscheduled
+from chaos.check.message.window import check_window
+from chaos.history.bounds import Bounds, Windows
+from chaos.history.event import Event, Fault, HandedOver, Led, Transferred
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+from chaos.load.webhooks import LEASE_MORE_MS, Name, account
+from chaos.plan.fault_plan import kinds_of
+from chaos.plan.load_plan import Plan
 
 #: Two nodes' clocks may each be 500 ms off the truth, slewed (docs/guarantees.md). Every kind of fault excuses what is
 #: judged by time, until it is over and the service has had time to come back.

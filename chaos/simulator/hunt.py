@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final
 
-from chaos.ask_draw import with_asks
-from chaos.fault_draw import draw_plan
-from chaos.simulator.mutant import MUTANTS, planted
+from chaos.plan.draw import draw_plan
+from chaos.plan.draw_answers import with_asks
+from chaos.simulator.build.mutant import MUTANTS, planted
 from chaos.simulator.run import run_plan
 from chaos.simulator.seeds import cores
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from chaos.bounds import Bounds
-from chaos.check.alive import check_alive
-from chaos.check.answers import check_answers
-from chaos.check.committed import check_committed
-from chaos.check.digests import check_digests
-from chaos.check.dispatch_state import check_dispatch_state
-from chaos.check.door import check_door
-from chaos.check.duplicates import check_duplicates
-from chaos.check.held import check_held
-from chaos.check.ids import check_ids
-from chaos.check.levels import check_levels
-from chaos.check.linear import check_linear
-from chaos.check.lost import check_lost
-from chaos.check.promotion import check_promotion
-from chaos.check.restored import check_restored
-from chaos.check.started import check_started
-from chaos.check.trust import check_trust
-from chaos.check.unscheduled import check_unscheduled
-from chaos.check.window import check_window
-from chaos.event import Begun, Sure
-from chaos.history import History
-from chaos.verdict import Verdict
+from chaos.check.engine.alive import check_alive
+from chaos.check.engine.committed import check_committed
+from chaos.check.engine.digests import check_digests
+from chaos.check.engine.dispatch_state import check_dispatch_state
+from chaos.check.engine.door import check_door
+from chaos.check.engine.held import check_held
+from chaos.check.engine.levels import check_levels
+from chaos.check.engine.promotion import check_promotion
+from chaos.check.engine.started import check_started
+from chaos.check.engine.trust import check_trust
+from chaos.check.message.answers import check_answers
+from chaos.check.message.duplicates import check_duplicates
+from chaos.check.message.ids import check_ids
+from chaos.check.message.linear import check_linear
+from chaos.check.message.lost import check_lost
+from chaos.check.message.restored import check_restored
+from chaos.check.message.unscheduled import check_unscheduled
+from chaos.check.message.window import check_window
+from chaos.history.bounds import Bounds
+from chaos.history.event import Begun, Sure
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
 
 CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_lost,

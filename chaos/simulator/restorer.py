@@ -3,7 +3,7 @@
 In the middle of the load a client asks for a backup. When all is over another world goes on at that moment: one node
 starts on what is made of the backup, the others start empty. Receivers and consumers get messages again, one message
 after the other is asked about and cancelled, and half of the time the leader loses power meanwhile. The answers go into
-the history of the run; chaos/check/restored.py holds them against what came out.
+the history of the run; chaos/check/message/restored.py holds them against what came out.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, Final
 from api.port.backup import SnapshotView
 from api.port.ledger import MessageLedger
 from api.port.port import ANONYMOUS, CancelResult, Delivery, PullIn
-from chaos.account import OUTSIDE, tells_all
-from chaos.check.restored import held
-from chaos.event import Answered, BackedUp, Recalled
-from chaos.fault_plan import FaultPlan
-from chaos.history import History
-from chaos.simulator.client import Outcome
-from chaos.simulator.load import IDLE, PULL, STRICT_PULL, Caller, code_of
-from chaos.simulator.receivers import Behaviour, Received
-from chaos.simulator.world import EPOCH_S, World
+from chaos.check.message.restored import held
+from chaos.history.event import Answered, BackedUp, Recalled
+from chaos.history.history import History
+from chaos.load.account import OUTSIDE, tells_all
+from chaos.plan.fault_plan import FaultPlan
+from chaos.simulator.load.load import IDLE, PULL, STRICT_PULL, Caller, code_of
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.receivers import Behaviour, Received
+from chaos.simulator.world.world import EPOCH_S, World
 from replication.journal.install import install_restored
 from storage.directory.restore import RestoreOptions, restore
 from storage.directory.snapshot_install import InstallRefused

@@ -23,26 +23,37 @@ import node.message.dead_letter
 import node.pull.settling
 import node.settle.former_leader_outcomes
 from api.port.port import ANONYMOUS
-from chaos.bounds import Bounds
-from chaos.event import Acked, Answered, Begun, Cancelled, Crashed, DeadLettered, Digest, Event, HandedOver, Held
-from chaos.fault_plan import FaultPlan
-from chaos.history import History
-from chaos.simulator.asker import Asker
-from chaos.simulator.changer import Changer
-from chaos.simulator.client import Outcome
-from chaos.simulator.consumer import Consumer
-from chaos.simulator.crowd import TURN_S, Crowd, CrowdShape
-from chaos.simulator.door_probe import DoorProbe
+from chaos.history.bounds import Bounds
+from chaos.history.event import (
+    Acked,
+    Answered,
+    Begun,
+    Cancelled,
+    Crashed,
+    DeadLettered,
+    Digest,
+    Event,
+    HandedOver,
+    Held,
+)
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+from chaos.plan.fault_plan import FaultPlan
+from chaos.simulator.build.mutant import Patch, patched
+from chaos.simulator.faults.door_probe import DoorProbe
+from chaos.simulator.faults.nemesis import Nemesis
+from chaos.simulator.faults.upgrade import Upgrade, risen
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
-from chaos.simulator.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
-from chaos.simulator.mutant import Patch, patched
-from chaos.simulator.nemesis import Nemesis
-from chaos.simulator.probe import Probe
+from chaos.simulator.load.asker import Asker
+from chaos.simulator.load.changer import Changer
+from chaos.simulator.load.consumer import Consumer
+from chaos.simulator.load.crowd import TURN_S, Crowd, CrowdShape
+from chaos.simulator.load.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
+from chaos.simulator.load.probe import Probe
+from chaos.simulator.load.targets import Targets
 from chaos.simulator.restorer import Restorer
-from chaos.simulator.targets import Targets
-from chaos.simulator.upgrade import Upgrade, risen
-from chaos.simulator.world import World
-from chaos.verdict import Verdict
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import World
 from node.server import Node
 from storage.catalog.level import LEVELS, has
 from storage.format.array import U64

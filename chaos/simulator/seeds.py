@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from chaos.ask_draw import with_asks
-from chaos.fault_draw import draw_plan
-from chaos.fault_plan import FaultPlan, kinds_of
+from chaos.plan.draw import draw_plan
+from chaos.plan.draw_answers import with_asks
+from chaos.plan.fault_plan import FaultPlan, kinds_of
 from chaos.simulator.run import Run, run_plan
 from chaos.simulator.shrink import shrink_plan
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from chaos.fault_plan import FaultPlan
+from chaos.plan.fault_plan import FaultPlan
 
 T = TypeVar("T")
 

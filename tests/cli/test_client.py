@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import cluster
 from cli.connection import Connection
-from cli.exit_code import SENTENCES, ExitCode, of_status
 from cli.failure import Failure, of_problem
+from cli.run import cluster
+from node.runtime.exit_code import SENTENCES, ExitCode, of_status
 from tests.cli.conftest import Call
 from tests.cli.scripted_node import ScriptedNode
 

@@ -6,8 +6,8 @@ import sys
 from click import Context, Group
 from click.testing import CliRunner
 
-from cli.exit_code import SENTENCES
 from cli.main import COMMANDS, main
+from node.runtime.exit_code import SENTENCES
 
 HEAVY = ("aiohttp", "numpy", "pysyncobj", "lmdb", "rich", "uvloop", "asyncio", "msgspec")
 
@@ -59,9 +59,7 @@ def test_help_and_client_commands_import_nothing_heavy() -> None:
 
 def test_no_help_imports_a_server_or_tables() -> None:
     """Whatever the command: aiohttp and rich come with its work, not with its help."""
-    for name in COMMANDS:
-        script = (
-            f"import sys, cli.{name}; print([name for name in ('aiohttp', 'rich', 'numpy') if name in sys.modules])"
-        )
+    for name, (module, _) in COMMANDS.items():
+        script = f"import sys, {module}; print([name for name in ('aiohttp', 'rich', 'numpy') if name in sys.modules])"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert done.stdout == "[]\n", name

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.exit_code import ExitCode
 from cli.main import main
-from tests.cli.test_dev import described, dev, free_range
-from tests.cli.test_listen import SECRET, ended, listening
+from node.runtime.exit_code import ExitCode
+from tests.cli.run.test_dev import described, dev, free_range
+from tests.cli.run.test_listen import SECRET, ended, listening
 
 Say = Callable[..., Any]
 

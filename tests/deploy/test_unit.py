@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from api.http.server import GRACE_S
-from cli.exit_code import ExitCode
 from cli.main import COMMANDS
 from node.cluster.drain import LEAVE_S
+from node.runtime.exit_code import ExitCode
 
 UNIT = (Path(__file__).parents[2] / "deploy" / "hourwheel.service").read_text(encoding="utf-8")
 

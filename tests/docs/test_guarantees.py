@@ -37,6 +37,6 @@ def test_what_the_page_names_is_there(name: str) -> None:
 def test_every_checker_is_named() -> None:
     """Those that judge each simulated run, and those of the shelf that judge real processes."""
     judging = {check.__module__.replace(".", "/") + ".py" for check in CHECKERS}
-    shelf = {f"chaos/check/{path.name}" for path in (ROOT / "chaos" / "check").glob("[a-z]*.py")}
+    shelf = {str(path.relative_to(ROOT)) for path in (ROOT / "chaos" / "check").rglob("[a-z]*.py")}
     assert judging <= shelf
     assert shelf <= {name.partition("::")[0] for name in NAMED}

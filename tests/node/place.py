@@ -12,7 +12,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from node.cluster.members import NodeRemoved
 from node.runtime.config import parse_config
 from node.server import Node

@@ -9,7 +9,7 @@ from typing import Any
 
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from node.runtime.config import Config, parse_config
 from node.server import Node
 from node.upkeep.snapshot import Reinstalled

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from node.outside import Outside
 from node.runtime.clock import NodeClock
 from node.runtime.config import parse_config

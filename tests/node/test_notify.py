@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster import Cluster
+from chaos.cluster.cluster import Cluster
 from node.notify import Notifier
 
 

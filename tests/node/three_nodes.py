@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from node.runtime.config import parse_config
 from node.server import Node
 from node.settle.wait_for_all import all_of

@@ -10,8 +10,8 @@ import aiohttp
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.cluster import Cluster
-from cli.receiver import Receiver, Reply, Request
+from chaos.cluster.cluster import Cluster
+from client.webhook_receiver import Receiver, Reply, Request
 from reconcile.judge.job import Request as Reconciled
 from reconcile.judge.job import reconcile
 from reconcile.output.read_rows import duplicates

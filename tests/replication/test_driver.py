@@ -17,7 +17,7 @@ import pytest
 
 import replication.wire.link
 import replication.wire.listener
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.driver import PUT_OFF_S, GroupDriver
 from replication.group import RaftGroup
 from replication.journal.journal import Journal

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.simulator.memory import in_memory
+from chaos.simulator.disk.memory import in_memory
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OURS = ("api", "bench", "chaos", "cli", "ledger", "node", "reconcile", "replication", "storage")
+OURS = ("api", "bench", "chaos", "cli", "client", "ledger", "node", "reconcile", "replication", "storage")
 
 
 def sources() -> list[Path]:

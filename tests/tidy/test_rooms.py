@@ -129,7 +129,7 @@ def test_who_imports_by_a_name_that_is_made_at_run_time() -> None:
         if any(isinstance(node, ast.Import) and node.names[0].name == "importlib" for node in NODES[name])
         or any(isinstance(node, ast.ImportFrom) and str(node.module).startswith("importlib") for node in NODES[name])
         or any(isinstance(node, ast.Name) and node.id == "__import__" for node in NODES[name])
-    ] == ["chaos/simulator/cost.py", "cli/main.py"]
+    ] == ["chaos/simulator/time/cost.py", "cli/main.py"]
 
 
 @pytest.mark.parametrize(

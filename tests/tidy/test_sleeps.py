@@ -14,7 +14,7 @@ HOMES = ("tests/waiting.py", "tests/virtual_time.py")
 #: File -> what sleeps there, and why it must: each is a part that the test plays, not a wait of the test.
 PARTS = {
     "tests/api/http/test_connection.py": ["a client that drips its header"],
-    "tests/chaos/simulator/test_loop.py": ["asyncio.sleep itself, on virtual time"],
+    "tests/chaos/simulator/time/test_loop.py": ["asyncio.sleep itself, on virtual time"],
     "tests/node/push/test_client_bad.py": [
         "a receiver that drips its header",
         "a receiver that drips its body",

@@ -3,11 +3,11 @@
 import asyncio
 from pathlib import Path
 
-from chaos.cluster import Cluster
+from chaos.cluster.cluster import Cluster
 from chaos.hostile.attacks import ATTACKS
 from chaos.hostile.run import SILENT, attack
 from chaos.hostile.verdict import Verdict
-from chaos.webhooks import PUSH_SETTINGS
+from chaos.load.webhooks import PUSH_SETTINGS
 
 
 def test_who_behaves_is_served_beside_every_attack(tmp_path: Path) -> None:

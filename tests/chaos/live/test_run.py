@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.fault_plan import FaultPlan
-from chaos.history import History
-from chaos.live.loop_disk import missing
+from chaos.history.history import History
+from chaos.live.faults.loop_disk import missing
+from chaos.plan.fault_plan import FaultPlan
 
 #: Each family of faults once, the leader's most; heavier and longer ones are `make chaos`.
 PLAN = """

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.check.linear import check_linear
-from chaos.check.window import check_window
-from chaos.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
-from chaos.history import History
-from chaos.live.loop_disk import LoopDisk
+from chaos.check.message.linear import check_linear
+from chaos.check.message.window import check_window
+from chaos.history.event import Event, Fault, HandedOver, Led, Rescheduled, Transferred
+from chaos.history.history import History
+from chaos.live.faults.loop_disk import LoopDisk
 from chaos.live.node_disks import NodeDisks, copy_out
 from chaos.live.verdicts import BOUNDS, KEPT_BY_KERNEL_MS, READ_LATE_MS, calm_transfers, judge, whole
-from chaos.plan import Plan
+from chaos.plan.load_plan import Plan
 
 PLAN = Plan(push_timeout_ms=1_000)
 NAME = ("m1", 3, 1)

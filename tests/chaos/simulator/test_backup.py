@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.simulator.world import World
+from chaos.simulator.world.world import World
 from storage.directory.backup import PART, verify_backup
-from tests.chaos.simulator.load import Load
-from tests.chaos.simulator.test_world import finish
+from tests.chaos.simulator.small_load import Load
+from tests.chaos.simulator.world.test_world import finish
 
 
 def backups(world: World, node_id: str) -> list[Path]:

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from chaos.simulator.world import World
+from chaos.simulator.world.world import World
 from node.upkeep.checkpointer import CHECK_S, Checkpointer
-from tests.chaos.simulator.load import Load
+from tests.chaos.simulator.small_load import Load
 
 EACH_S = 3
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from chaos.fault_plan import FaultPlan
-from chaos.simulator.client import Outcome
-from chaos.simulator.disk import finds_damage
-from chaos.simulator.load import Offer, Shape, _Request
-from chaos.simulator.loop import TimeStandsStill
-from chaos.simulator.outside import SimWriter
+from chaos.plan.fault_plan import FaultPlan
+from chaos.simulator.disk.disk import finds_damage
+from chaos.simulator.load.load import Offer, Shape, _Request
 from chaos.simulator.run import Running, run_plan
+from chaos.simulator.time.loop import TimeStandsStill
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.environment import SimWriter
 from node.cluster.clock_skew import Skew
 from node.leader.leader_term import LeaderTerm
 from node.runtime.clock import NodeClock

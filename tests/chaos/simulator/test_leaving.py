@@ -1,11 +1,11 @@
 """A node that stops while another is down: whoever stays lets it go, and stands still no longer than it has to."""
 
 from api.port.port import ANONYMOUS, MessageIn, TopicChange
-from chaos.simulator.client import Outcome
-from chaos.simulator.receivers import Behaviour
-from chaos.simulator.world import World
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.receivers import Behaviour
+from chaos.simulator.world.world import World
 from node.cluster.drain import LEAVE_S
-from tests.chaos.simulator.load import Load
+from tests.chaos.simulator.small_load import Load
 
 SLOW_S = 0.9
 TIMEOUT_MS = 20_000

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from api.port.timestamp import render_time
-from chaos.simulator.client import Outcome
-from chaos.simulator.world import World
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import World
 from storage.format.position import HOUR_MS
 
 LEVEL = 3

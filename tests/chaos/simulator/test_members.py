@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from chaos.simulator.client import Outcome
-from chaos.simulator.process import Process
-from chaos.simulator.world import HTTP_PORT, RAFT_PORT, World
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.process import Process
+from chaos.simulator.world.world import HTTP_PORT, RAFT_PORT, World
 from node.cluster.members import NodeRemoved
-from tests.chaos.simulator.load import Load
+from tests.chaos.simulator.small_load import Load
 
 #: Journals are short, so that some who join need a snapshot.
 CONFIG = {"storage": {"checkpoint_s": 1, "journal_keep_mb": 1}}

@@ -9,10 +9,10 @@ ROOT = Path(__file__).parents[3]
 #: Several runs by one interpreter, each a line: what happened and what was broken.
 PROGRAM = """
 import sys
-from chaos.ask_draw import with_asks
-from chaos.fault_draw import draw_plan
-from chaos.fault_plan import FaultPlan
-from chaos.simulator.crowd import CrowdShape
+from chaos.plan.draw_answers import with_asks
+from chaos.plan.draw import draw_plan
+from chaos.plan.fault_plan import FaultPlan
+from chaos.simulator.load.crowd import CrowdShape
 from chaos.simulator.run import run_plan
 for plan in (with_asks(draw_plan(3, 10)), FaultPlan.parse(sys.argv[1])):
     run = run_plan(plan, crowd=CrowdShape(hours=60, keyed=60))

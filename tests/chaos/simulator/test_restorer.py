@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from chaos.event import Fault
-from chaos.fault_plan import FaultPlan
-from chaos.history import History
+from chaos.history.event import Fault
+from chaos.history.history import History
+from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator import restorer
 from chaos.simulator.restorer import Restorer
-from chaos.simulator.world import World
+from chaos.simulator.world.world import World
 from storage.directory.snapshot_install import InstallRefused
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from chaos.ask_draw import with_asks
-from chaos.fault_draw import draw_plan
+from chaos.plan.draw import draw_plan
+from chaos.plan.draw_answers import with_asks
 from chaos.simulator.run import run_plan
 
 #: (seed, seconds)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.fault_draw import draw_plan
-from chaos.fault_plan import FaultPlan
+from chaos.plan.draw import draw_plan
+from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.shrink import fewest, shrink_plan
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
-from chaos.simulator.client import Outcome
-from chaos.simulator.world import World
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import World
 
 LEASE_MS = 30_000
 STRICT = TopicChange(

@@ -3,9 +3,9 @@
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn
-from chaos.simulator.world import World
-from tests.chaos.simulator.load import Load
-from tests.chaos.simulator.test_world import finish
+from chaos.simulator.world.world import World
+from tests.chaos.simulator.small_load import Load
+from tests.chaos.simulator.world.test_world import finish
 
 #: Journals of a megabyte, in segments of a quarter.
 CONFIG = {"storage": {"checkpoint_s": 1, "journal_keep_mb": 1, "checkpoint_journal_mb": 1}}

@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn
-from chaos.simulator.client import Outcome
-from chaos.simulator.world import World
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import World
 from node.server import Node
 from replication.journal.record import NO_OP
-from tests.chaos.simulator.load import Load
+from tests.chaos.simulator.small_load import Load
 
 CONFIG = {
     "storage": {

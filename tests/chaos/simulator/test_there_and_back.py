@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import pytest
 
 from api.port.port import ANONYMOUS
-from chaos.event import Offered, Sure
-from chaos.fault_plan import FaultPlan
-from chaos.history import History
-from chaos.repeats import repeats
-from chaos.simulator import consumer
+from chaos.history.event import Offered, Sure
+from chaos.history.history import History
+from chaos.history.repeats import repeats
+from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.judge import BOUNDS, judge
-from chaos.simulator.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Offer, Producer, Shape
-from chaos.simulator.receivers import Behaviour
+from chaos.simulator.load import consumer
+from chaos.simulator.load.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Offer, Producer, Shape
 from chaos.simulator.run import Running
-from chaos.simulator.world import World
+from chaos.simulator.world.receivers import Behaviour
+from chaos.simulator.world.world import World
 from node.leader.backlog import BacklogReader
 
 MESSAGES = 1_000

@@ -1,5 +1,5 @@
 """When the level rises in clusters of real nodes, and who is named while it cannot. Older builds themselves stand in
-tests/chaos/test_versions.py."""
+tests/chaos/versions/test_run.py."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.port.problem import Problem
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from node.cluster.members import NodeRemoved
 from node.server import Node
 from replication.command.member import REMOVE, ChangeMember

@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from cli.main import main
 from node.runtime.config import parse_config
 from node.server import Node

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from chaos.cluster import Cluster
+from chaos.cluster.cluster import Cluster
 from tests.waiting import until
 
 COUNT = 40

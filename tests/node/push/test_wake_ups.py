@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from node.handover.term import Term
 from node.push.lanes import Lane
 from node.push.stage import BITE_UNITS, TURN_BYTES

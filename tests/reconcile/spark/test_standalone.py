@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.dataset.make import make
-from cli.exit_code import ExitCode
+from node.runtime.exit_code import ExitCode
 from reconcile.judge.job import Request, reconcile
 from reconcile.spark.java import find_java
 from reconcile.spark.standalone import ClusterNotStarted, standalone_cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.command.entry import encode_entry
 from replication.command.registry import Genesis
 from replication.journal.journal import Journal

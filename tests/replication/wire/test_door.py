@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import replication.wire.listener as transport_module
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.wire.contacts import Contact, Contacts
 from replication.wire.door import CONTEST_S, GUEST_KINDS, STRANGERS_MAX, UNHEARD_KINDS
 from replication.wire.frame import HELLO_BYTES_MAX, Message, encode_message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.wire.frame import encode_message
 from tests.replication.socket_node import Stranger, deaf_peer, run, transport
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.wire.frame import HEADER, PROTOCOL, Message, encode_frame, encode_message
 from replication.wire.handshake import HELLO, Hello, Refusal
 from replication.wire.link import OUTBOX_APPEND_MAX, OUTBOX_BYTES_MAX, PING_S, SILENT_S

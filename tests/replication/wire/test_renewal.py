@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.wire.frame import encode_message
 from replication.wire.handshake import Hello, Refusal
 from replication.wire.link import Connection, Incoming

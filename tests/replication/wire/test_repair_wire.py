@@ -17,7 +17,7 @@ import pysyncobj.tcp_server
 import pytest
 from pysyncobj.poller import createPoller
 
-from chaos.ports import free_ports
+from chaos.cluster.ports import free_ports
 from replication.wire.frame import FRAME_BYTES_MAX, HEADER, FrameReader, FrameRefused
 from replication.wire.handshake import Hello
 from replication.wire.link import BACK_OFF_MAX_S

@@ -1,0 +1,147 @@
+"""Consumers for measuring: connections that pull and ack, and look at no more of an answer than is measured."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+from bench.client.load import Address
+from bench.client.pump import Caller, Pump, render
+from chaos.cluster.cluster import ClusterFailed
+
+CONSUMERS = 8
+PULL_MAX = 1_000
+WAIT_MS = 500
+#: Acks are gathered so long: what is measured is when messages come, not how soon they are acked.
+BEAT_S = 0.005
+
+
+class Receipt(msgspec.Struct, gc=False):
+    """All that a drain needs of a message."""
+
+    receipt: str
+
+
+class Timed(msgspec.Struct, gc=False):
+    """What lateness needs of a message."""
+
+    receipt: str
+    asked_due: datetime
+    handed_over: datetime
+
+
+M = TypeVar("M", Receipt, Timed)
+
+
+class Messages(msgspec.Struct, Generic[M]):
+    """The answer to a pull."""
+
+    messages: list[M]
+
+
+def ack_request(topic: str, receipts: list[str]) -> bytes:
+    """An ack of these receipts, which are plain ASCII."""
+    return render("POST", f"/v1/topics/{topic}/ack", msgspec.json.encode({"receipts": receipts}))
+
+
+def pull_request(topic: str, wait_ms: int = WAIT_MS) -> bytes:
+    """A pull of as much as one may carry."""
+    return render("POST", f"/v1/topics/{topic}/pull", json.dumps({"max": PULL_MAX, "wait": wait_ms}).encode())
+
+
+class Drain:
+    """Connections that pull and then ack what they pulled, one after the other, until `count` messages are acked.
+
+    `first_s` and `last_s` (time.time) are of the first message received and the last ack answered; `received` counts
+    messages, repeats too.
+    """
+
+    def __init__(self, address: Address, topic: str, count: int) -> None:
+        self._address, self._topic, self._count = address, topic, count
+        self._decoder = msgspec.json.Decoder(Messages[Receipt])
+        self.received = 0
+        self.acked = 0
+        self.first_s = 0.0
+        self.last_s = 0.0
+
+    async def run(self, connections: int = CONSUMERS) -> None:
+        """Returns when all are acked."""
+        await asyncio.gather(*(self._one() for _ in range(connections)))
+
+    async def _one(self) -> None:
+        receipts: list[str] = []
+        pull = pull_request(self._topic)
+
+        def requests() -> Iterator[bytes]:
+            while self.acked < self._count:
+                yield ack_request(self._topic, receipts) if receipts else pull
+
+        def answered(status: int, body: bytes, seconds: float) -> None:
+            if status != 200:
+                raise ClusterFailed(f"status {status}: {body[:300]!r}")
+            if receipts:
+                self.acked += body.count(b'"acked"')
+                self.last_s = time.time()
+                receipts.clear()
+                return
+            receipts.extend([message.receipt for message in self._decoder.decode(body).messages])
+            if receipts:
+                self.first_s = self.first_s or time.time()
+                self.received += len(receipts)
+
+        await Pump.run(self._address.host, self._address.port, requests(), answered)
+
+
+class Waiting:
+    """Consumers that always wait, their acks on a connection beside them, until `count` messages have come.
+
+    `late_ms` is receive time minus due, `leader_late_ms` hand-over minus due, `due_ms` when that was, one per message
+    received.
+    """
+
+    def __init__(self, address: Address, topic: str, count: int) -> None:
+        self._address, self._topic, self._count = address, topic, count
+        self._decoder = msgspec.json.Decoder(Messages[Timed])
+        self._receipts: list[str] = []
+        self.late_ms: list[float] = []
+        self.leader_late_ms: list[float] = []
+        self.due_ms: list[float] = []
+
+    async def run(self, connections: int = CONSUMERS) -> None:
+        """Returns when all have come and are acked."""
+        host, port = self._address.host, self._address.port
+        pulls = (Pump.run(host, port, self._pulls(), self._received) for _ in range(connections))
+        await asyncio.gather(*pulls, self._acking())
+
+    def _pulls(self) -> Iterator[bytes]:
+        pull = pull_request(self._topic)
+        while len(self.late_ms) < self._count:
+            yield pull
+
+    def _received(self, status: int, body: bytes, seconds: float) -> None:
+        now_ms = time.time() * 1000
+        if status != 200:
+            raise ClusterFailed(f"status {status}: {body[:300]!r}")
+        for message in self._decoder.decode(body).messages:
+            due_ms = message.asked_due.timestamp() * 1000
+            self.due_ms.append(due_ms)
+            self.late_ms.append(now_ms - due_ms)
+            self.leader_late_ms.append(message.handed_over.timestamp() * 1000 - due_ms)
+            self._receipts.append(message.receipt)
+
+    async def _acking(self) -> None:
+        caller = await Caller.connect(self._address.host, self._address.port)
+        try:
+            while len(self.late_ms) < self._count or self._receipts:
+                receipts, self._receipts = self._receipts, []
+                if receipts:
+                    status, body = await caller.call(ack_request(self._topic, receipts))
+                    if status != 200:
+                        raise ClusterFailed(f"ack: status {status}: {body[:300]!r}")
+                await asyncio.sleep(BEAT_S)
+        finally:
+            caller.close()

@@ -1,0 +1,141 @@
+"""What every measurement puts in: bodies of 100 bytes, batches of 1,000, requests rendered before the clock starts."""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bench.client.pump import Caller, Framing, Pump, http_frame, render
+from chaos.cluster.cluster import Cluster, ClusterFailed
+from chaos.history.verdict import percentiles
+
+BODY = "x" * 98  # 100 bytes as JSON
+BATCH = 1_000
+BATCH_CONNECTIONS = 4
+RENDERED_BATCHES = 64
+DAY_MS = 86_400_000
+#: Nothing is due while schedule rates are measured: due times begin so far ahead.
+AHEAD_MS = 20 * 60_000
+NEAR_MS = 80 * 60_000
+FAR_MS = 30 * DAY_MS
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where one HTTP server listens."""
+
+    host: str
+    port: int
+
+
+async def leader_address(cluster: Cluster) -> Address:
+    """Of the node that leads now."""
+    host, port = cluster.nodes[(await cluster.wait_leader()).node_id].http.split(":")
+    return Address(host, int(port))
+
+
+def line(due_ms: int, topic: str = "bench") -> bytes:
+    """One message as JSON."""
+    return json.dumps({"topic": topic, "body": BODY, "deliver_at": due_ms}).encode()
+
+
+def batch(due_ms: Sequence[int], topic: str = "bench") -> bytes:
+    """A batch request, one line per due time."""
+    return render("POST", "/v1/messages/batch", b"\n".join(line(due, topic) for due in due_ms), "application/x-ndjson")
+
+
+def batches(due_ms: Sequence[int], topic: str = "bench") -> list[bytes]:
+    """Batch requests of BATCH lines each, the last of what is left."""
+    return [batch(due_ms[first : first + BATCH], topic) for first in range(0, len(due_ms), BATCH)]
+
+
+def due_times(count: int, spread_ms: int, seed: int = 1) -> list[int]:
+    """`count` due times, uniform from AHEAD_MS on for `spread_ms`."""
+    first = int(time.time() * 1000) + AHEAD_MS
+    return [int(due) for due in first + np.random.default_rng(seed).integers(0, spread_ms, count)]
+
+
+@dataclass
+class Count:
+    """What came back: answers with this `status`, which carry `wanted` (b'"id"') once per message."""
+
+    status: int
+    wanted: bytes = b'"id"'
+    per_answer: int | None = None
+    acknowledged: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def answered(self, status: int, body: bytes, seconds: float) -> None:
+        """Counts one answer; any that is not wholly good ends the run."""
+        found = body.count(self.wanted)
+        if status != self.status or (self.per_answer is not None and found != self.per_answer):
+            raise ClusterFailed(f"status {status}, {found} messages: {body[:300]!r}")
+        self.acknowledged += found
+        self.seconds.append(seconds)
+
+    def latency(self) -> dict[str, object]:
+        """Percentiles of a request."""
+        found = percentiles([1000 * value for value in self.seconds])
+        return {f"request {key} ms": value for key, value in found.items()}
+
+
+def until(requests: Sequence[bytes], end_s: float) -> Iterator[bytes]:
+    """The requests again and again until the time is over."""
+    return itertools.takewhile(lambda _: time.perf_counter() < end_s, itertools.cycle(requests))
+
+
+async def pump(
+    address: Address,
+    requests: Sequence[bytes],
+    connections: int,
+    seconds: float,
+    count: Count,
+    frame: Framing = http_frame,
+) -> float:
+    """Sends `requests` over so many connections for so long; returns how long it really took."""
+    start = time.perf_counter()
+    turns = (turn % len(requests) for turn in range(connections))
+    shifted = [[*requests[turn:], *requests[:turn]] for turn in turns]
+    await asyncio.gather(
+        *(Pump.run(address.host, address.port, until(mine, start + seconds), count.answered, frame) for mine in shifted)
+    )
+    return time.perf_counter() - start
+
+
+async def fill(address: Address, requests: Iterable[bytes], connections: int = BATCH_CONNECTIONS) -> tuple[int, float]:
+    """Sends each of these batch requests once; (messages acknowledged, seconds it took)."""
+    count = Count(200)
+    source = iter(requests)
+    start = time.perf_counter()
+    runs = (Pump.run(address.host, address.port, source, count.answered) for _ in range(connections))
+    await asyncio.gather(*runs)
+    return count.acknowledged, time.perf_counter() - start
+
+
+async def fill_due(address: Address, due_ms: Sequence[int], topic: str) -> None:
+    """Schedules a message of `topic` at each time. Raises ClusterFailed unless all are in before the first is due."""
+    acknowledged, _ = await fill(address, batches(due_ms, topic))
+    if acknowledged != len(due_ms):
+        raise ClusterFailed(f"{acknowledged} of {len(due_ms)} scheduled")
+    if time.time() * 1000 > min(due_ms):
+        raise ClusterFailed("scheduling took longer than the lead time")
+
+
+async def put_topic(address: Address, topic: str, settings: dict[str, object]) -> None:
+    """Configures a topic. Raises ClusterFailed when it is refused."""
+    caller = await Caller.connect(address.host, address.port)
+    try:
+        status, body = await caller.call(render("PUT", f"/v1/topics/{topic}", json.dumps(settings).encode()))
+    finally:
+        caller.close()
+    if status >= 300:
+        raise ClusterFailed(f"topic {topic}: status {status}: {body[:300]!r}")
+
+
+def lead_ms(count: int, rate: float = 25_000) -> int:
+    """A full second, far enough ahead that `count` messages are scheduled before it even at a low rate."""
+    return (int(time.time() + 3 + count / rate) + 1) * 1000

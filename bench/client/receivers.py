@@ -1,0 +1,148 @@
+"""Receivers of webhooks in a process of their own: `hourwheel listen`, whose log is the judge."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from chaos.cluster.cluster import ClusterFailed
+from chaos.cluster.local_nodes import this_build
+
+STOP_S = 30.0
+#: What lets a cluster push to this machine.
+PUSH_SETTINGS = {"push": {"allow": ["127.0.0.0/8"]}}
+
+
+class Received(msgspec.Struct, gc=False):
+    """A line of the log, as far as it is judged."""
+
+    received_ms: float
+    port: int
+    status: int
+    id: str | None = None
+    attempt: int | None = None
+    term: int | None = None
+    due: datetime | None = None
+
+    @property
+    def late_ms(self) -> float:
+        """Received minus due; both clocks are this machine's."""
+        assert self.due is not None, f"{self.id} came without a due time"
+        return self.received_ms - self.due.timestamp() * 1000
+
+
+_DECODER = msgspec.json.Decoder(Received)
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Deliveries of an id after its first: `count` of them soon after, whose earlier ones spread over `span_ms`, and
+    `after_lease` that came when the lease of the one before had ended.
+    """
+
+    count: int
+    span_ms: float
+    after_lease: int
+
+
+class Receivers:
+    """`count` receivers on ports of their own in one process; `urls` are theirs, `log` is their common log,
+    `received` every request that `poll` has read from it, in order.
+    """
+
+    def __init__(self, log: Path, count: int = 1, *options: str) -> None:
+        self.log = log
+        self._command = [sys.executable, "-P", "-m", "cli", "listen", "--quiet", "--log", str(log)]
+        self._command += ["--port", "0"] * count + ["--parent", str(os.getpid()), *options]
+        self._process: subprocess.Popen[str] | None = None
+        self._offset = 0
+        self.received: list[Received] = []
+        self.urls: list[str] = []
+
+    def __enter__(self) -> Self:
+        """Starts the process; returns when it listens. Raises ClusterFailed if it does not."""
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=this_build(),
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        if not said:
+            raise ClusterFailed(f"the receiver did not start: return code {self._process.wait()}")
+        self.urls = json.loads(said)["listening"]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Ends the process, by its pid."""
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def poll(self) -> int:
+        """Reads what is new in the log into `received`; how many requests there are in all."""
+        with self.log.open("rb") as file:
+            file.seek(self._offset)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        self.received += _DECODER.decode_lines(whole)
+        return len(self.received)
+
+
+def firsts(received: Sequence[Received]) -> dict[str, Received]:
+    """The first delivery of each id."""
+    found: dict[str, Received] = {}
+    for one in received:
+        if one.id is not None:
+            found.setdefault(one.id, one)
+    return found
+
+
+#: A lease begins a little before its webhook is received.
+LEASE_SLACK_S = 1.0
+
+
+def repeats(received: Sequence[Received], lease_s: float = float("inf")) -> Repeats:
+    """Deliveries of an id after its first, and the span of the deliveries that were repeated, term by term the widest.
+
+    A leader that dies takes with it what it had pushed and not yet recorded: what its successor pushes again are
+    messages that the dead one had pushed within one span of time. Where it had recorded the hand-over and not the
+    answer, the message comes again when its lease of `lease_s` ends: unknown outcomes, counted apart.
+    """
+    again_ms = 1000 * (lease_s - LEASE_SLACK_S)
+    after_lease = 0
+    newest: dict[str, Received] = {}
+    repeated_ms: dict[int | None, list[float]] = {}
+    for one in received:
+        if one.id is None:
+            continue
+        before = newest.get(one.id)
+        if before is not None and one.received_ms - before.received_ms >= again_ms:
+            after_lease += 1
+        elif before is not None:
+            repeated_ms.setdefault(before.term, []).append(before.received_ms)
+        newest[one.id] = one
+    spans = [max(times) - min(times) for times in repeated_ms.values()]
+    count = sum(len(times) for times in repeated_ms.values())
+    return Repeats(count, round(max(spans, default=0.0), 1), after_lease)

@@ -1,0 +1,16 @@
+"""H: when all is healed, the nodes' files say the same, and every checksum in them holds."""
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Digest
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+
+
+def check_digests(history: History, bounds: Bounds) -> Verdict:
+    """Equal applied index and equal digest on all nodes; no damage."""
+    found = history.of(Digest)
+    faults = [f"{event.node}: {damage}" for event in found for damage in event.damage]
+    if len({(event.applied_index, event.digest) for event in found}) > 1:
+        told = ", ".join(f"{event.node} {event.digest[:16]} at {event.applied_index}" for event in found)
+        faults.append(f"the nodes' files differ: {told}")
+    return Verdict("H", {"nodes": len(found)}, faults)

@@ -1,0 +1,56 @@
+"""What the dispatch state names was dispatched: it never speaks of a unit that was not due yet, or not there."""
+
+from bisect import bisect_right
+from collections import defaultdict
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Applied, LeftOut
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+from storage.format.position import MS_PER_TICK
+
+
+def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
+    """A state (tick, local_index, applied_index), stamped by its leader: by the latest time that its clock showed (the
+    latest stamp of its term, or what the clock was set back from) the slots before `tick` are over, and of slot `tick`
+    at least `local_index` units of entries up to `applied_index` were due, unless the state before it, perhaps of a
+    leader whose clock was ahead of this one's, had named them; and states never go back but by a Realign.
+
+    And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then: it went
+    to a window, or its planned lease ran when the wheel gave it out, even if that was taken back since.
+    Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
+    successor would pass over those units, were there no records.
+    """
+    faults: list[str] = []
+    slots: dict[int, list[tuple[int, int]]] = defaultdict(list)  # tick -> (index of the entry, due_ms)
+    stamps_ms: dict[int, int] = defaultdict(int)
+    before: tuple[int, int] = (0, 0)
+    states = 0
+    for event in history.of(Applied):
+        if not event.stamp_ms:
+            continue
+        if event.state is not None:
+            states += 1
+            tick, local_index, applied_index = event.state
+            name = f"index {event.index}: the dispatch state ({tick}, {local_index}, {applied_index})"
+            latest_ms = stamps_ms[event.term] = max(stamps_ms[event.term], event.stamp_ms, event.shown_ms)
+            more = (tick, local_index) > before
+            if more and tick * MS_PER_TICK > latest_ms and not event.realigned:
+                faults.append(f"{name} is ahead of its stamp {event.stamp_ms}")
+            due = sorted(due_ms for index, due_ms in slots.get(tick, ()) if index <= applied_index)
+            there = bisect_right(due, latest_ms)
+            if more and local_index > there:
+                faults.append(f"{name} names {local_index} units, {there} of its second were due by {latest_ms}")
+            if (tick, local_index) < before and not event.realigned:
+                faults.append(f"{name} goes back from {before}")
+            if applied_index >= event.index:
+                faults.append(f"{name} speaks of entries that are not applied")
+            before = (tick, local_index)
+        for _, due_ms in event.units:
+            slots[due_ms // MS_PER_TICK].append((event.index, due_ms))
+    faults += [
+        f"{left.node} says that second {left.tick - 1} is dispatched, and had not dispatched the unit at "
+        f"{left.position:#x}, due {left.due_ms}"
+        for left in history.of(LeftOut)
+    ]
+    return Verdict("state", {"states": states, "seconds": len(slots)}, faults)

@@ -1,0 +1,20 @@
+"""Nothing that a stranger says moves a term, a vote, a leader or a list of members."""
+
+from collections import Counter
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Intruded
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+
+
+def check_door(history: History, bounds: Bounds) -> Verdict:
+    """Whatever a node heard of strangers, right behind it all stands as before (chaos/simulator/faults/stranger.py)."""
+    heard = history.of(Intruded)
+    faults = [
+        f"at {event.mono_ms:.0f} ms {event.node} heard {event.what} of one who knows {event.knows}: {event.moved}"
+        for event in heard
+        if event.moved
+    ]
+    of = Counter(event.knows for event in heard)
+    return Verdict("door", {f"heard_of_{knows}": count for knows, count in sorted(of.items())}, faults)

@@ -1,0 +1,47 @@
+"""Promotion brings back every unit that is neither leased nor settled, exactly once, and the log knows each newest
+hand-over: a lease of an earlier one never takes its place."""
+
+from collections import Counter, defaultdict
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Acked, Begun, Cancelled, DeadLettered, HandedOver, Promoted, Rescheduled, SetBack
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+
+
+def check_promotion(history: History, bounds: Bounds) -> Verdict:
+    """What was open when a term began is handed over in that term or a later one, unless it ended or moved meanwhile;
+    no hand-over of a term has the name, (id, term, attempt), of another; and no node sets a unit back to an older one.
+    """
+    begun: dict[str, int] = defaultdict(int)  # id -> the last term in which it was handed over
+    names: Counter[tuple[str, int, int]] = Counter()
+    for event in history.of(Begun):
+        begun[event.message_id] = max(begun[event.message_id], event.term)
+        names[event.message_id, event.term, event.attempt] += 1
+    ended = _may_have_ended(history)
+    faults = [
+        f"{name[0]}: handed over {count} times as term {name[1]}, attempt {name[2]}"
+        for name, count in names.items()
+        if count > 1
+    ]
+    promoted = history.of(Promoted)
+    for reign in promoted:
+        left = [name for name in reign.open_ids if begun[name] < reign.term and name not in ended]
+        faults += [f"{name}: open when {reign.node} began term {reign.term}, never handed over after" for name in left]
+    faults += [
+        f"{back.node} sets the unit at {back.position:#x} back to the hand-over of term {back.fence[0]}, attempt "
+        f"{back.fence[1]}, after that of term {back.newest[0]}, attempt {back.newest[1]}"
+        for back in history.of(SetBack)
+    ]
+    figure = {"promotions": len(promoted), "brought_back": sum(len(reign.open_ids) for reign in promoted)}
+    return Verdict("promotion", figure, faults)
+
+
+def _may_have_ended(history: History) -> set[str]:
+    """Ids of messages that somebody may have ended, or moved to another time."""
+    ended = {event.message_id for event in history.of(Acked) if event.result in ("acked", "unknown")}
+    ended |= {event.message_id for event in history.of(Cancelled) if event.outcome != "refused"}
+    ended |= {event.message_id for event in history.of(Rescheduled) if event.outcome != "refused"}
+    for letter in history.of(DeadLettered):
+        ended |= {letter.message_id, letter.letter_id}  # nobody writes the acks of letters down
+    return ended | {event.message_id for event in history.of(HandedOver) if event.pushed and event.taken}

@@ -1,0 +1,59 @@
+"""S: one leader per term, and terms that never go back."""
+
+from dataclasses import dataclass, field
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import HandedOver, Led
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+
+
+@dataclass
+class _Terms:
+    """The state of the walk in `check_terms`: the highest term seen and what came late from older ones."""
+
+    highest: int = 0
+    begun_ms: dict[int, int] = field(default_factory=dict)
+    late: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+
+
+def check_terms(history: History, bounds: Bounds) -> Verdict:
+    """S: one leader per term; after a term's first hand-over an older term's may arrive only if chosen before the
+    fault that ended it.
+
+    "Chosen before" is judged by the leader's own stamp against the begin of the last fault that ended a term before the
+    new term's first hand-over (where leadership was given away: against that hand-over itself), and a connection may
+    carry one such answer per term: what stood in one write.
+    """
+    faults: list[str] = []
+    leaders: dict[int, set[str]] = {}
+    for led in history.of(Led):
+        leaders.setdefault(led.term, set()).add(led.leader)
+    faults += [
+        f"term {term} was led by {', '.join(sorted(names))}" for term, names in leaders.items() if len(names) > 1
+    ]
+    ending = ("kill", "pause", "wipe") if bounds.fault_ends_term else ()
+    begun = [fault.wall_ms for fault in history.faults() if fault.kind in ending]
+    terms = _Terms()
+    first_ms = 0
+    late_count = 0
+    for event in history.of(HandedOver):
+        if event.term > terms.highest:
+            terms.highest = event.term
+            ended = (ms for ms in begun if first_ms <= ms <= event.handed_over_ms)
+            terms.begun_ms[event.term] = max(ended, default=event.handed_over_ms)
+            first_ms = event.handed_over_ms
+        elif event.term < terms.highest:
+            late_count += 1
+            next_term = min(term for term in terms.begun_ms if term > event.term)
+            if event.handed_over_ms > terms.begun_ms[next_term] + bounds.skew_ms:
+                faults.append(
+                    f"message {event.number}: of term {event.term} at {event.handed_over_ms}, past the fault ending it"
+                )
+            answers = terms.late.setdefault((event.connection, event.term), set())
+            answers.add(event.response)
+            if len(answers) == 2:
+                faults.append(
+                    f"{event.connection}: two answers of term {event.term} after term {terms.highest} had begun"
+                )
+    return Verdict("S", {"terms": len(terms.begun_ms), "old_term_after_new": late_count}, faults)

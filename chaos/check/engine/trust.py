@@ -1,0 +1,37 @@
+"""One trusted leader at a time, by what nodes think at each moment and by when they begin hand-overs."""
+
+import itertools
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Begun, Sure
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+
+
+def check_trust(history: History, bounds: Bounds) -> Verdict:
+    """No two nodes are sure at one moment, none is sure of an older term than another was before it; hand-overs are
+    begun in terms that never go back, each term's by one node.
+    """
+    faults: list[str] = []
+    node_of: dict[int, str] = {}
+    highest: Sure | Begun | None = None
+    sure = history.of(Sure)
+    for moment, several in itertools.groupby(sure, key=lambda event: event.mono_ms):
+        names = sorted({event.node for event in several})
+        if len(names) > 1:
+            faults.append(f"at {moment:.0f} ms {' and '.join(names)} are sure to lead")
+    for event in history.events:
+        if not isinstance(event, Sure | Begun):
+            continue
+        leader = node_of.setdefault(event.term, event.node)
+        what = "begins a hand-over" if isinstance(event, Begun) else "is sure to lead"
+        if leader != event.node:
+            faults.append(f"at {event.mono_ms:.0f} ms {event.node} {what} in term {event.term}, which is {leader}'s")
+        if highest is not None and event.term < highest.term:
+            faults.append(
+                f"at {event.mono_ms:.0f} ms {event.node} {what} in term {event.term}, after term {highest.term} had "
+                f"begun at {highest.node}"
+            )
+        else:
+            highest = event
+    return Verdict("trust", {"terms": len(node_of), "looks": len(sure)}, faults)

@@ -1,0 +1,261 @@
+"""answers: what clients are told is so.
+
+Every answer is held against what receivers and consumers saw, and, in the simulator, against what nodes put down. What
+is said with certainty has to be true; what is said to be unknown needs a reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from chaos.check.message.sums import counts, sums
+from chaos.history.bounds import Bounds
+from chaos.history.event import (
+    Accounted,
+    Acked,
+    Cancelled,
+    Counted,
+    Extended,
+    Fault,
+    GaveBack,
+    Kept,
+    Looked,
+    Pulled,
+    Redriven,
+    Rescheduled,
+    Summed,
+    Transferred,
+)
+from chaos.history.history import History
+from chaos.history.truth import Truth
+from chaos.history.verdict import Verdict
+from storage.catalog.doubt import CLOCKS_MS
+
+#: Of a strict hand-over the moment is told that its Lease names; it may begin a little later, never before.
+ROUND_MS: Final = 5
+PLANNED_MS: Final = 5_000
+#: But a leader's clock that a fault makes run 2% wrong is set back in between, at each look at the others'
+#: (node/upkeep/housekeeping.py).
+SET_BACK_MS: Final = 10
+#: A pull's client may hear so much later that it heard nothing.
+LATE_MS: Final = 3_000
+#: Why a message came again though nobody had asked for it.
+UNASKED: Final = ("failover", "after_lease")
+
+
+def check_answers(history: History, bounds: Bounds) -> Verdict:
+    """answers: cancels, GETs, nacks, redrives, pulls, kept keys, leases across leaders, transfers and the ledger."""
+    truth = Truth(history, bounds)
+    faults = [fault for check in _CHECKS for fault in check(truth)]
+    counted = Counter(type(event).__name__.lower() for event in history.events if isinstance(event, _ANSWERS))
+    doubts = sum(event.prior == "unknown" for event in history.of(Cancelled))
+    whole = sum(account.complete for account in history.of(Accounted))
+    figure = {**dict(sorted(counted.items())), "whole": whole, "doubts": doubts, "wrong": len(faults)}
+    return Verdict("answers", figure, faults)
+
+
+_ANSWERS: Final = (
+    Accounted,
+    Acked,
+    Cancelled,
+    Counted,
+    Extended,
+    GaveBack,
+    Kept,
+    Looked,
+    Pulled,
+    Redriven,
+    Rescheduled,
+    Summed,
+    Transferred,
+)
+
+
+def _cancels(truth: Truth) -> Iterable[str]:
+    """`prior` and `attempts_made`: none that was received is left out; a strict topic doubts what is on record alone;
+    and there is no doubt where no leader died since the message came, but for a push that was planned and not sent."""
+    for cancel in truth.history.of(Cancelled):
+        if cancel.outcome != "cancelled":
+            continue
+        events = truth.hand_overs.get(cancel.number, ())
+        before = [event for event in events if event.by_receipt or event.began_ms <= cancel.wall_ms]
+        received = len({(event.term, event.attempt) for event in before})
+        told = f"message {cancel.number}: cancel said {cancel.attempts_made} before ({cancel.prior})"
+        known = cancel.prior == "known" and truth.keeps_doubt(cancel.number)
+        if received and (cancel.prior == "none" or (known and received > cancel.attempts_made)):
+            yield f"{told}, {received} received"
+        pushed = truth.pushed(cancel.number)
+        begun = truth.begun_before(cancel.message_id, cancel.mono_ms)
+        if pushed and begun is not None and cancel.prior == "known" and cancel.attempts_made > begun:
+            yield f"{told}, {begun} begun"
+        if cancel.prior == "unknown":
+            if truth.is_strict(cancel.number) and not cancel.attempts_made:
+                yield f"{told}, and it is strict"
+            unsent = pushed and begun is not None and begun < cancel.attempts_made
+            if not unsent and truth.nobody_died(cancel.number, cancel):
+                yield f"{told}, and no leader died since it came"
+
+
+def _looks(truth: Truth) -> Iterable[str]:
+    """What GET says of hand-overs."""
+    drifts = any(fault.kind == "drift" for fault in truth.history.of(Fault))
+    round_ms = ROUND_MS + (SET_BACK_MS if drifts else 0)
+    for look in truth.history.of(Looked):
+        told = f"message {look.number}: GET at {look.wall_ms} said"
+        if look.handed_over_ms is None and look.lateness_ms is not None:
+            yield f"{told} lateness {look.lateness_ms}, and no hand-over"
+        # A later leader's clock may be behind that of the one that heard when the message is due.
+        terms = {term for _, _, _, term, _ in look.history if term}
+        early_ms = CLOCKS_MS if len(terms) > 1 else 1
+        if truth.bounds.clocks_right and look.lateness_ms is not None and look.lateness_ms < -early_ms:
+            yield f"{told} lateness {look.lateness_ms}"
+        for event, at_ms, node, term, attempt in look.history:
+            if event == "leased" and at_ms is not None:
+                begun = truth.begun.get((look.message_id, term, attempt))
+                name = f"handed over at {at_ms} by {node} as term {term}, attempt {attempt}"
+                seen_ms = begun.at_ms if begun else truth.handed_over_ms((look.number, term, attempt))
+                if begun is None and truth.tells_begun and truth.pushed(look.number):
+                    yield f"{told} {name}, and it was not"
+                elif begun and node and node != begun.node:
+                    yield f"{told} {name}: it was by {begun.node}"
+                elif seen_ms is not None and not -round_ms < seen_ms - at_ms < PLANNED_MS:
+                    yield f"{told} {name}: it was at {seen_ms}"
+        if truth.is_strict(look.number) and look.message_id not in truth.redriven:
+            asked_ms = look.asked_wall_ms
+            attempts = [each.attempt for each in truth.hand_overs.get(look.number, ()) if each.wall_ms < asked_ms]
+            if attempts and max(attempts) > look.attempt:
+                yield f"{told} attempt {look.attempt}, and attempt {max(attempts)} of a strict message was received"
+
+
+def _given_back(truth: Truth) -> Iterable[str]:
+    """A nack that was not carried out had no effect; one that was has."""
+    if not truth.tells_settled:
+        return
+    for nack in truth.history.of(GaveBack):
+        made = (nack.message_id, nack.term, nack.attempt) in truth.nacked
+        told = f"message {nack.number}: nack of term {nack.term}, attempt {nack.attempt} said {nack.result}"
+        if nack.result in ("stale", "refused", "invalid") and made:
+            yield f"{told}, and it was given back"
+        elif nack.result == "nacked" and not made:
+            yield f"{told}, and it was not given back"
+
+
+def _acks(truth: Truth) -> Iterable[str]:
+    """An ack that was carried out is on record; one that says that it was not had no effect, this time or before."""
+    if not truth.tells_settled:
+        return
+    several: dict[tuple[str, int, int], list[Acked]] = defaultdict(list)
+    for ack in truth.history.of(Acked):
+        several[ack.message_id, ack.term, ack.attempt].append(ack)
+    for name, acks in several.items():
+        results = {ack.result for ack in acks}
+        told = f"message {acks[0].number}: acks of term {name[1]}, attempt {name[2]} said {', '.join(sorted(results))}"
+        if "acked" in results and name not in truth.delivered:
+            yield f"{told}, and it was not delivered by it"
+        elif not results & {"acked", "unknown"} and name in truth.delivered:
+            yield f"{told}, and it was delivered by it"
+
+
+def _redrives(truth: Truth) -> Iterable[str]:
+    """What a redrive says that it changed, it changed, and no more, unless it says that there may be more; one that
+    says that it did nothing did nothing. What an earlier one of unknown outcome proposed may happen meanwhile."""
+    if not truth.tells_settled:
+        return
+    asked = truth.history.of(Redriven)
+    next_ms = [*(later.asked_mono_ms for later in asked[1:]), float("inf")][: len(asked)]
+    unknown_term = -1
+    for redrive, until_ms in zip(asked, next_ms, strict=True):
+        terms = truth.redriven_between(redrive.asked_mono_ms, until_ms)
+        moved, own = len(terms), sum(term > unknown_term for term in terms)
+        told = f"redrive at {redrive.asked_mono_ms:.0f} ms said {redrive.outcome} {redrive.detail}"
+        if redrive.outcome == "refused" and own:
+            yield f"{told}, and {own} were redriven"
+        elif moved < redrive.changed or (redrive.outcome == "done" and own > redrive.changed):
+            yield f"{told}, {redrive.changed} changed, and {moved} were redriven"
+        if redrive.outcome == "unknown":
+            unknown_term = max(unknown_term, truth.newest_term(redrive.mono_ms))
+
+
+def _pulls(truth: Truth) -> Iterable[str]:
+    """What is handed over to a consumer that never gets it was asked for by one that knows that it may have."""
+    unsure: dict[str, list[Pulled]] = defaultdict(list)
+    for pull in truth.history.of(Pulled):
+        if pull.outcome == "unknown":
+            unsure[pull.topic].append(pull)
+    received = {(event.message_id, event.term, event.attempt) for event in truth.received}
+    for name, begun in truth.begun.items():
+        number = truth.number_of.get(name[0])
+        if begun.pushed or name in received or number is None or not truth.topic(number):
+            continue
+        pulls = unsure[truth.topic(number)]
+        if not any(pull.asked_mono_ms <= begun.mono_ms <= pull.mono_ms + LATE_MS for pull in pulls):
+            yield f"message {number}: leased as term {name[1]}, attempt {name[2]} to a pull that was told of nothing"
+
+
+def _kept(truth: Truth) -> Iterable[str]:
+    """A key's holder is due when the last reschedule says, if that was before and no other may have been since."""
+    moves: dict[int, list[Rescheduled]] = defaultdict(list)
+    for move in truth.history.of(Rescheduled):
+        if move.outcome != "refused":
+            moves[move.number].append(move)
+    for kept in truth.history.of(Kept):
+        several = moves[kept.number]
+        before = [move for move in several if move.outcome == "moved" and move.wall_ms < kept.asked_wall_ms]
+        last = max(before, key=lambda move: move.wall_ms, default=None)
+        if last is None or any(move is not last and move.wall_ms >= last.asked_wall_ms for move in several):
+            continue
+        if kept.due_ms < last.due_ms:
+            yield f"message {kept.number}: kept, due {kept.due_ms}, and it was moved to {last.due_ms}"
+
+
+def _leases(truth: Truth) -> Iterable[str]:
+    """Where all clocks are within their bound nobody else gets a strict message before its lease has run, in any term,
+    and no message of a leadership that was given away; a transfer counts those that do."""
+    again: Counter[int] = Counter()
+    for repeat, early_ms in truth.early_repeats():
+        before, after = repeat.before, repeat.after
+        transfer = truth.transfer_to.get(after.term)
+        given = transfer is not None and transfer.term_before == before.term
+        if given:
+            again[after.term] += 1
+        elif truth.is_strict(before.number):
+            yield f"message {before.number}: strict, again in term {after.term}, {early_ms} ms before its lease had run"
+    for transfer in truth.history.of(Transferred):
+        if transfer.repeated is not None and again[transfer.term_after] > transfer.repeated:
+            yield (
+                f"transfer to {transfer.target} in term {transfer.term_after}: said {transfer.repeated} repeated, "
+                f"{again[transfer.term_after]} came again before their leases had run"
+            )
+
+
+def _ledger(truth: Truth) -> Iterable[str]:
+    """The ledger knows of all that was received before it was asked, or says that an account is missing; nothing
+    received is lost. What had failed by its node's account is retried, whatever its receiver answered."""
+    again: dict[int, list[float]] = defaultdict(list)
+    for repeat in truth.repeats:
+        if repeat.cause in UNASKED and not repeat.failed:
+            again[repeat.before.number].append(repeat.after.mono_ms)
+    for account in truth.history.of(Accounted):
+        names = truth.received_before(account.number, account.asked_mono_ms)
+        told = f"message {account.number}: the ledger said {account.kind}, {account.hand_overs} hand-overs"
+        once = account.kind == "delivered_once" and not account.old
+        repeated = any(each < account.asked_mono_ms for each in again[account.number])
+        if (account.kind == "lost" and names) or (once and repeated):
+            yield f"{told}, {len(names)} received"
+        elif account.complete and account.hand_overs < len(names):
+            yield f"{told}, complete, {len(names)} received"
+
+
+_CHECKS: Final[tuple[Callable[[Truth], Iterable[str]], ...]] = (
+    _cancels,
+    _looks,
+    _given_back,
+    _acks,
+    _redrives,
+    _pulls,
+    _kept,
+    _leases,
+    _ledger,
+    counts,
+    sums,
+)

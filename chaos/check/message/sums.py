@@ -1,0 +1,112 @@
+"""What counts and the ledger's sums say, held against what can have been: a part of `answers`."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from chaos.history.event import (
+    Acked,
+    Applied,
+    Cancelled,
+    Counted,
+    GaveBack,
+    HandedOver,
+    Offered,
+    Promoted,
+    Rescheduled,
+    Settled,
+    Summed,
+)
+from chaos.history.truth import Truth
+from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED
+
+#: A count looks at one hour after the other. What moves meanwhile may be counted twice, or not at all.
+MOVES_MS: Final = 2_000
+#: What the log says of a message that has ended.
+ENDED: Final = (DELIVERED, CANCELLED, DEAD, EXPIRED)
+
+
+def counts(truth: Truth) -> Iterable[str]:
+    """A count of open messages is no less than those that were surely open all the while, and no more than those that
+    may have been at some moment of it."""
+    history = truth.history
+    counted = history.of(Counted)
+    if not counted:
+        return
+    acknowledged = history.acknowledged()
+    may_end, ended = _ends(truth)
+    moves = _moves(truth)
+    by_topic: dict[str, list[Offered]] = defaultdict(list)
+    for offered in history.of(Offered):
+        by_topic[offered.topic].append(offered)
+    refused = {number for number, answer in history.answered().items() if answer.outcome == "refused"}
+    never = float("inf")
+    for count in counted:
+        least = most = 0
+        for offered in by_topic[count.topic]:
+            number, answer = offered.number, acknowledged.get(offered.number)
+            moved = any(count.asked_mono_ms - MOVES_MS <= at_ms <= count.mono_ms for at_ms in moves.get(number, ()))
+            if offered.mono_ms <= count.mono_ms and number not in refused:
+                most += (1 + moved) * (ended.get(number, never) > count.asked_mono_ms)
+            if answer is not None and answer.mono_ms < count.asked_mono_ms and not moved:
+                least += may_end.get(number, never) > count.mono_ms
+        if not least <= count.count <= most:
+            yield (
+                f"count of {count.topic} at {count.asked_mono_ms:.0f} ms said {count.count}, "
+                f"at least {least} and at most {most} were open"
+            )
+
+
+def sums(truth: Truth) -> Iterable[str]:
+    """Nothing is lost, nothing strict came again, and a ledger that lacks nothing has all that was received."""
+    for told in truth.history.of(Summed):
+        received = sum(len(truth.received_before(number, told.asked_mono_ms)) for number in truth.hand_overs)
+        if told.lost or told.strict_failover:
+            yield f"the ledger sums up {told.lost} lost, {told.strict_failover} strict repeated by a failover"
+        if told.complete and told.hand_overs < received:
+            yield f"the ledger sums up {told.hand_overs} hand-overs, complete, {received} received"
+
+
+def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
+    """By number: from when on a message may have ended, and by when it had ended for sure."""
+    may_end: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    numbers = truth.number_of | {event.message_id: event.number for event in truth.received}
+    applied_ms = _applied_ms(truth)
+    for event in truth.history.events:
+        if isinstance(event, HandedOver) and event.pushed:
+            may_end.setdefault(event.number, event.mono_ms)
+        elif isinstance(event, Acked | GaveBack | Cancelled):
+            # The request was sent before; its moment is told by the wall clock, which is true in a history.
+            asked_ms = event.mono_ms - (event.wall_ms - event.asked_wall_ms) - 1
+            may_end[event.number] = min(asked_ms, may_end.get(event.number, asked_ms))
+            if getattr(event, "result", "") == "acked" or getattr(event, "outcome", "") == "cancelled":
+                ended.setdefault(event.number, event.mono_ms)
+        elif isinstance(event, Settled) and event.what in ENDED and event.message_id in numbers:
+            number, at_ms = numbers[event.message_id], applied_ms.get(event.index, float("inf"))
+            ended[number] = min(at_ms, ended.get(number, at_ms))
+    return may_end, ended
+
+
+def _applied_ms(truth: Truth) -> dict[int, float]:
+    """By index: from when on whoever leads has applied an entry: its own leader, or the next as it begins. Followers
+    may be earlier than a leader whose disk is slow."""
+    promoted = truth.history.of(Promoted)
+    leaders = {event.term: event.node for event in promoted}
+    found: dict[int, float] = {}
+    for event in truth.history.of(Applied):
+        if leaders.get(event.term) == event.node:
+            at_ms = event.mono_ms
+        else:
+            at_ms = next((later.mono_ms for later in promoted if later.term > event.term), float("inf"))
+        found[event.index] = min(at_ms, found.get(event.index, at_ms))
+    return found
+
+
+def _moves(truth: Truth) -> dict[int, list[float]]:
+    """By number: when a message may have gone to another place."""
+    moves: dict[int, list[float]] = defaultdict(list)
+    for event in truth.history.events:
+        if isinstance(event, Rescheduled | GaveBack | HandedOver):
+            moves[event.number].append(event.mono_ms)
+    return moves

@@ -1,0 +1,363 @@
+"""A cluster of real `hourwheel serve` processes that faults can be put on.
+
+Everything is done to a process by the pid it was started with, and every wait is for something a node says (its
+cluster page, its readiness) or for the end of a process: a wait for time to pass would test the machine's mood.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from chaos.cluster.faulty_disk import FaultyDisk
+from chaos.cluster.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
+from chaos.cluster.network import Ground
+from chaos.cluster.preload import together
+from chaos.cluster.skewed_clock import SkewedClock
+from storage.catalog.level import LEVELS
+from storage.directory.verify import digest
+
+POLL_S = 0.1  # a look is a request to each node: often enough for what takes seconds
+READY_S = 60.0
+STOP_S = 30.0
+TRANSFER_S = 15.0
+KEPT = "kept"
+DELIVERIES = "deliveries"
+
+
+class ClusterFailed(Exception):
+    """The cluster did not come to the state waited for; says which, and what the nodes logged last."""
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """Who leads, as the leader itself says."""
+
+    node_id: str
+    term: int
+    commit_index: int
+
+
+class Cluster:
+    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable
+    and able to fail, `skewed` gives each a wall clock of its own, `spare` further nodes can join later,
+    `ground` is where they stand if not on loopback.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+        slow: bool = False,
+        skewed: bool = False,
+        spare: int = 0,
+        ground: Ground | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        total = count + spare
+        self.ground = ground or Ground()
+        rows = self.ground.place([f"n{i + 1}" for i in range(total)], directory)
+        founders, spares = rows[:count], rows[count:]
+        self.nodes = {node.node_id: node for node in founders}
+        self.spare = {node.node_id: node for node in spares}
+        """Nodes that are configured to join and not started; see replacing.py."""
+        self.gone: dict[str, LocalNode] = {}
+        """Nodes that were removed."""
+        self.leaving: set[str] = set()
+        """Nodes that were told to go: that they end is no failure."""
+        self.tended = False
+        """Somebody else sees to nodes that end by themselves."""
+        for node in founders:
+            write_config(node, founders, settings)
+        for node in spares:
+            write_config(node, [*founders, node], settings, join=True)
+        self.disks = FaultyDisk(directory) if slow else None
+        if self.disks is not None:
+            self.disks.build()
+        self.clocks = SkewedClock(directory) if skewed else None
+        if self.clocks is not None:
+            self.clocks.build()
+        self.other_builds: dict[str, Path] = {}
+        """Where the code lies that a node runs, if it is not this build's (versions/older_build.py)."""
+        self.environment: dict[str, str] = {}
+        """Given to every process."""
+        self._disks_had: Counter[str] = Counter()  # how often the node's directory became another
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._http: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1.0))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node_id in self.running():
+            await self.kill(node_id)
+        if self._http is not None:
+            await self._http.close()
+
+    def running(self) -> list[str]:
+        """Ids of the nodes whose process lives (paused ones too)."""
+        return [node_id for node_id, process in self._processes.items() if process.poll() is None]
+
+    def forget(self, node_id: str) -> None:
+        """A node that was removed, and has ended, is none of the cluster's any more; its files stay."""
+        self.gone[node_id] = self.nodes.pop(node_id)
+        del self._processes[node_id]
+
+    def pid(self, node_id: str) -> int:
+        """Of the node's last process."""
+        return self._processes[node_id].pid
+
+    def start(self, *node_ids: str) -> None:
+        """Starts these nodes (default: all). They are not ready yet."""
+        for node_id in node_ids or tuple(self.nodes):
+            assert node_id not in self.running(), f"{node_id} runs already"
+            tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
+            prefix = self.ground.prefix(node_id)
+            environment, other = together(self.environment, *tools), self.other_builds.get(node_id)
+            self._processes[node_id] = start_process(self.nodes[node_id], environment, prefix, other)
+            self.ground.started(node_id, self._processes[node_id].pid)
+
+    async def stop(self, node_id: str) -> None:
+        """SIGTERM, and waits for the end. Raises ClusterFailed if it does not end in time or not with 0."""
+        self._signal(node_id, signal.SIGTERM)
+        returncode = await self.ended(node_id)
+        if returncode:
+            raise ClusterFailed(
+                f"{node_id} asked to stop: {how_it_ended(returncode)}\n{last_words(self.nodes[node_id])}"
+            )
+
+    async def kill(self, node_id: str) -> None:
+        """SIGKILL, and waits for the end."""
+        self.signal_kill(node_id)
+        await self.ended(node_id)
+
+    def signal_kill(self, node_id: str) -> None:
+        """SIGKILL; `ended` then waits for it."""
+        self._signal(node_id, signal.SIGKILL)
+
+    def signal_stop(self, node_id: str) -> None:
+        """SIGTERM; `ended` or `end_of` then waits for the end."""
+        self._signal(node_id, signal.SIGTERM)
+
+    def pause(self, node_id: str) -> None:
+        """SIGSTOP."""
+        self._signal(node_id, signal.SIGSTOP)
+
+    def resume(self, node_id: str) -> None:
+        """SIGCONT."""
+        self._signal(node_id, signal.SIGCONT)
+
+    def wipe(self, node_id: str) -> None:
+        """Empties the data directory of a node that does not run; it stays, since it may be where a disk is mounted."""
+        assert node_id not in self.running(), f"{node_id} runs"
+        self.keep_deliveries(node_id, last=True)
+        for path in self.nodes[node_id].data_path.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def keep_deliveries(self, node_id: str, *, last: bool = False) -> None:
+        """Copies the delivery log of a node that does not run: what is about to be damaged, or to go, is what the node
+        said of itself. `last`: this directory ends here, another takes its name.
+        """
+        node = self.nodes[node_id]
+        target = node.directory / KEPT / str(self._disks_had[node_id]) / DELIVERIES
+        for path in (node.data_path / DELIVERIES).glob("*.log"):
+            copy = target / path.name
+            if not copy.exists() or copy.stat().st_size < path.stat().st_size:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, copy)
+        self._disks_had[node_id] += last
+
+    def kept(self) -> list[tuple[str, Path]]:
+        """(node, directory that holds `deliveries`) of what `keep_deliveries` copied; its last bytes may be damaged."""
+        nodes = self.nodes | self.gone
+        return [(name, path) for name, node in nodes.items() for path in sorted((node.directory / KEPT).glob("*"))]
+
+    async def status(self, node_id: str) -> dict[str, Any] | None:
+        """The node's cluster page, or None when it does not give one, or is none of the cluster's."""
+        assert self._http is not None, "use `async with`"
+        if node_id not in self.nodes:
+            return None
+        try:
+            async with self._http.get(f"{self.nodes[node_id].url}/v1/cluster") as answer:
+                document = await answer.json()
+                return document if answer.status == 200 and isinstance(document, dict) else None
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return None
+
+    async def is_ready(self, node_id: str) -> bool:
+        """Whether /readyz answers 200; no for a node that was removed."""
+        assert self._http is not None, "use `async with`"
+        if node_id not in self.nodes:
+            return False
+        try:
+            async with self._http.get(f"{self.nodes[node_id].url}/readyz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def wait_ready(self, *node_ids: str, timeout_s: float = READY_S) -> None:
+        """Until these nodes (default: all that run) are ready."""
+        wanted = node_ids or tuple(self.running())
+
+        async def ready() -> bool:
+            return all([await self.is_ready(node_id) for node_id in wanted])
+
+        await self.until(ready, f"{', '.join(wanted)} ready", timeout_s)
+
+    async def wait_raised(self, timeout_s: float = READY_S) -> None:
+        """Until the cluster is at the newest level of this build."""
+
+        async def raised() -> bool:
+            pages = await asyncio.gather(*map(self.status, self.running()))
+            return any(page is not None and page.get("level") == LEVELS[1] for page in pages)
+
+        await self.until(raised, f"level {LEVELS[1]}", timeout_s)
+
+    async def leadership(self) -> Leadership | None:
+        """The leader of the highest term that says so itself, or None."""
+        found: list[Leadership] = []
+        for node_id, page in zip(self.nodes, await asyncio.gather(*map(self.status, self.nodes)), strict=True):
+            if page is not None and page.get("leader") == node_id:
+                found.append(Leadership(node_id, int(page["term"]), int(page["commit_index"])))
+        return max(found, key=lambda leadership: leadership.term, default=None)
+
+    async def wait_leader(self, after_term: int = 0, timeout_s: float = READY_S) -> Leadership:
+        """Until a node says that it leads a term above `after_term`."""
+        found: list[Leadership] = []
+
+        async def led() -> bool:
+            now = await self.leadership()
+            if now is not None and now.term > after_term:
+                found.append(now)
+            return bool(found)
+
+        await self.until(led, f"a leader of a term above {after_term}", timeout_s)
+        return found[0]
+
+    async def wait_applied(self, index: int, *node_ids: str, timeout_s: float = READY_S) -> None:
+        """Until these nodes have applied at least `index`."""
+
+        async def applied() -> bool:
+            return all([_applied(await self.status(node_id), node_id) >= index for node_id in node_ids])
+
+        await self.until(applied, f"{', '.join(node_ids)} at index {index}", timeout_s)
+
+    async def wait_level(self, timeout_s: float = READY_S) -> int:
+        """Until all running nodes have applied the same index, and again a moment later. Returns that index."""
+        seen: list[set[int]] = [set()]
+
+        async def level() -> bool:
+            pages = [await self.status(node_id) for node_id in self.running()]
+            now = {_applied(page, node_id) for page, node_id in zip(pages, self.running(), strict=True)}
+            steady = len(now) == 1 and -1 not in now and now == seen[0]
+            seen[0] = now
+            return steady
+
+        await self.until(level, "the same applied index on all nodes", timeout_s, POLL_S * 2)
+        return seen[0].pop()
+
+    async def digests(self, attempts: int = 4) -> dict[str, tuple[str, int]]:
+        """Stops all nodes gracefully at once, and returns digest and applied index of each; all stay stopped.
+
+        What a leader still commits while a follower stops (its last dispatch state) makes the indexes differ; then the
+        nodes are started again, so that the one behind catches up, and stopped once more.
+        """
+        for _ in range(attempts):
+            await self.wait_level()
+            await asyncio.gather(*map(self.stop, self.running()))
+            found = {node_id: digest(node.data_path) for node_id, node in self.nodes.items()}
+            if len({applied for _, applied in found.values()}) == 1:
+                return found
+            self.start()
+            await self.wait_ready()
+        raise ClusterFailed(f"after {attempts} graceful stops the nodes are at different indexes: {found}")
+
+    async def transfer(self, via: str, to: str) -> dict[str, Any]:
+        """Asks node `via` to move leadership to `to` ("": the best); the answer. Raises ClusterFailed if refused."""
+        assert self._http is not None, "use `async with`"
+        request = self._http.post(
+            f"{self.nodes[via].url}/v1/cluster/transfer",
+            json={"to": to} if to else {},
+            timeout=aiohttp.ClientTimeout(total=TRANSFER_S),
+        )
+        async with request as answer:
+            document: dict[str, Any] = await answer.json(content_type=None)
+            if answer.status != 200:
+                raise ClusterFailed(f"transfer to {to or 'the best'} asked of {via}: {answer.status} {document}")
+            return document
+
+    async def until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
+        """Until the coroutine function says so; raises ClusterFailed if a node ends by itself, or after the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not await condition():
+                    self._check_alive()
+                    await asyncio.sleep(poll_s)
+        except TimeoutError:
+            raise ClusterFailed(f"waited {timeout_s} s for {what}\n{self._logs()}") from None
+
+    def _check_alive(self) -> None:
+        if self.tended:
+            return
+        for node_id, process in self._processes.items():
+            returncode = process.poll()
+            if returncode is not None and returncode > 0 and node_id not in self.leaving:
+                raise ClusterFailed(
+                    f"{node_id} ended by itself: {how_it_ended(returncode)}\n{last_words(self.nodes[node_id], 30)}"
+                )
+
+    def _logs(self) -> str:
+        return "\n".join(f"--- {node_id}\n{last_words(node)}" for node_id, node in self.nodes.items())
+
+    def _signal(self, node_id: str, number: signal.Signals) -> None:
+        process = self._processes[node_id]
+        assert process.poll() is None, f"{node_id} does not run"
+        os.kill(process.pid, number)
+
+    async def end_of(self, node_id: str) -> int:
+        """The return code of the process that the node has now, when it has ended, however long that takes."""
+        process, loop, gone = self._processes[node_id], asyncio.get_running_loop(), asyncio.Event()
+        try:
+            watched = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            return process.wait()
+        loop.add_reader(watched, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(watched)
+            os.close(watched)
+        return process.wait()
+
+    async def ended(self, node_id: str) -> int:
+        """Waits for the end of the node's process; its return code. Raises ClusterFailed if it does not end."""
+        try:
+            return await asyncio.to_thread(self._processes[node_id].wait, STOP_S)
+        except subprocess.TimeoutExpired:
+            raise ClusterFailed(
+                f"{node_id} did not end within {STOP_S} s\n{last_words(self.nodes[node_id], 30)}"
+            ) from None
+
+
+def _applied(page: dict[str, Any] | None, node_id: str) -> int:
+    """The applied index a node reports of itself; -1 when it reports none."""
+    for row in (page or {}).get("nodes", []):
+        if row.get("id") == node_id and row.get("applied_index") is not None:
+            return int(row["applied_index"])
+    return -1

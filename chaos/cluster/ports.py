@@ -1,0 +1,48 @@
+"""Ports for processes that are started in a moment: nobody else is given them meanwhile."""
+
+import fcntl
+import os
+import socket
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from chaos.cluster.local_nodes import LOOPBACK
+
+#: Below the ports that Linux gives to connections (ip_local_port_range).
+FIRST: Final = 12_000
+END: Final = 32_000
+
+
+def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
+    """`count` ports that nobody listens on now.
+
+    A port that the system chose is free again until its process listens, and another connection or test run may be
+    given it: one test then asked the node of another. So all processes of this machine take turns: a file says where
+    the last one stopped, and thousands of ports lie between a port and its next use.
+    """
+    found: list[int] = []
+    with open(_turn(), "a+b") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        turn.seek(0)
+        next_port = int(turn.read() or FIRST)
+        while len(found) < count:
+            if _is_free(next_port, host):
+                found.append(next_port)
+            next_port = next_port + 1 if next_port + 1 < END else FIRST
+        turn.truncate(0)
+        turn.write(str(next_port).encode())
+    return found
+
+
+def _turn() -> Path:
+    return Path(tempfile.gettempdir()) / f"hourwheel-ports-{os.getuid()}"
+
+
+def _is_free(port: int, host: str) -> bool:
+    with socket.socket() as door:
+        try:
+            door.bind((host, port))
+        except OSError:
+            return False
+    return True

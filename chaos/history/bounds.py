@@ -1,0 +1,77 @@
+"""The numbers a run is judged by, and the fault windows that are left out of what is judged by time.
+
+The windows follow from the faults alone, not from when the service came back: a service that stays away for long must
+not get a longer window.
+"""
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from chaos.history.event import Fault
+from chaos.history.history import History
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Defaults are the promises; a test on a busy machine widens what is about time, never what is about messages."""
+
+    skew_ms: int = 1  # one machine, one clock, floored to milliseconds on both sides
+    late_ms: int | None = None  # for first hand-overs outside fault windows; None: only reported
+    duplicate_span_ms: int = 50
+    gap_ms: int | None = None  # without a hand-over around a transfer, under load; None: only reported
+    gap_p99_ms: int | None = None  # the same for all transfers of a run; None: only reported
+    recovery_ms: int | None = (
+        None  # from a fault to the first acknowledgement and the first on-time hand-over; None: only reported
+    )
+    on_time_ms: int = 100  # what counts as on time after a fault
+    window_ms: int = 2_000  # how long a fault excuses
+    in_flight_ms: int = 500  # what was offered so shortly before a fault may be cut by it
+    acknowledged_share: float = 0.95  # of what was offered outside the windows
+    lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until their end, and `window_ms` more
+    clocks_right: bool = False  # all through the run: what is said of times can be held against the truth
+    clocks_set_back: bool = False  # all of them together
+    held_ms: int = 50  # one step of a simulated node's event loop
+    # A term ends with the fault that hit its leader; False where many kinds of faults overlap: then it ends, as far as
+    # anybody can tell, with the first hand-over of the next.
+    fault_ends_term: bool = True
+
+    def fault_windows(self, history: History) -> "Windows":
+        """From each fault on for `window_ms`, a lasting one until so long after its end; a slow disk and a clock that
+        is off excuse nothing.
+        """
+        windows: list[tuple[float, float]] = []
+        begun: dict[tuple[str, str], list[float]] = {}
+        for event in history.of(Fault):
+            key = (event.kind, event.node)
+            if event.kind in self.lasting and event.phase == "begin":
+                begun.setdefault(key, []).append(event.mono_ms)
+            elif event.kind in self.lasting:
+                windows.append((begun[key].pop(0), event.mono_ms + self.window_ms))
+            elif event.kind not in ("slow", "clock") and event.phase == "begin":
+                windows.append((event.mono_ms, event.mono_ms + self.window_ms))
+        windows += [(begin_ms, float("inf")) for several in begun.values() for begin_ms in several]
+        return Windows(windows)
+
+
+class Windows:
+    """Spans of time on the monotonic clock, ends included; those that overlap are one."""
+
+    def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
+        self.spans: list[tuple[float, float]] = []
+        for begin, end in sorted(spans):
+            if self.spans and begin <= self.spans[-1][1]:
+                self.spans[-1] = (self.spans[-1][0], max(end, self.spans[-1][1]))
+            else:
+                self.spans.append((begin, end))
+        self._begins = [begin for begin, _ in self.spans]
+
+    def end_of(self, moment: float) -> float:
+        """When the span that this moment is in is over; the moment itself where it is in none."""
+        place = bisect.bisect_right(self._begins, moment) - 1
+        return max(moment, self.spans[place][1]) if place >= 0 else moment
+
+    def touch(self, begin: float, end: float) -> bool:
+        """Whether any of them has a moment of this span, `begin` at most `end`."""
+        place = bisect.bisect_right(self._begins, end) - 1
+        return place >= 0 and self.spans[place][1] >= begin

@@ -1,0 +1,101 @@
+"""The record of a run: every event in the order it was seen, and the few views that all checkers share.
+
+Kept in memory while the run goes on (a client that writes files measures its own disk), written as NDJSON afterwards.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from chaos.history.event import Answered, Cancelled, Event, Fault, HandedOver, Offered, Settled
+from node.runtime.clock import NodeClock
+from replication.apply.move import CODE_REDRIVEN
+
+E = TypeVar("E", bound=Event)
+
+
+class History:
+    """Events in the order of `mono_ms`; append with `record`."""
+
+    def __init__(self, events: Iterable[Event] = (), now: Callable[[], tuple[float, int]] | None = None) -> None:
+        """`now` gives (mono_ms, wall_ms) where time is not the machine's."""
+        self.events: list[Event] = list(events)
+        self._listeners: list[Callable[[Event], None]] = []
+        self._wall_ms = NodeClock().wall_ms
+        self._now = now or self._machine_now
+
+    def now(self) -> tuple[float, int]:
+        """(mono_ms, wall_ms) of this moment, for the event about to be recorded."""
+        return self._now()
+
+    def _machine_now(self) -> tuple[float, int]:
+        return time.monotonic() * 1000, self._wall_ms()
+
+    def record(self, event: Event) -> None:
+        """Adds an event and tells it to all listeners."""
+        self.events.append(event)
+        for listener in self._listeners:
+            listener(event)
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Calls `listener` with every event recorded from now on."""
+        self._listeners.append(listener)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """All events of one kind, in order."""
+        return [event for event in self.events if type(event) is kind]
+
+    def flipped(self, node_id: str) -> bool:
+        """Whether a fault has flipped a bit of a file of this node, which may not have read it since."""
+        return any(fault.kind == "flip" and fault.node == node_id for fault in self.of(Fault))
+
+    def offered(self) -> dict[int, Offered]:
+        """Offers by number."""
+        return {event.number: event for event in self.of(Offered)}
+
+    def answered(self) -> dict[int, Answered]:
+        """Final outcomes by number."""
+        return {event.number: event for event in self.of(Answered)}
+
+    def acknowledged(self) -> dict[int, Answered]:
+        """Acknowledged offers by number."""
+        return {event.number: event for event in self.of(Answered) if event.outcome == "acknowledged"}
+
+    def hand_overs(self) -> dict[int, list[HandedOver]]:
+        """Hand-overs by number, each list ordered by (term, attempt), then by when it was seen."""
+        by_number: dict[int, list[HandedOver]] = {}
+        for event in self.of(HandedOver):
+            by_number.setdefault(event.number, []).append(event)
+        for several in by_number.values():
+            several.sort(key=lambda event: (event.term, event.attempt, event.mono_ms))
+        return by_number
+
+    def cancels(self) -> dict[int, Cancelled]:
+        """Answers to cancels by number: the first that took effect; else the last that may have, else the last."""
+        found: dict[int, Cancelled] = {}
+        for weight in ("refused", "unknown", "cancelled"):
+            its = [event for event in self.of(Cancelled) if event.outcome == weight]
+            found |= {event.number: event for event in (reversed(its) if weight == "cancelled" else its)}
+        return found
+
+    def redriven(self) -> Counter[str]:
+        """How often each message that was dead was made due again, by id; none where nobody looks into nodes."""
+        entries = {(event.message_id, event.index) for event in self.of(Settled) if event.code == CODE_REDRIVEN}
+        return Counter(message_id for message_id, _ in entries)
+
+    def faults(self) -> list[Fault]:
+        """Beginnings of faults, in order."""
+        return [event for event in self.of(Fault) if event.phase == "begin"]
+
+    def write(self, path: Path) -> None:
+        """Writes one JSON object a line."""
+        path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in self.events))
+
+    @classmethod
+    def read(cls, path: Path) -> "History":
+        """Reads what `write` wrote."""
+        return cls(msgspec.json.Decoder(Event).decode_lines(path.read_bytes()))

@@ -1,0 +1,112 @@
+"""What came twice in a history, and why."""
+
+import bisect
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Applied, Ended, Extended, GaveBack, HandedOver
+from chaos.history.history import History
+
+Name = tuple[int, int, int]  # (number, term, attempt)
+A = TypeVar("A", GaveBack, Extended)
+#: `same_name`: the very hand-over again; `unnamed`: while the lease of the same term's earlier hand-over ran.
+Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Two hand-overs of one message that follow each other by (term, attempt), and why the later was made.
+
+    `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms`: of the earlier one's lease.
+    `failed`: the earlier one had by its node's account, which may have stood still while its receiver answered.
+    """
+
+    before: HandedOver
+    after: HandedOver
+    cause: Cause
+    lease_end_ms: int
+    failed: bool
+
+
+def repeats(history: History, bounds: Bounds) -> list[Repeat]:
+    """Every repeat with its cause, by number, then by (term, attempt).
+
+    A repeat in a later term while the lease of the earlier hand-over still ran means that the log did not hold it: a
+    failover duplicate. A repeat after that lease had ended is the consumer's. A push that is known by its receipt alone
+    may have begun, and have been given up, long before.
+    """
+    found: list[Repeat] = []
+    given_back, extended, stamps = _by_name(history, GaveBack), _by_name(history, Extended), _Stamps(history)
+    failed_ms = {(event.message_id, event.term, event.attempt): event.wall_ms for event in history.of(Ended)}
+    for number, events in history.hand_overs().items():
+        for before, after in itertools.pairwise(events):
+            name = (number, before.term, before.attempt)
+            lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), stamps, bounds)
+            ended_ms = failed_ms.get((before.message_id, before.term, before.attempt))
+            failed = ended_ms is not None and ended_ms <= _at_ms(after)
+            cause: Cause
+            if (after.term, after.attempt) == (before.term, before.attempt):
+                cause = "same_name"
+            elif not before.taken or _given_back(after, given_back.get(name, ())):
+                cause = "retried"
+            elif after.handed_over_ms >= lease_end_ms:
+                cause = "after_lease"
+            elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
+                cause = "retried"  # the node heard nothing in time: it may have been paused
+            elif failed:
+                cause = "retried"  # the connection broke before the answer came
+            else:
+                cause = "failover" if after.term > before.term else "retried" if before.by_receipt else "unnamed"
+            found.append(Repeat(before, after, cause, lease_end_ms, failed))
+    return found
+
+
+def _by_name(history: History, kind: type[A]) -> dict[Name, list[A]]:
+    found: dict[Name, list[A]] = defaultdict(list)
+    for event in history.of(kind):
+        found[event.number, event.term, event.attempt].append(event)
+    return found
+
+
+def _given_back(after: HandedOver, answers: Sequence[GaveBack]) -> bool:
+    """Whether its consumer may have given it back before it came again."""
+    return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= _at_ms(after) for event in answers)
+
+
+def _at_ms(event: HandedOver) -> int:
+    """When a hand-over was made, for who asks whether something was before it. Where nobody saw it made, when it was
+    received: the nodes' clocks may be behind."""
+    return event.begun_wall_ms or max(event.handed_over_ms, event.wall_ms)
+
+
+class _Stamps:
+    """The stamps of entries, by when their leaders applied them; none where nobody looked inside."""
+
+    def __init__(self, history: History) -> None:
+        stamped = sorted((event.wall_ms, event.stamp_ms) for event in history.of(Applied) if event.stamp_ms)
+        self._applied_ms, self._stamp_ms = [at for at, _ in stamped], [stamp for _, stamp in stamped]
+
+    def earliest_ms(self, event: Extended) -> int:
+        """The least time that the leader's clock may have shown when it took this extension."""
+        first = bisect.bisect_left(self._applied_ms, event.asked_wall_ms)
+        last = bisect.bisect_right(self._applied_ms, event.wall_ms)
+        return min([event.asked_wall_ms, *self._stamp_ms[first:last]])
+
+
+def _lease_end_ms(
+    before: HandedOver, after: HandedOver, answers: Sequence[Extended], stamps: _Stamps, bounds: Bounds
+) -> int:
+    """The earliest end that the lease of `before` can have had, by what its consumer was told of extensions. A leader
+    whose clock was behind ended them early by as much."""
+    ends_ms = [before.leased_until_ms]
+    for event in answers:
+        end_ms = stamps.earliest_ms(event) + event.lease_ms - bounds.skew_ms
+        if event.result == "extended" and event.wall_ms <= after.began_ms:
+            ends_ms = [end_ms]
+        elif event.result in ("extended", "unknown") and event.asked_wall_ms <= after.began_ms:
+            ends_ms.append(end_ms)
+    return min(ends_ms)

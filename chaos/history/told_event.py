@@ -1,0 +1,107 @@
+"""What clients are told beyond what a load needs; chaos/check/message/answers.py holds it against what was."""
+
+from typing import Literal
+
+from chaos.history.seen import Seen
+
+Told = tuple[str, int | None, str, int, int]
+"""One event of a message's history as GET tells it: (event, at ms, node, term, attempt)."""
+
+
+class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a GET of a message."""
+
+    number: int
+    message_id: str
+    asked_wall_ms: int
+    state: str
+    due_ms: int
+    attempt: int
+    handed_over_ms: int | None
+    lateness_ms: int | None
+    history: tuple[Told, ...]
+
+
+class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """What the ledger says of a message, asked at a moment. `hand_overs`: those that it knows of; `complete`: it says
+    that no account is missing, and of the message that nothing of it was forgotten; `old`: that it is from before its
+    records."""
+
+    number: int
+    message_id: str
+    asked_mono_ms: float
+    kind: str
+    hand_overs: int
+    complete: bool
+    old: bool = False
+
+
+class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a count of the open messages of a topic."""
+
+    topic: str
+    asked_mono_ms: float
+    count: int
+
+
+class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """What the ledger sums up of all messages, asked at a moment; `complete` as with one message."""
+
+    asked_mono_ms: float
+    lost: int
+    strict_failover: int
+    hand_overs: int
+    complete: bool
+
+
+class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A backup was written, the only one of a run: of what its node had applied up to this entry."""
+
+    node: str
+    applied_index: int
+
+
+class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """What a cluster that was made from the backup says of a message: the answer to a cancel, what the ledger says, or
+    that it has none. `again`: so many hand-overs of it this cluster had made before."""
+
+    number: int
+    message_id: str
+    answer: Literal["cancelled", "accounted", "unknown-message"]
+    again: int
+    prior: str = ""
+    attempts_made: int = 0
+    kind: str = ""
+    hand_overs: int = 0
+    complete: bool = False
+    old: bool = False
+
+
+class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a redrive of all dead messages of a topic, the only one under way: `changed` of `done`; `refused`
+    says that nothing was done."""
+
+    topic: str
+    asked_mono_ms: float
+    outcome: Literal["done", "refused", "unknown"]
+    changed: int = 0
+    detail: str = ""
+
+
+class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """A pull that brought nothing to its consumer: `refused` says that nothing was leased to it."""
+
+    topic: str
+    node: str
+    asked_mono_ms: float
+    outcome: Literal["refused", "unknown"]
+    detail: str = ""
+
+
+class Kept(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+    """The answer to a request under the key of a message that is there: it is kept, and due then."""
+
+    number: int
+    message_id: str
+    asked_wall_ms: int
+    due_ms: int

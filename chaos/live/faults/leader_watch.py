@@ -1,0 +1,73 @@
+"""Who leads, seen from outside, all the time: faults aim at it, and each change is an event of the history.
+
+Every node is asked on its own, so that one that stands still or is cut off does not hold up what the others say.
+"""
+
+import asyncio
+import time
+from typing import Final, Self
+
+from chaos.cluster.cluster import Cluster, Leadership
+from chaos.history.event import Led
+from chaos.history.history import History
+
+POLL_S: Final = 0.1
+#: What a node said longer ago than this counts no more.
+STALE_S: Final = 1.5
+
+
+class Watch:
+    """Use as `async with`; `leader` is the newest known."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._said: dict[str, tuple[float, Leadership | None]] = {}
+        self._led: set[tuple[int, str]] = set()
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="watch")
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        tasks = [task for task in (self._task, *self._asking.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for end in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(end, Exception):
+                raise end
+
+    def leader(self) -> str | None:
+        """Who leads, as far as is known."""
+        known = self.leadership()
+        return known.node_id if known is not None else None
+
+    def leadership(self) -> Leadership | None:
+        """Of those who said a moment ago that they lead, the one of the highest term; None if nobody did."""
+        now_s = time.monotonic()
+        fresh = [led for at_s, led in self._said.values() if led is not None and now_s - at_s < STALE_S]
+        return max(fresh, key=lambda led: led.term, default=None)
+
+    @property
+    def term(self) -> int:
+        """The highest term that anybody was seen to lead."""
+        return max((term for term, _ in self._led), default=0)
+
+    async def _run(self) -> None:
+        while True:
+            for node_id in list(self._cluster.nodes):
+                asking = self._asking.get(node_id)
+                if asking is None or asking.done():
+                    self._asking[node_id] = asyncio.create_task(self._ask(node_id))
+            await asyncio.sleep(POLL_S)
+
+    async def _ask(self, node_id: str) -> None:
+        page = await self._cluster.status(node_id) if node_id in self._cluster.nodes else None
+        leads = page is not None and page.get("leader") == node_id
+        led = Leadership(node_id, int(page["term"]), int(page["commit_index"])) if page and leads else None
+        self._said[node_id] = (time.monotonic(), led)
+        if led is not None and (led.term, node_id) not in self._led:
+            self._led.add((led.term, node_id))
+            mono_ms, wall_ms = self._history.now()
+            self._history.record(Led(mono_ms=mono_ms, wall_ms=wall_ms, term=led.term, leader=node_id))

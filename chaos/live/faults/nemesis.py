@@ -1,0 +1,245 @@
+"""Carries a plan of faults out on the processes of a cluster, and tells what came of each.
+
+Each fault is a task of its own: its moment comes, its target is resolved by who leads then, the handler of its kind
+puts it on, and takes it off when its time is over or all is healed. Every fault stands in the history with its begin
+and its end; one that would break an assumption is passed over, one that this machine cannot do was not run, and both
+are told of with their reasons: a run says what it did not show.
+
+The assumptions are the simulator's: the disk of one node at most is in doubt at a time, and the clock of one node at
+most is wrong. A disk is in doubt from the moment in which a fault is decided on. It is so until the fault has ended and
+a leader counts the node as a voter that has caught up; if the node led, a leader of a later term: what itself said
+before it died is no word on its new disk.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+from chaos.cluster.cluster import READY_S, Cluster, ClusterFailed
+from chaos.history.event import Fault as Seen
+from chaos.history.history import History
+from chaos.live.faults.handler import Handler, Handlers, NotRun, PassedOver
+from chaos.live.faults.leader_watch import Watch
+from chaos.live.faults.process_holds import Hands
+from chaos.plan.fault_plan import KINDS, Fault, FaultPlan
+from chaos.plan.target import Aim
+
+#: A node that ends by itself so often after all was healed will not come back.
+ENDS_MAX: Final = 2
+
+Role = Literal["leader", "follower"]
+_ENDS: Final = re.compile(r"[-|>,]")
+
+
+@dataclass(slots=True)
+class Doubt:
+    """Of one node's disk: `faults` that empty or damage it are on; a leader of a term above `term` may end it, when the
+    node has applied all up to `index`: what was committed when the last of them was over; None: not known yet."""
+
+    term: int
+    faults: int = 0
+    index: int | None = None
+
+
+class LiveNemesis:
+    """Faults of `plan` on `cluster`, whose nodes run; use as `async with`, `register` handlers, then `run` and `heal`.
+
+    `fired` and `passed` count faults by kind, `not_run` says by kind why this machine cannot do it, `reasons` why
+    faults were passed over.
+    """
+
+    def __init__(self, cluster: Cluster, history: History, plan: FaultPlan) -> None:
+        self.cluster, self.history, self.plan = cluster, history, plan
+        self.hands = Hands(cluster, history)
+        self.watch = Watch(cluster, history)
+        self.aim = Aim(lambda: list(cluster.nodes), self.watch.leader)
+        self.fired: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.not_run: dict[str, str] = {}
+        self._doubts: dict[str, Doubt] = {}
+        self.rotten: set[str] = set()
+        """Damaged and not emptied since: in doubt, however well they do."""
+        self._doubting = asyncio.Lock()
+        self._handlers: dict[str, Handler] = {}
+        self._begun: dict[int, list[tuple[str, Role]]] = {}  # by id(fault): a plan may hold two that are equal
+        self._healed = asyncio.Event()
+        self._strikes: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.watch.__aenter__()
+        self.hands.start(*self.cluster.nodes)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._healed.set()
+        for strike in self._strikes:
+            strike.cancel()
+        await asyncio.gather(*self._strikes, return_exceptions=True)
+        await self.rest()
+
+    def register(self, *several: Handlers | Mapping[str, Handler]) -> None:
+        """Adds handlers to the table; a later one of the same kind takes the place of an earlier."""
+        for handlers in several:
+            table = handlers if isinstance(handlers, Mapping) else handlers.handlers()
+            assert table.keys() <= KINDS.keys(), f"no kinds of the language: {table.keys() - KINDS.keys()}"
+            self._handlers |= table
+
+    async def run(self) -> None:
+        """Strikes every fault at its moment, counted from now; returns when all have ended. Raises ExceptionGroup of
+        what handlers failed with."""
+        begin_s = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            self._strikes = [tasks.create_task(self._at(begin_s + fault.at_s, fault)) for fault in self.plan.faults]
+
+    async def heal(self, timeout_s: float = READY_S) -> None:
+        """All faults end, now; returns when every node runs, hears all others and is ready. Raises ClusterFailed: they
+        do not come to that, or one ends by itself again and again."""
+        self._healed.set()
+        self.hands.ends_alone.clear()
+        await asyncio.gather(*self._strikes, return_exceptions=True)  # what one raised, `run` has told
+        if self.cluster.ground.links is not None:
+            self.cluster.ground.links.heal()
+        self.hands.start(*self.cluster.nodes)
+        ready = asyncio.create_task(self.cluster.wait_ready(*self.cluster.nodes, timeout_s=timeout_s))
+        ended = asyncio.create_task(self.hands.ended_alone(ENDS_MAX))
+        try:
+            await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not ready.done():
+                raise ClusterFailed(f"after all was healed {ended.result()}")
+            ready.result()
+        finally:
+            ready.cancel()
+            ended.cancel()
+            await asyncio.gather(ready, ended, return_exceptions=True)
+
+    async def rest(self) -> None:
+        """Watches the nodes no more: they are about to be stopped."""
+        await self.hands.rest()
+        await self.watch.__aexit__()
+
+    # -- for handlers
+
+    def begun(self, fault: Fault, nodes: tuple[str, ...]) -> None:
+        """Writes the begin of a fault into the history, if it is not there yet: a handler that goes on to wait says it
+        in the moment of the signal, for all others it is said when the fault is on."""
+        if id(fault) in self._begun:
+            return
+        leader = self.watch.leader() or self.aim.leader
+        if KINDS[fault.kind].shape == "node":
+            hit: list[tuple[str, Role]] = [(name, "leader" if name == leader else "follower") for name in nodes]
+        else:
+            target = self.aim.named(fault.target)
+            touched = {leader, "*"} & set(_ENDS.split(target))
+            hit = [(target, "leader" if touched else "follower")]
+        self._begun[id(fault)] = hit
+        self._mark(fault, "begin")
+
+    @asynccontextmanager
+    async def doubt(self, node_id: str) -> AsyncIterator[bool]:
+        """Around a fault that empties or damages the disk of this node, the node's start afterwards included; whether
+        it was in doubt already: nobody relies on it then. Raises PassedOver while another's is in doubt."""
+        async with self._doubting:
+            for other in sorted(self._doubts):
+                if await self._over(other):
+                    del self._doubts[other]
+            already = node_id in self._doubts
+            if (self._doubts.keys() | self.rotten) - {node_id}:
+                raise PassedOver("the disk of another node is in doubt")
+            doubt = self._doubts.setdefault(node_id, Doubt(0))
+            known = self.watch.leadership()
+            led = known is None or known.node_id == node_id
+            doubt.term = max(doubt.term, self.watch.term - (not led))
+            doubt.faults += 1
+            doubt.index = None
+        try:
+            yield already
+        finally:
+            doubt.faults -= 1
+        if (page := await self._leaders_page()) is not None:
+            doubt.index = int(page["commit_index"])
+
+    async def _over(self, node_id: str) -> bool:
+        """Whether nothing damages its disk any more and a leader counts the node."""
+        doubt = self._doubts[node_id]
+        if doubt.faults or node_id in self.rotten:
+            return False
+        return node_id not in self.cluster.nodes or await self._caught_up(node_id, doubt)
+
+    async def _caught_up(self, node_id: str, doubt: Doubt) -> bool:
+        """Whether a leader of a later term counts it as a voter that has applied what it has to, and the node says the
+        same. An empty disk lacks all that was committed, however little that is: a distance is no measure."""
+        page, own = await self._leaders_page(), await self.cluster.status(node_id)
+        if page is None or own is None or int(page["term"]) <= doubt.term:
+            return False
+        if doubt.index is None:
+            doubt.index = int(page["commit_index"])
+        return all(_counts(each, node_id, doubt.index) for each in (page, own))
+
+    async def _leaders_page(self) -> dict[str, Any] | None:
+        """The cluster page of the node that leads; None if no node says that it leads."""
+        leader = self.watch.leader()
+        page = await self.cluster.status(leader) if leader in self.cluster.nodes else None
+        return page if page is not None and page["leader"] == leader else None
+
+    # -- one fault
+
+    async def _at(self, at_s: float, fault: Fault) -> None:
+        if not await self.lasts(at_s - asyncio.get_running_loop().time()):
+            return
+        handler = self._handlers.get(fault.kind)
+        try:
+            if handler is None:
+                raise NotRun("nothing here carries it out")
+            await self._strike(fault, handler)
+        except NotRun as why:
+            self.not_run.setdefault(fault.kind, str(why))
+        except PassedOver as why:
+            self.passed[fault.kind] += 1
+            self.reasons[f"{fault.kind}: {why}"] += 1
+
+    async def _strike(self, fault: Fault, handler: Handler) -> None:
+        nodes = tuple(self.aim.nodes(fault.target)) if KINDS[fault.kind].shape == "node" else ()
+        if KINDS[fault.kind].shape == "node" and not nodes:
+            raise PassedOver(f"there is no {fault.target}")
+        try:
+            async with handler(fault, nodes):
+                self.begun(fault, nodes)
+                self.fired[fault.kind] += 1
+                await self.lasts(fault.for_s)
+        finally:
+            if id(fault) in self._begun:
+                self._mark(fault, "end")
+                del self._begun[id(fault)]
+
+    async def lasts(self, seconds: float) -> bool:
+        """Waits so long; False if all was healed before."""
+        try:
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._healed.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def _mark(self, fault: Fault, phase: Literal["begin", "end"]) -> None:
+        detail = " ".join(fault.render().split()[3:])
+        mono_ms, wall_ms = self.history.now()
+        for node, role in self._begun[id(fault)]:
+            self.history.record(
+                Seen(
+                    mono_ms=mono_ms, wall_ms=wall_ms, kind=fault.kind, node=node, role=role, phase=phase, detail=detail
+                )
+            )
+
+
+def _counts(page: Mapping[str, Any], node_id: str, index: int) -> bool:
+    """Whether this page has the node as a voter that has applied all up to `index`."""
+    for row in page["nodes"]:
+        if row["id"] == node_id:
+            applied = row["applied_index"]
+            return applied is not None and int(applied) >= index and row["role"] != "learner"
+    return False

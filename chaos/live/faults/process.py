@@ -1,0 +1,168 @@
+"""Faults of processes and of leadership: killed, paused, stopped in order, emptied, restarted in turn, replaced."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import aiohttp
+
+from chaos.cluster import replacing
+from chaos.cluster.cluster import READY_S, ClusterFailed
+from chaos.live.faults.handler import Handler, PassedOver
+from chaos.live.faults.nemesis import LiveNemesis
+from chaos.plan.fault_plan import Fault
+from chaos.scenario.nemesis import record_transfer
+
+#: A node that was removed hears of it within so long, or is cut off and will not.
+HEARS_S: Final = 10.0
+POLL_S: Final = 0.1
+#: A rolling restart stops at a node that is not ready by then: other faults keep it from it.
+ROLLS_ON_S: Final = 20.0
+
+
+class ProcessFaults:
+    """One for a nemesis."""
+
+    def __init__(self, nemesis: LiveNemesis) -> None:
+        self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.hands
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """By kind."""
+        return {
+            "kill": self._kill,
+            "pause": self._pause,
+            "stop": self._stop,
+            "wipe": self._wipe,
+            "rolling": self._rolling,
+            "replace": self._replace,
+            "transfer": self._transfer,
+        }
+
+    def _running(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the nodes that run; PassedOver if none does."""
+        alive = tuple(name for name in nodes if name in self._cluster.running())
+        if not alive:
+            raise PassedOver(f"{', '.join(nodes)} does not run")
+        return alive
+
+    @asynccontextmanager
+    async def _kill(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        alive = self._running(nodes)
+        async with AsyncExitStack() as held:
+            for node_id in nodes:
+                await held.enter_async_context(self._hands.may_end(node_id))
+            for node_id in alive:
+                self._cluster.signal_kill(node_id)
+            self._nemesis.begun(fault, alive)
+            await asyncio.gather(*map(self._cluster.ended, alive))
+            yield
+
+    @asynccontextmanager
+    async def _pause(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        alive = self._running(nodes)
+        async with AsyncExitStack() as held:
+            for node_id in alive:
+                await held.enter_async_context(self._hands.paused(node_id))
+            self._nemesis.begun(fault, alive)
+            yield
+
+    @asynccontextmanager
+    async def _stop(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        alive = tuple(name for name in self._running(nodes) if not self._hands.stands_still(name))
+        if not alive:
+            raise PassedOver(f"{', '.join(nodes)} stands still and hears no SIGTERM")
+        async with AsyncExitStack() as held:
+            for node_id in alive:
+                await held.enter_async_context(self._hands.may_end(node_id))
+            self._nemesis.begun(fault, alive)
+            await self._end_in_order(alive)
+            yield
+
+    async def _end_in_order(self, nodes: tuple[str, ...]) -> None:
+        """Another fault may kill or pause a node that is about to end, or fail its disk: then it ends so."""
+        ends = [asyncio.ensure_future(self._cluster.end_of(node_id)) for node_id in nodes]
+        for node_id in nodes:
+            self._cluster.signal_stop(node_id)
+        try:
+            async with asyncio.timeout(READY_S):
+                await asyncio.gather(*ends)
+        except TimeoutError:
+            raise ClusterFailed(f"{', '.join(nodes)}: asked to stop and still there after {READY_S} s") from None
+
+    @asynccontextmanager
+    async def _wipe(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        if len(nodes) != 1:
+            raise PassedOver("the disk of one node at most may be in doubt")
+        async with self._nemesis.doubt(nodes[0]), self._hands.down(nodes[0]):
+            async with self._hands.files(nodes[0]):
+                if nodes[0] in self._nemesis.rotten:
+                    raise PassedOver(f"whether {nodes[0]} finds what is damaged on its disk is not known yet")
+                self._nemesis.begun(fault, nodes)
+                self._cluster.wipe(nodes[0])
+            yield
+
+    @asynccontextmanager
+    async def _rolling(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        self._nemesis.begun(fault, self._running(nodes))
+        for node_id in nodes:
+            if node_id in self._cluster.running() and not self._hands.stands_still(node_id):
+                async with self._hands.may_end(node_id):
+                    await self._end_in_order((node_id,))
+                    await self._nemesis.lasts(fault.for_s)
+            if not await self._soon_ready(node_id):
+                break  # as an operator would
+        yield
+
+    async def _soon_ready(self, node_id: str) -> bool:
+        """Whether it was ready before long, and before all was healed; or was removed meanwhile."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + ROLLS_ON_S
+        while node_id in self._cluster.nodes and not await self._cluster.is_ready(node_id):
+            if loop.time() > until_s or not await self._nemesis.lasts(POLL_S):
+                return False
+        return True
+
+    @asynccontextmanager
+    async def _replace(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        if not self._cluster.spare or len(nodes) != 1:
+            raise PassedOver("one node is replaced by one that is spare")
+        new, old = next(iter(self._cluster.spare)), nodes[0]
+        replacing.take(self._cluster, new)
+        self._nemesis.begun(fault, nodes)
+        self._hands.start(new)
+        await self._sooner_or_later(replacing.admit, new)
+        self._cluster.leaving.add(old)
+        await self._sooner_or_later(replacing.dismiss, old)
+        async with self._hands.may_end(old):
+            try:
+                async with asyncio.timeout(HEARS_S):
+                    await self._cluster.end_of(old)
+            except TimeoutError:
+                await self._cluster.kill(old)
+            self._cluster.forget(old)
+        yield
+
+    async def _sooner_or_later(self, change: replacing.Change, node_id: str) -> None:
+        """Other faults may keep the cluster from agreeing on anything; once all is healed it has to."""
+        while True:
+            healed = not await self._nemesis.lasts(0)
+            try:
+                return await change(self._cluster, node_id)
+            except ClusterFailed:
+                if healed:
+                    raise
+
+    @asynccontextmanager
+    async def _transfer(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        leader = self._nemesis.watch.leader()
+        if leader is None or len(nodes) != 1 or nodes[0] == leader:
+            raise PassedOver("leadership goes from a leader to another node")
+        self._nemesis.begun(fault, nodes)
+        try:
+            answer = await self._cluster.transfer(leader, nodes[0])
+        except (aiohttp.ClientError, TimeoutError, ClusterFailed):
+            pass  # refused, or cut off: the plan goes on, and who leads is seen anyway
+        else:
+            record_transfer(self._nemesis.history, answer, nodes[0])
+        yield

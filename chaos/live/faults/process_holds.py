@@ -1,0 +1,148 @@
+"""Hands on the processes of a cluster: several faults may hold one node down, or paused, at the same time.
+
+A node runs again when the last fault that holds it has let go, and it is these hands that start it: whoever started a
+node while another fault keeps it down would take that fault away. A node that ends by itself is noticed at once,
+written into the history, and started again after a pause; a fault that explains the end says so when it is asked.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from chaos.cluster.cluster import Cluster
+from chaos.cluster.local_nodes import how_it_ended, last_words
+from chaos.history.event import Crashed
+from chaos.history.history import History
+from node.runtime.exit_code import ExitCode
+
+#: A process that ended by itself is started again after so long.
+AGAIN_S: Final = 1.0
+
+AskedOfEnd = Callable[[str, int], Awaitable[bool]]
+"""Of a node and its return code, the process being dead: whether a fault explains it."""
+
+
+class Hands:
+    """One for a cluster; `start` is the only way in which a node is started while they are in use."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._held: Counter[str] = Counter()
+        self._frozen: Counter[int] = Counter()  # by pid
+        self._excused: set[int] = set()  # pids of processes that may end by a signal, or in order
+        self._guards: dict[str, asyncio.Task[None]] = {}
+        self._files: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._over = False
+        self.ends_alone: Counter[str] = Counter()
+        """How often each node ended by itself, and no fault explained it."""
+        self._alone = asyncio.Event()
+        self.asked_of_ends: list[AskedOfEnd] = []
+        cluster.tended = True
+
+    def start(self, *node_ids: str) -> None:
+        """Starts these nodes, those that do not run, unless a fault holds them down or they were removed. One whose end
+        is just being told of is started when it has been."""
+        for node_id in node_ids:
+            guard = self._guards.get(node_id)
+            guarded = guard is not None and not guard.done()
+            if guarded or self._held[node_id] or self._over or node_id not in self._cluster.nodes:
+                continue
+            if node_id not in self._cluster.running():
+                self._cluster.start(node_id)
+            self._guards[node_id] = asyncio.create_task(self._guard(node_id), name=f"guard {node_id}")
+
+    async def rest(self) -> None:
+        """Starts no more, and notices no more than what has happened: others stop and start the nodes from now on.
+        Raises what a guard failed with."""
+        self._over = True
+        for node_id, guard in self._guards.items():
+            if node_id in self._cluster.running():
+                guard.cancel()
+        for end in await asyncio.gather(*self._guards.values(), return_exceptions=True):
+            if isinstance(end, Exception):
+                raise end
+
+    @asynccontextmanager
+    async def may_end(self, node_id: str) -> AsyncIterator[None]:
+        """Inside, the node may end, by a signal or in order, and is not started again before the block is left. What it
+        ends of by itself with an error is told of as ever."""
+        if node_id in self._cluster.running():
+            self._excused.add(self._cluster.pid(node_id))
+        self._held[node_id] += 1
+        try:
+            yield
+        finally:
+            self._held[node_id] -= 1
+            self.start(node_id)
+
+    @asynccontextmanager
+    async def down(self, node_id: str) -> AsyncIterator[None]:
+        """kill -9: inside, the node does not run."""
+        async with self.may_end(node_id):
+            if node_id in self._cluster.running():
+                await self._cluster.kill(node_id)
+            yield
+
+    @asynccontextmanager
+    async def files(self, *node_ids: str) -> AsyncIterator[None]:
+        """Inside, no other fault touches the disks of these nodes. Several faults may hold a node down at once, and a
+        disk whose power is cut answers EIO, or is not there. Take it last: a fault that has it waits for no other."""
+        async with AsyncExitStack() as held:
+            for node_id in sorted(node_ids):
+                await held.enter_async_context(self._files[node_id])
+            yield
+
+    @asynccontextmanager
+    async def paused(self, node_id: str) -> AsyncIterator[None]:
+        """SIGSTOP: inside, the process that runs now stands still. It is no error if it is killed meanwhile."""
+        pid = self._cluster.pid(node_id)
+        self._cluster.pause(node_id)
+        self._frozen[pid] += 1
+        try:
+            yield
+        finally:
+            self._frozen[pid] -= 1
+            runs = node_id in self._cluster.running() and self._cluster.pid(node_id) == pid
+            if runs and not self._frozen[pid]:
+                self._cluster.resume(node_id)
+
+    def stands_still(self, node_id: str) -> bool:
+        """Whether a fault has paused the process that it has now."""
+        return self._frozen[self._cluster.pid(node_id)] > 0
+
+    async def ended_alone(self, times: int) -> str:
+        """Waits until a node has ended by itself so often; a sentence about it."""
+        while True:
+            for node_id, count in self.ends_alone.items():
+                if count >= times:
+                    words = last_words(self._cluster.nodes[node_id], 30)
+                    return f"{node_id} ended by itself {count} times, and no fault explains it\n{words}"
+            self._alone.clear()
+            await self._alone.wait()
+
+    async def _guard(self, node_id: str) -> None:
+        """Until the node is gone, or held down: then whoever held it starts it."""
+        while True:
+            pid = self._cluster.pid(node_id)
+            returncode = await self._cluster.end_of(node_id)
+            excused = pid in self._excused
+            removed = node_id in self._cluster.leaving and returncode == ExitCode.REMOVED
+            if not removed and (returncode > 0 or not excused):
+                await self._ended_by_itself(node_id, returncode)
+                await asyncio.sleep(0 if self._over else AGAIN_S)
+            if removed or node_id not in self._cluster.nodes or self._held[node_id] or self._over:
+                return
+            self._cluster.start(node_id)
+
+    async def _ended_by_itself(self, node_id: str, returncode: int) -> None:
+        explained = False
+        for asked in self.asked_of_ends:
+            explained |= await asked(node_id, returncode)
+        if not explained:
+            self.ends_alone[node_id] += 1
+            self._alone.set()
+        mono_ms, wall_ms = self._history.now()
+        error = f"{how_it_ended(returncode)}: {last_words(self._cluster.nodes[node_id], 3)}"
+        self._history.record(Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=error, expected=explained))

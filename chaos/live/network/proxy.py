@@ -1,0 +1,66 @@
+"""A cluster on loopback whose nodes reach each other through TCP proxies: what can be done without root.
+
+Every node has two doors, one before each of its ports, and the others are told of the doors; forwarder.py stands behind
+them. Clients use the nodes' own ports.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self, cast
+
+from chaos.cluster.links import Condition, Link, Links
+from chaos.cluster.local_nodes import LocalNode
+from chaos.cluster.network import Ground
+from chaos.cluster.ports import free_ports
+from chaos.live.network.helper import Helper
+
+
+class ProxyLinks(Links):
+    """Links as the forwarder makes them."""
+
+    def __init__(self, forwarder: Helper) -> None:
+        super().__init__()
+        self._forwarder = forwarder
+
+    def apply(self, conditions: dict[Link, Condition]) -> None:
+        """See Links; they are so when this returns. Raises HelperFailed."""
+        self._forwarder.ask({"links": {f"{a}>{b}": asdict(each) for (a, b), each in conditions.items()}})
+
+
+class ProxyGround(Ground):
+    """Loopback with doors. `seed` draws what is lost, and how long things take."""
+
+    name = "loopback with proxies"
+    not_run: Mapping[str, str] = {
+        "duplicate": "needs network namespaces: between proxies there are streams, and a stream repeats nothing"
+    }
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._forwarder: Helper | None = None
+
+    async def __aenter__(self) -> Self:
+        self._forwarder = Helper("chaos.live.network.forwarder", [str(self._seed)])
+        self.links = ProxyLinks(self._forwarder)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._forwarder is not None:
+            self._forwarder.close()
+
+    def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
+        """See Ground; from now on the doors are open."""
+        assert self._forwarder is not None, "use `async with`"
+        free = free_ports(2 * len(ids))
+        ports = {node_id: (free[2 * number], free[2 * number + 1]) for number, node_id in enumerate(ids)}
+        doors = cast(dict[str, tuple[int, int]], self._forwarder.ask({"open": ports}))
+        return [
+            LocalNode(node_id, *ports[node_id], directory / node_id, doors=(doors[node_id][0], doors[node_id][1]))
+            for node_id in ids
+        ]
+
+    def started(self, node_id: str, pid: int) -> None:
+        """See Ground."""
+        assert self._forwarder is not None, "use `async with`"
+        self._forwarder.ask({"pids": {node_id: pid}})

@@ -1,0 +1,121 @@
+"""Packets between nodes that are delayed, lost, doubled or held to a bandwidth: a process of its own in the switch.
+
+Kernels often come without the queueing discipline that does this (netem), and without root nothing of it is there; but
+a packet can be redirected into a tap device wherever there is one, and what a program does with it then is up to the
+program. Only packets of links that a fault has hold of pass through here: the others stay in the kernel.
+
+Each packet is treated by itself, as on a bad line: with a delay that is drawn anew for each, they overtake each other,
+and TCP sees loss as loss.
+
+Commands come on stdin, one JSON object a line: the conditions of all links by `source>target` (IPv4 addresses), which
+take the place of those before. It ends when stdin does.
+"""
+
+import fcntl
+import heapq
+import json
+import os
+import random
+import select
+import socket
+import struct
+import sys
+import time
+from typing import Final
+
+from chaos.cluster.links import Condition
+
+TAP: Final = "shaped"
+TUNSETIFF: Final = 0x400454CA
+IFF_TAP_NO_PI: Final = 0x0002 | 0x1000
+FRAME_BYTES: Final = 65_536
+#: Packets read before others are let go.
+BURST: Final = 64
+#: What a narrow link holds, as the time it takes to send it; what comes on top is lost.
+QUEUE_S: Final = 0.4
+#: Of an Ethernet frame with an IPv4 packet.
+SOURCE: Final = slice(26, 30)
+TARGET: Final = slice(30, 34)
+
+Pair = bytes  # source and target, four bytes each
+
+
+class Line:
+    """One link: when a frame that comes now goes on, and how often."""
+
+    def __init__(self, condition: Condition, chance: random.Random) -> None:
+        self.condition, self._chance = condition, chance
+        self._free_s = 0.0
+
+    def moments(self, now_s: float, size: int) -> list[float]:
+        """None if it is lost; two if it is doubled."""
+        condition = self.condition
+        if condition.loss and self._chance.random() < condition.loss:
+            return []
+        at_s = now_s
+        if condition.bits_per_s:
+            if self._free_s - now_s > QUEUE_S:
+                return []
+            self._free_s = max(self._free_s, now_s) + size * 8 / condition.bits_per_s
+            at_s = self._free_s
+        times = 2 if condition.duplicate and self._chance.random() < condition.duplicate else 1
+        return [at_s + self._chance.uniform(condition.low_s, condition.high_s) for _ in range(times)]
+
+
+def lines_of(text: str, before: dict[Pair, Line], chance: random.Random) -> dict[Pair, Line]:
+    """The lines of one command; one whose condition stays keeps what it holds."""
+    lines: dict[Pair, Line] = {}
+    for name, fields in json.loads(text).items():
+        source, target = map(socket.inet_aton, name.split(">"))
+        condition, known = Condition(**fields), before.get(source + target)
+        lines[source + target] = known if known and known.condition == condition else Line(condition, chance)
+    return lines
+
+
+def open_tap(name: str) -> int:
+    """The descriptor of a new tap device. Raises OSError."""
+    tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP_NO_PI))
+    return tap
+
+
+def main() -> None:
+    """Runs until stdin ends; says so on stdout when the device is there."""
+    chance = random.Random(sys.argv[1])
+    tap = open_tap(TAP)
+    os.set_blocking(0, False)
+    print("ready", flush=True)
+    lines: dict[Pair, Line] = {}
+    waiting: list[tuple[float, int, bytes]] = []
+    heard, number = b"", 0
+    while True:
+        until_s = max(waiting[0][0] - time.monotonic(), 0.0) if waiting else None
+        readable, _, _ = select.select([0, tap], [], [], until_s)
+        if 0 in readable:
+            more = os.read(0, FRAME_BYTES)
+            if not more:
+                return
+            *commands, heard = (heard + more).split(b"\n")
+            for command in commands:
+                lines = lines_of(command.decode(), lines, chance)
+        for frame in _frames(tap) if tap in readable else ():
+            line, now_s = lines.get(frame[SOURCE] + frame[TARGET]), time.monotonic()
+            for at_s in line.moments(now_s, len(frame)) if line else [now_s]:
+                number += 1
+                heapq.heappush(waiting, (at_s, number, frame))
+        while waiting and waiting[0][0] <= time.monotonic():
+            os.write(tap, heapq.heappop(waiting)[2])
+
+
+def _frames(tap: int) -> list[bytes]:
+    frames: list[bytes] = []
+    try:
+        while len(frames) < BURST:
+            frames.append(os.read(tap, FRAME_BYTES))
+    except BlockingIOError:
+        pass
+    return frames
+
+
+if __name__ == "__main__":
+    main()

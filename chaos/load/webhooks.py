@@ -1,0 +1,131 @@
+"""Webhooks received under chaos, and the nodes' own accounts of them.
+
+The receiver's log is the judge of what was delivered: every request becomes a `HandedOver` in the moment in which it is
+read, before it is answered. When the leader began a hand-over only the leader knows; its delivery log says so, written
+before the first byte left, and is read after the run: a webhook without a start in any node's log breaks a promise of
+its own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from chaos.cluster.local_nodes import LOOPBACK
+from chaos.history.event import HandedOver
+from chaos.history.history import History
+from chaos.plan.load_plan import Plan
+from client.webhook_receiver import Receiver, Reply, Request
+from storage.file.delivery_file import delivery_files
+from storage.file.disk import Disk
+from storage.format.delivery_record import DELIVERY, PUSH, START, sound
+from storage.format.message_id import encode_ids
+from storage.format.rows import HEADER_SIZE, take_rows
+
+#: What lets a node push to this machine.
+PUSH_SETTINGS: Final = {"push": {"allow": ["127.0.0.0/8"]}}
+#: What a push lease lasts beyond the attempt's timeout.
+LEASE_MORE_MS: Final = 5_000
+REFUSED: Final = 500
+
+Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
+
+
+class Webhooks:
+    """Receives what is pushed to `host` and records it; answers a share of it with an error. Use as `async with`."""
+
+    def __init__(self, plan: Plan, history: History, host: str = LOOPBACK) -> None:
+        self._plan, self._history, self._host = plan, history, host
+        self._random = np.random.default_rng(plan.seed + 2)
+        self._receiver = Receiver(self._receive)
+        self.url = ""
+
+    async def __aenter__(self) -> "Webhooks":
+        port = await self._receiver.listen(self._host, 0)
+        self.url = f"http://{self._host}:{port}/"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._receiver.close()
+
+    def topic(self) -> dict[str, object]:
+        """The settings of the topic that is pushed here."""
+        plan = self._plan
+        retry = {"min_backoff": plan.push_backoff_ms, "max_backoff": plan.push_backoff_ms, "max_attempts": 1_000}
+        target = {"url": self.url, "timeout": plan.push_timeout_ms}
+        return {"mode": "push", "target": target, "retry": retry, "handover": plan.handover}
+
+    def _receive(self, port: int, request: Request) -> Reply:
+        mono_ms, wall_ms = self._history.now()
+        headers = request.headers
+        due_ms = round(datetime.fromisoformat(headers["hourwheel-due"]).timestamp() * 1000)
+        status = REFUSED if self._random.random() < self._plan.push_fail_share else 200
+        message_id = headers["webhook-id"]
+        attempt, term = int(headers["hourwheel-attempt"]), int(headers["hourwheel-term"])
+        self._history.record(
+            HandedOver(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                number=int(request.body),
+                message_id=message_id,
+                term=term,
+                attempt=attempt,
+                due_ms=due_ms,
+                asked_due_ms=due_ms,
+                handed_over_ms=0,
+                leased_until_ms=0,
+                node="",
+                connection=f"push {message_id} {term} {attempt}",
+                response=1,
+                status=status,
+            )
+        )
+        return Reply(status, self._plan.push_answer_ms / 1000)
+
+
+def starts(data_paths: Mapping[str, Path], kept: Iterable[tuple[str, Path]] = ()) -> dict[Name, tuple[str, int]]:
+    """When each push began and at which node, by the delivery logs of nodes that are stopped; their data directories by
+    node id. `kept` are copies of delivery logs from directories that were damaged or emptied.
+
+    Rows that are not as written tell nothing: a power cut tears what was not synced.
+    """
+    found: dict[Name, tuple[str, int]] = {}
+    for node_id, data_path in (*kept, *data_paths.items()):
+        directory = data_path / "deliveries"
+        for file in delivery_files(directory, Disk()):
+            found.update(_starts(node_id, directory / file.name))
+    return found
+
+
+def _starts(node_id: str, path: Path) -> Iterator[tuple[Name, tuple[str, int]]]:
+    data = path.read_bytes()[HEADER_SIZE:]
+    rows = np.frombuffer(data, DELIVERY, len(data) // DELIVERY.itemsize)
+    rows = take_rows(rows, np.flatnonzero(sound(rows)))
+    begun = rows[(rows["kind"] == START) & (rows["mode"] == PUSH)]
+    ids = encode_ids(0, begun["home"].copy(), begun["random"].copy()).astype("U26").tolist()
+    names = zip(ids, begun["term"].tolist(), begun["attempt"].tolist(), strict=True)
+    yield from zip(names, ((node_id, at_ms) for at_ms in begun["at_ms"].tolist()), strict=True)
+
+
+def account(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> History:
+    """The history with the moment, the node and the lease of each push filled in from the nodes' own logs; those
+    without a start keep their zeros.
+    """
+    lease_ms = plan.push_timeout_ms + LEASE_MORE_MS
+    events = list(history.events)
+    for place, event in enumerate(events):
+        if isinstance(event, HandedOver) and event.pushed:
+            start = begun.get((event.message_id, event.term, event.attempt))
+            if start is not None:
+                node_id, at_ms = start
+                events[place] = msgspec.structs.replace(
+                    event,
+                    node=node_id,
+                    handed_over_ms=at_ms,
+                    leased_until_ms=at_ms + lease_ms,
+                    gives_up_ms=at_ms + plan.push_timeout_ms,
+                )
+    return History(events)

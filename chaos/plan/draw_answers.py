@@ -1,0 +1,73 @@
+"""Plans for what is said: clocks that are apart from the start, storms in which answers have been untrue, and backups.
+
+They are laid over a plan that a seed draws without them, so that a seed known for a fault stays the plan that it was.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from chaos.plan.draw import FIRST_S, LAST_S
+from chaos.plan.fault_plan import Fault, FaultPlan
+
+#: Each right clock is within 500 ms of the median.
+SKEW_MS: Final = 450
+#: Where one clock may be wrong, the median is any of the others'.
+SKEW_BESIDE_WRONG_MS: Final = 200
+STORMS_MIN, STORMS_MAX = 1, 3
+#: Of so many seeds a cluster is made from a backup; not where all clocks are ahead for a while: it would be of a time
+#: to come.
+BACKUP_SHARE: Final = 0.25
+BACKUP_AT: Final = (0.2, 0.9)
+#: Lines of a plan, their moments counted from the begin of the storm; A, B and C are three nodes, drawn.
+STORMS: Final = (
+    ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 catch A for=5 how=kill what=any"),
+    (
+        "0 catch leader for=0.5 how=kill what=new",
+        "4 catch leader for=0.5 how=kill what=any",
+        "8 catch leader for=0.5 how=kill what=new",
+    ),
+    ("0 transfer A for=0.1", "2 catch A for=0.5 how=kill what=new"),
+    ("0 transfer n1 for=0.1", "1.5 drain n3 for=6", "3 catch n1 for=0.5 how=kill what=new"),
+    ("0 transfer A for=0.1", "2 transfer B for=0.1", "4 transfer C for=0.1"),
+    ("0 transfer A for=0.1", "3 transfer B for=0.1", "3.1 kill B for=2", "3.1 kill C for=2"),
+    ("0 pause leader for=1", "0.3 kill follower for=0.5"),
+    ("0 slow leader for=1 by=1.5", "0.3 power leader for=1.5 unsynced=lost"),
+    ("0 catch leader for=1 how=power what=any", "4 catch leader for=1 how=power what=new"),
+    ("0 power leader for=1 unsynced=lost", "0.1 cut leader-follower for=1"),
+)
+
+
+def with_asks(plan: FaultPlan) -> FaultPlan:
+    """The plan of the same seed with clocks apart and some of STORMS. Not where older builds are, which answer as they
+    did, nor beside a crowd, which has its own cost."""
+    if plan.older or plan.crowd:
+        return plan
+    chance = random.Random(f"asks {plan.seed}")
+    drawn = [_storm(chance, plan) for _ in range(chance.randint(STORMS_MIN, STORMS_MAX))]
+    faults = sorted((*plan.faults, *(fault for storm in drawn for fault in storm)), key=lambda fault: fault.at_s)
+    wrong = any(fault.kind in ("jump", "drift") for fault in faults)
+    skew = SKEW_BESIDE_WRONG_MS if wrong else SKEW_MS
+    return replace(plan, faults=tuple(faults), skew=skew, backup=_backup(plan))
+
+
+def _backup(plan: FaultPlan) -> float:
+    """When one is made; 0: never."""
+    chance = random.Random(f"backup {plan.seed}")
+    ahead = any((fault.kind, fault.target) == ("jump", "*") for fault in plan.faults)
+    drawn = chance.random() < BACKUP_SHARE and not ahead
+    return round(chance.uniform(*BACKUP_AT) * plan.seconds, 3) if drawn else 0.0
+
+
+def _storm(chance: random.Random, plan: FaultPlan) -> list[Fault]:
+    names = [f"n{number}" for number in range(1, plan.nodes + 1)]
+    chance.shuffle(names)
+    lines = "\n".join(chance.choice(STORMS))
+    for letter, name in zip("ABC", names, strict=False):
+        lines = lines.replace(f" {letter} ", f" {name} ")
+    faults = FaultPlan.parse(f"plan seed=0 nodes=3 seconds={plan.seconds}\n{lines}").faults
+    begin_s = chance.uniform(FIRST_S, max(FIRST_S, plan.seconds - LAST_S - faults[-1].at_s))
+    stretch = chance.uniform(0.5, 1.5)
+    return [replace(fault, at_s=round(begin_s + stretch * fault.at_s, 3)) for fault in faults]

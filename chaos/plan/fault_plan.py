@@ -1,0 +1,301 @@
+"""Plans of faults: one language for the simulator and for real processes, written so that people can read and edit it.
+
+    plan seed=42 nodes=3 seconds=60
+     4.250 kill       leader  for=1.500
+     7.000 cut        n1>n2   for=3.000
+     7.000 loss       *-*     for=4.000 share=0.100
+    12.125 partition  n1|n2,n3 for=5.000
+
+A line is a moment (seconds after the load began), a kind, a target, and arguments by name. Every fault carries its own
+end (`for`, seconds): leaving out a line leaves out the fault and its recovery, which is what shrinking a plan needs.
+Empty lines and what follows `#` are skipped.
+
+Some kinds only the simulator can do, some only real machines; the others mean the same to both. A plan with a kind that
+whoever is to carry it out does not know is refused, not carried out in part.
+
+Targets of kinds that hit a node: a node id, `leader` or `follower` (whoever is that at the moment; of several followers
+the first by id), or `*`. Kinds that hit a link: `a>b` one way, `a-b` both ways, each side such a target. A partition
+names groups of such targets, `n1|n2,n3`, or `leader|*`, where `*` is everybody else. `render` and `parse` are inverse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+Shape = Literal["node", "link", "groups"]
+Party = Literal["simulator", "live"]
+BOTH: Final[tuple[Party, ...]] = ("simulator", "live")
+Value = float | str
+
+
+class PlanRefused(ValueError):
+    """A plan that cannot be read; names the line and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of fault takes: arguments are numbers within bounds, or one of several words."""
+
+    shape: Shape
+    sentence: str
+    numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parties: tuple[Party, ...] = BOTH
+    drawn: bool = True  # by seed; else a part of storms alone
+
+
+_LIVE: Final[tuple[Party, ...]] = ("live",)
+_FILES: Final = ("journal", "hours", "catalog")
+_ROTTEN: Final = (*_FILES, "deliveries")
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "kill": Kind("node", "kill -9; what was written but not synced stays; started again after `for`"),
+    "power": Kind("node", "the power goes: what was not synced is lost, or torn", words={"unsynced": ("lost", "torn")}),
+    "crash": Kind(
+        "node",
+        "the power goes at the n-th disk operation from now, of all or of those on such files: a checkpoint's",
+        {"operation": (1, 10_000)},
+        {"files": ("any", "journal", "hours")},
+        ("simulator",),
+    ),
+    "pause": Kind("node", "SIGSTOP; SIGCONT after `for`"),
+    "stop": Kind("node", "SIGTERM: drains and transfers; started again after `for`"),
+    "wipe": Kind("node", "killed, its directory emptied; started again after `for`"),
+    "flip": Kind(
+        "node",
+        "killed, one bit of a file flipped (the share `at` of the bytes stands before it), started again after `for`",
+        {"at": (0, 1)},
+        {"file": _FILES},
+    ),
+    "partition": Kind("groups", "groups that do not hear each other"),
+    "cut": Kind("link", "nothing passes"),
+    "loss": Kind(
+        "link", "this share of what is sent is lost (in the simulator: breaks its connection)", {"share": (0, 1)}
+    ),
+    "delay": Kind("link", "every message takes so many seconds", {"low": (0, 10), "high": (0, 10)}),
+    "duplicate": Kind("link", "this share of what a broken connection carried comes again", {"share": (0, 1)}),
+    "jump": Kind("node", "the wall clock jumps by so many seconds, and back after `for`", {"by": (-7_200, 40_000_000)}),
+    "drift": Kind("node", "the wall clock runs wrong", {"ppm": (-100_000, 100_000)}),
+    "slow": Kind("node", "every fsync takes so many seconds", {"by": (0, 10)}),
+    "fail": Kind(
+        "node",
+        "the next such disk operation fails; the process ends by itself and is started again after `for`",
+        words={"errno": ("EIO", "ENOSPC"), "operation": ("write", "sync")},
+    ),
+    "full": Kind("node", "no free space but the reserve's rest"),
+    "transfer": Kind("node", "leadership is moved to this node on purpose"),
+    "times": Kind(
+        "node",
+        "killed, and started after `for` with other times of [raft]: the usual ones, shorter or longer",
+        words={"to": ("usual", "short", "long")},
+        parties=("simulator",),
+    ),
+    "stranger": Kind(
+        "node",
+        "for so long a peer that nobody invited says hello to it and then any frame, by what it knows",
+        words={"knows": ("nothing", "nodes", "cluster")},
+        parties=("simulator",),
+    ),
+    "version": Kind(
+        "node",
+        "killed, and started after `for` as the build before, or as this one",
+        words={"to": ("older", "newer")},
+        parties=("simulator",),
+    ),
+    "drain": Kind("node", "drained by an operator, and back after `for`", parties=("simulator",), drawn=False),
+    "catch": Kind(
+        "node",
+        "killed, or without power, a moment after it next hands over any message, or a new one; started again",
+        words={"how": ("kill", "power"), "what": ("any", "new")},
+        parties=("simulator",),
+        drawn=False,
+    ),
+    "rolling": Kind(
+        "node", "stopped in order and started after `for`, of several the next when it is ready", parties=_LIVE
+    ),
+    "replace": Kind("node", "a new node joins the cluster, then this one is removed from it", parties=_LIVE),
+    "flap": Kind(
+        "groups",
+        "they do not hear each other for so long, hear each other for so long, and so on",
+        {"every": (0.05, 60)},
+        parties=_LIVE,
+    ),
+    "bandwidth": Kind("link", "so many thousand bits a second pass", {"kbit": (8, 10_000_000)}, parties=_LIVE),
+    "torn": Kind(
+        "node",
+        "killed, a file ends in the middle of what was last written to it, started again after `for`",
+        {"at": (0, 1)},
+        {"file": _ROTTEN},
+        _LIVE,
+    ),
+    "zero": Kind(
+        "node", "killed, 4 KiB of a file are zeros, started again after `for`", {"at": (0, 1)}, {"file": _ROTTEN}, _LIVE
+    ),
+    "truncate": Kind(
+        "node",
+        "killed, a file is cut off at this share of its bytes, started again after `for`",
+        {"at": (0, 1)},
+        {"file": _ROTTEN},
+        _LIVE,
+    ),
+    "oldcopy": Kind(
+        "node",
+        "killed, a file (or all) copied and started; after `for` killed, the copy put back, and started",
+        {"at": (0, 1)},
+        {"file": (*_ROTTEN, "all")},
+        _LIVE,
+    ),
+}
+
+
+def kinds_of(party: Party) -> tuple[str, ...]:
+    """The kinds that the simulator, or the nemesis of real processes, carries out; in the order of KINDS, which what is
+    drawn by seed depends on: a kind of the simulator is added at the end of its own."""
+    return tuple(name for name, kind in KINDS.items() if party in kind.parties)
+
+
+#: What only a plan for the simulator may say in its first line.
+_SIMULATED: Final = ("crowd", "older", "skew", "backup")
+_TIME: Final = re.compile(r"\d+(\.\d{1,3})?")
+_ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
+_NODE: Final = r"(?:n\d+|leader|follower|\*)"
+_TARGET: Final[Mapping[Shape, re.Pattern[str]]] = {
+    "node": re.compile(_NODE),
+    "link": re.compile(rf"{_NODE}[->]{_NODE}"),
+    "groups": re.compile(rf"{_NODE}(?:,{_NODE})*(?:\|{_NODE}(?:,{_NODE})*)+"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One line. Times in seconds, at most three digits behind the point; `arguments` in the order of their names."""
+
+    at_s: float
+    kind: str
+    target: str
+    for_s: float
+    arguments: tuple[tuple[str, Value], ...] = ()
+
+    def number(self, name: str) -> float:
+        """A number among the arguments."""
+        value = dict(self.arguments)[name]
+        assert isinstance(value, float), (name, value)
+        return value
+
+    def word(self, name: str) -> str:
+        """A word among the arguments."""
+        return str(dict(self.arguments)[name])
+
+    def render(self) -> str:
+        """The line."""
+        rest = "".join(f" {name}={_render(value)}" for name, value in self.arguments)
+        return f"{self.at_s:7.3f} {self.kind:<10} {self.target:<10} for={self.for_s:.3f}{rest}"
+
+
+@dataclass(frozen=True)
+class FaultPlan:
+    """Faults in the order of their moments, and what they are put on: `seed` draws all else of the run. `crowd` (the
+    simulator's, chaos/simulator/load/crowd.py): beside many other messages, each stored row standing for so many; 0:
+    none. `older` (the simulator's): so many nodes, from n1 on, begin as the build before. `skew` (the simulator's):
+    each clock is up to so many ms off from the start and runs wrong by up to 500 ppm, and clients ask and change more
+    (chaos/simulator/load/asker.py); 0: neither. `backup` (the simulator's): so many seconds after the load began a
+    backup is made, of which another cluster is made at the end (chaos/simulator/restorer.py); 0: none.
+    """
+
+    seed: int
+    nodes: int
+    seconds: float
+    faults: tuple[Fault, ...] = ()
+    crowd: int = 0
+    older: int = 0
+    skew: int = 0
+    backup: float = 0.0
+
+    def render(self) -> str:
+        """The text, ending with a newline."""
+        head = f"plan seed={self.seed} nodes={self.nodes} seconds={self.seconds:g}"
+        head += f" crowd={self.crowd}" if self.crowd else ""
+        head += f" older={self.older}" if self.older else ""
+        head += f" skew={self.skew}" if self.skew else ""
+        head += f" backup={self.backup:g}" if self.backup else ""
+        return "\n".join([head, *(fault.render() for fault in self.faults)]) + "\n"
+
+    @classmethod
+    def parse(cls, text: str, party: Party | None = None) -> FaultPlan:
+        """Raises PlanRefused; with `party` also for a kind that it does not carry out."""
+        lines = [(number, line.split("#")[0].split()) for number, line in enumerate(text.splitlines(), 1)]
+        lines = [(number, words) for number, words in lines if words]
+        if not lines or lines[0][1][0] != "plan":
+            raise PlanRefused("a plan begins with `plan seed=S nodes=N seconds=T`")
+        number, (_, *head) = lines[0]
+        given = _arguments(number, head)
+        if not {"seed", "nodes", "seconds"} <= set(given) <= {"seed", "nodes", "seconds", *_SIMULATED}:
+            raise PlanRefused(f"line {number}: seed, nodes and seconds are needed, found {', '.join(given) or 'none'}")
+        nodes = int(_number(number, "nodes", given["nodes"], (1, 5)))
+        seconds = _number(number, "seconds", given["seconds"], (1, 86_400))
+        seed = int(_number(number, "seed", given["seed"], (0, 2**63)))
+        crowd = int(_number(number, "crowd", given.get("crowd", "0"), (0, 1_000_000)))
+        older = int(_number(number, "older", given.get("older", "0"), (0, nodes)))
+        skew = int(_number(number, "skew", given.get("skew", "0"), (0, 500)))
+        backup = _number(number, "backup", given.get("backup", "0"), (0, seconds))
+        if party == "live" and (theirs := [name for name in _SIMULATED if name in given]):
+            raise PlanRefused(f"line {number}: {theirs[0]} is the simulator's")
+        known = kinds_of(party) if party else tuple(KINDS)
+        faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
+        faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
+        return cls(seed, nodes, seconds, faults, crowd, older, skew, backup)
+
+
+def _render(value: Value) -> str:
+    return value if isinstance(value, str) else f"{value:.3f}"
+
+
+def _arguments(number: int, words: list[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for word in words:
+        match = _ARGUMENT.fullmatch(word)
+        if match is None:
+            raise PlanRefused(f"line {number}: name=value is expected, found {word!r}")
+        if match[1] in given:
+            raise PlanRefused(f"line {number}: {match[1]} is given twice")
+        given[match[1]] = match[2]
+    return given
+
+
+def _number(number: int, name: str, text: str, bounds: tuple[float, float]) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise PlanRefused(f"line {number}: {name} is a number, found {text!r}") from None
+    if not bounds[0] <= value <= bounds[1]:
+        raise PlanRefused(f"line {number}: {name} is {bounds[0]:g} to {bounds[1]:g}, found {text}")
+    return value
+
+
+def _parse_fault(number: int, words: list[str], known: Sequence[str]) -> Fault:
+    if len(words) < 4:
+        raise PlanRefused(f"line {number}: a moment, a kind, a target and for=seconds are needed")
+    at, kind_name, target, *rest = words
+    if kind_name not in known:
+        raise PlanRefused(f"line {number}: kind {kind_name!r}; there are {', '.join(known)}")
+    kind = KINDS[kind_name]
+    if not _TIME.fullmatch(at):
+        raise PlanRefused(f"line {number}: seconds with up to three digits behind the point, found {at!r}")
+    if not _TARGET[kind.shape].fullmatch(target):
+        raise PlanRefused(f"line {number}: {kind_name} hits a {kind.shape}, found {target!r}")
+    given = _arguments(number, rest)
+    expected = {"for", *kind.numbers, *kind.words}
+    if set(given) != expected:
+        raise PlanRefused(f"line {number}: {kind_name} takes {', '.join(sorted(expected))}; found {', '.join(given)}")
+    arguments: dict[str, Value] = {
+        name: round(_number(number, name, given[name], bounds), 3) for name, bounds in kind.numbers.items()
+    }
+    for name, words_known in kind.words.items():
+        if given[name] not in words_known:
+            raise PlanRefused(f"line {number}: {name} is one of {', '.join(words_known)}; found {given[name]!r}")
+        arguments[name] = given[name]
+    for_s = round(_number(number, "for", given["for"], (0, 86_400)), 3)
+    return Fault(round(float(at), 3), kind_name, target, for_s, tuple(sorted(arguments.items())))

@@ -1,0 +1,59 @@
+"""Whom a fault of a plan hits: its target, resolved at the moment at which it strikes.
+
+The same for the simulator and for real processes. Who leads is asked at every target; while nobody does, it is whoever
+led last, so that a plan always hits somebody.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations, product
+
+from chaos.cluster.links import Link
+
+
+class Aim:
+    """`ids` gives the nodes there are, at least one; `leader` who leads, None for nobody."""
+
+    def __init__(self, ids: Callable[[], Sequence[str]], leader: Callable[[], str | None]) -> None:
+        self._ids, self._leader_now = ids, leader
+        self.leader = ids()[0]
+        """Who led when it was asked last."""
+
+    def nodes(self, target: str) -> list[str]:
+        """The nodes of a target that is one: an id, a role or `*`. None for an id that is not there."""
+        ids = self._ids()
+        self.leader = self._leader_now() or self.leader
+        match target:
+            case "*":
+                return list(ids)
+            case "leader":
+                return [self.leader]
+            case "follower":
+                return [name for name in ids if name != self.leader][:1]
+        return [target] if target in ids else []
+
+    def named(self, target: str) -> str:
+        """A target with the ids of who is meant by `leader` and `follower` now."""
+        return re.sub(r"leader|follower", lambda role: ",".join(self.nodes(role[0])), target)
+
+    def links(self, target: str) -> list[Link]:
+        """The directed links of `a>b` or `a-b`, sorted."""
+        return sorted(set(self._links(target)))
+
+    def _links(self, target: str) -> Iterator[Link]:
+        both = "-" in target
+        a, b = target.split("-" if both else ">")
+        for one in self.nodes(a):
+            for other in self.nodes(b):
+                if one != other:
+                    yield one, other
+                    if both:
+                        yield other, one
+
+    def apart(self, target: str) -> list[Link]:
+        """The directed links between the groups of `n1|n2,n3`; a node is in the first group that names it."""
+        groups: list[list[str]] = []
+        for part in target.split("|"):
+            found = {name for target in part.split(",") for name in self.nodes(target)}
+            groups.append(sorted(found.difference(*groups)))
+        return [link for group, others in permutations(groups, 2) for link in product(group, others)]

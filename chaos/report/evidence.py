@@ -1,0 +1,151 @@
+"""What clients saw, for the reconciliation: its files, and whether its ledger and the checkers say the same.
+
+The checkers know what clients saw, the ledger what nodes wrote down, and neither reads the other's. They must agree on
+every repeat of which both hand-overs were seen: it is a duplicate in both, for the same cause, in the same terms. The
+ledger has more where a leader was killed in the middle of a hand-over: of one that reached nobody only its account
+tells, and that its receiver refused it, or let it time out, the leader did not hear, so that the repeat is no retry by
+its records.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import HandedOver
+from chaos.history.history import History
+from chaos.history.repeats import Repeat, repeats
+
+TAKEN: Final = 200
+#: What the checker calls the cause -> what the ledger may call it.
+_LEDGER_CAUSES: Final = {
+    "failover": ("failover",),
+    "after_lease": ("lease_ended", "unknown_outcome", "acked_late"),
+    "same_name": ("unexplained",),
+    "unnamed": ("unexplained",),
+}
+#: Of two messages, not of one handed over twice.
+_OF_TWO: Final = "scheduled_twice"
+
+Name = tuple[str, int, int]  # (message id, term, attempt)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Files for `hourwheel reconcile --acknowledged ... --receipts ...`."""
+
+    acknowledged: Path
+    receipts: Path
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Duplicates by cause as the ledger calls them: `ledger` all of its own, and of them `unseen`: clients did not see
+    both hand-overs, `unheard`: the earlier one had failed, and nobody was left to hear it. `checkers`: the checkers'
+    own. No `differences`: they agree, and ledger = unseen + unheard + checkers.
+    """
+
+    ledger: dict[str, int]
+    unseen: dict[str, int]
+    unheard: dict[str, int]
+    checkers: dict[str, int]
+    differences: list[str]
+
+
+def write_evidence(history: History, directory: Path) -> Evidence:
+    """acknowledged.ndjson: ids that producers were answered with; receipts.ndjson: what consumers and webhook receivers
+    got, with the status of their answer.
+    """
+    found = Evidence(directory / "acknowledged.ndjson", directory / "receipts.ndjson")
+    answers = history.acknowledged().values()
+    _write(found.acknowledged, ({"id": each.message_id, "at_ms": each.wall_ms} for each in answers))
+    _write(found.receipts, _receipts(history))
+    return found
+
+
+def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str, Any]]) -> Agreement:
+    """Holds the ledger's duplicates (id, term, attempt, before_term, before_attempt, cause) against the checkers'
+    repeats; `history` is the accounted one, in which webhooks have the moment of their hand-over.
+    """
+    rows = [row for row in duplicates if row["cause"] != _OF_TWO]
+    by_name = {_name(row): row for row in rows}
+    seen = {(event.message_id, event.term, event.attempt) for event in history.of(HandedOver)}
+    again: dict[Name, Repeat] = {}
+    retried: dict[Name, Repeat] = {}
+    for repeat in repeats(history, bounds):
+        (retried if repeat.cause == "retried" else again)[_after(repeat)] = repeat
+    differences = [f"{len(rows) - len(by_name)} duplicates are in the ledger twice"] if len(by_name) < len(rows) else []
+    unseen: Counter[str] = Counter()
+    unheard: Counter[str] = Counter()
+    for name, row in by_name.items():
+        if not {name, _before(row)} <= seen:
+            unseen[row["cause"]] += name not in again
+        elif name in retried and _failed_unheard(retried[name], row):
+            unheard[row["cause"]] += 1
+        elif name not in again:
+            differences.append(f"{_said(name)}: {row['cause']} by the ledger, no duplicate by the checkers")
+    checkers: Counter[str] = Counter()
+    for name, repeat in again.items():
+        found = by_name.get(name)
+        checkers[found["cause"] if found else repeat.cause] += 1
+        differences += _differs(name, repeat, found, seen)
+    ledger = Counter(row["cause"] for row in rows)
+    return Agreement(dict(ledger), dict(+unseen), dict(unheard), dict(checkers), differences)
+
+
+def _failed_unheard(repeat: Repeat, row: Mapping[str, Any]) -> bool:
+    """Whether what the checker calls a retry may be a duplicate by the records. A push whose time was over when it came
+    again is a retry to the checker, whether its leader lived to say so or only its lease ended."""
+    before = repeat.before
+    timed_out = before.pushed and repeat.after.handed_over_ms >= before.gives_up_ms
+    return not before.taken or (timed_out and row["cause"] == "unknown_outcome")
+
+
+def _differs(name: Name, repeat: Repeat, row: Mapping[str, Any] | None, seen: set[Name]) -> Iterator[str]:
+    """What the ledger says otherwise of a repeat that clients saw. One between the two that nobody saw explains that
+    the ledger counts from it."""
+    if row is None:
+        yield f"{_said(name)}: {repeat.cause} by the checkers, no duplicate by the ledger"
+    elif _before(row) in seen:
+        before = (repeat.before.message_id, repeat.before.term, repeat.before.attempt)
+        if _before(row) != before:
+            yield f"{_said(name)}: repeats {_said(before)} by the checkers, {_said(_before(row))} by the ledger"
+        if row["cause"] not in _LEDGER_CAUSES[repeat.cause]:
+            yield f"{_said(name)}: {repeat.cause} by the checkers, {row['cause']} by the ledger"
+
+
+def _name(row: Mapping[str, Any]) -> Name:
+    return row["id"], row["term"], row["attempt"]
+
+
+def _before(row: Mapping[str, Any]) -> Name:
+    return row["id"], row["before_term"], row["before_attempt"]
+
+
+def _after(repeat: Repeat) -> Name:
+    return repeat.after.message_id, repeat.after.term, repeat.after.attempt
+
+
+def _said(name: Name) -> str:
+    return f"{name[0]} in term {name[1]}, attempt {name[2]}"
+
+
+def _receipts(history: History) -> Iterator[dict[str, object]]:
+    for event in history.of(HandedOver):
+        yield {
+            "id": event.message_id,
+            "received_ms": event.wall_ms,
+            "term": event.term,
+            "attempt": event.attempt,
+            "status": event.status or TAKEN,
+        }
+
+
+def _write(path: Path, rows: Iterable[dict[str, object]]) -> None:
+    encoder = msgspec.json.Encoder()
+    with path.open("wb") as file:
+        file.writelines(encoder.encode(row) + b"\n" for row in rows)

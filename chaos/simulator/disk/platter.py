@@ -1,0 +1,221 @@
+"""A host's disk: real files, and an account of what a power cut would take from them.
+
+It outlives processes. It knows, of every file written to, how to take back what no sync has covered, and of every
+directory the names made, changed and removed since it was last synced:
+
+| done | is undone by | until |
+|---|---|---|
+| bytes written, file cut | the bytes and the length that were there | fdatasync of the file, syncfs |
+| file or directory made | removing it | fsync of its directory, syncfs |
+| renamed | renaming back; what was replaced comes back | fsync of the directory it went to, syncfs |
+| removed | putting it back (it is kept aside) | fsync of its directory, syncfs |
+
+A directory that is renamed or removed takes along what no sync has covered of the names in it: whoever gets its path
+has nothing to do with them.
+
+A power cut takes all of that back, or, when torn, any part of it: names from some point on per directory, bytes sector
+by sector, as a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its commits
+are single steps here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.simulator.disk.names import Name, Names
+
+SECTOR = 512
+PAGE = 4096
+GIB = 1 << 30
+
+
+@dataclass(slots=True)
+class Undo:
+    """One write or cut: these bytes were at `offset`, and the file was so long."""
+
+    offset: int
+    old: bytes
+    size: int
+    new_bytes: int
+
+    def part(self, begin: int, end: int) -> list[Undo]:
+        """What of it lies in begin <= byte < end, if anything; of one whose old bytes are as many as its new ones."""
+        begin, end = max(begin, self.offset), min(end, self.offset + len(self.old))
+        old = self.old[begin - self.offset : end - self.offset]
+        return [Undo(begin, old, self.size, len(old))] if begin < end else []
+
+
+def _parts(several: list[Undo], begin: int, end: int) -> list[Undo]:
+    return [part for each in several for part in each.part(begin, end)]
+
+
+@dataclass(slots=True)
+class File:
+    """A file's length, and what no sync has covered; `stuck`: what a failed sync has left behind for good."""
+
+    size: int
+    undo: list[Undo] = field(default_factory=list)
+    stuck: list[Undo] = field(default_factory=list)
+
+    def stick(self) -> None:
+        """A sync failed: the kernel holds these pages for clean. No later sync carries them, though it may carry what
+        is written behind them: then they are a hole in the file."""
+        for each in self.undo:
+            each.old = each.old.ljust(each.new_bytes, b"\0")
+        self.stuck += self.undo
+        self.undo = []
+
+    def write_again(self, offset: int, length: int) -> None:
+        """Stuck pages of which any byte is written again are dirty again, and the next sync carries them."""
+        begin, end = offset - offset % PAGE, -(-(offset + length) // PAGE) * PAGE
+        self.undo = _parts(self.stuck, begin, end) + self.undo
+        self.stuck = _parts(self.stuck, 0, begin) + _parts(self.stuck, end, sys.maxsize)
+
+    def cut(self, length: int, old: bytes) -> bytes:
+        """The file ends here from now on: pages behind are gone, stuck or not. Returns what stood there if the cut is
+        taken back: `old`, but for what no sync carries."""
+        held = bytearray(old)
+        for each in _parts(self.stuck, length, length + len(old)):
+            held[each.offset - length : each.offset - length + len(each.old)] = each.old
+        self.stuck = _parts(self.stuck, 0, length)
+        return bytes(held)
+
+    def synced(self) -> None:
+        """All that is not stuck is durable, the length too."""
+        self.undo.clear()
+        for each in self.stuck:
+            each.size = max(each.size, self.size)
+
+
+class Platter:
+    """A host's disk below `root`; `aside` is a directory on the same file system that keeps what was removed."""
+
+    def __init__(self, root: Path, aside: Path, chance: random.Random) -> None:
+        self.root = root
+        self.free_bytes = 50 * GIB
+        self.total_bytes = 100 * GIB
+        self.slow_s = 0.0
+        self.files: dict[int, File] = {}
+        self.names = Names()
+        self._aside = aside
+        self._kept = 0
+        self._chance = chance
+        root.mkdir(parents=True, exist_ok=True)
+        aside.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, path: Path) -> Path:
+        """Where to put something that is being removed or replaced."""
+        self._kept += 1
+        return self._aside / f"{self._kept}-{path.name}"
+
+    def move(self, old: Path, new: Path) -> None:
+        """Rename, and what no sync has covered of the names in a directory goes with it."""
+        directory = old.is_dir()
+        os.rename(old, new)
+        if directory:
+            self.names.follow(old, new)
+
+    def remove(self, kept: Path) -> None:
+        """What was kept will not come back, nor what was in it."""
+        if kept.is_dir():
+            _forget(self.names.take_below(kept))
+        remove(kept)
+
+    def sync_names(self, directory: Path | None) -> None:
+        """The names in a directory (None: in all) are durable."""
+        _forget(self.names.take(directory))
+
+    def sync_all(self) -> None:
+        """Everything is durable."""
+        self.sync_names(None)
+        for file in self.files.values():
+            file.synced()
+
+    def power_cut(self, *, torn: bool) -> None:
+        """What no sync has covered is gone; `torn`: any part of it."""
+        self._lose_names(torn)
+        for path in sorted(self.root.rglob("*")):  # by name: inode numbers are another file system's to give
+            file = self.files.get(path.stat().st_ino) if path.is_file() else None
+            if file is not None and (file.undo or file.stuck):
+                self._lose_bytes(path, [*file.stuck, *file.undo], torn)
+        self.files.clear()
+
+    def _lose_names(self, torn: bool) -> None:
+        by_directory: dict[Path, int] = {}
+        names = list(self.names)
+        for name in names:
+            by_directory[name.directory] = by_directory.get(name.directory, 0) + 1
+        left = {where: self._chance.randint(0, count) if torn else 0 for where, count in by_directory.items()}
+        lost: list[Name] = []
+        for name in names:
+            if left[name.directory]:
+                left[name.directory] -= 1
+                name.forget()
+            else:
+                lost.append(name)
+        for name in reversed(lost):
+            name.back(*name.paths)  # which follows the directories that those before it have renamed back
+        self.names.take(None)
+
+    def _lose_bytes(self, path: Path, undo: list[Undo], torn: bool) -> None:
+        seen = path.read_bytes()
+        kept = bytearray(seen)
+        dirty: set[int] = set()
+        for each in reversed(undo):
+            end = each.offset + max(each.new_bytes, len(each.old))
+            dirty.update(range(each.offset // SECTOR, end // SECTOR + 1))
+            kept.extend(bytes(max(0, each.size - len(kept))))
+            kept[each.offset : each.offset + len(each.old)] = each.old
+            del kept[each.size :]
+        if not torn:
+            path.write_bytes(kept)
+            return
+        chance = self._chance
+        short, long = sorted((len(kept), len(seen)))
+        length = chance.choice((len(kept), len(seen), chance.randint(short, long)))
+        result = bytearray(bytes(kept[:length]).ljust(length, b"\0"))
+        share = chance.random()
+        for sector in sorted(dirty):
+            start = sector * SECTOR
+            if start < length and chance.random() < share:
+                part = seen[start : min(start + SECTOR, length)]
+                result[start : start + len(part)] = part
+        path.write_bytes(result)
+
+    def flip(self, pattern: str, place: float, bit: int) -> Path | None:
+        """Flip one bit: of the first file that matches `pattern` (a glob below the root) and has bytes, at the share
+        `place` of its length. None if there is none. For a host whose process is down."""
+        for path in sorted(self.root.glob(pattern)):
+            if path.is_file() and path.stat().st_size:
+                data = bytearray(path.read_bytes())
+                data[int(place * (len(data) - 1))] ^= 1 << bit
+                path.write_bytes(data)
+                return path
+        return None
+
+    def wipe(self) -> None:
+        """An empty disk under the old name."""
+        self.sync_names(None)
+        self.files.clear()
+        shutil.rmtree(self.root)
+        shutil.rmtree(self._aside)
+        self.root.mkdir()
+        self._aside.mkdir()
+
+
+def _forget(names: list[Name]) -> None:
+    for name in names:
+        name.forget()
+
+
+def remove(path: Path) -> None:
+    """A file, or a directory and all in it; what is missing is fine."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

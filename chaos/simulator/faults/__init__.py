@@ -1,0 +1,5 @@
+"""Faults carried out on a simulated world.
+
+In: a plan. Out: how often each kind fired.
+nemesis.py reads the plan; strangers, upgrades, drains and clocks have their own files.
+"""

@@ -1,0 +1,49 @@
+"""Faults that wait for a hand-over: their node ends a moment after it, when nobody else may know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from chaos.history.event import Answered, Begun, Event
+from chaos.history.history import History
+from chaos.plan.fault_plan import Fault
+from chaos.simulator.world.world import World
+
+WITHIN_S: Final = 0.05
+#: A message is new so long after it was acknowledged.
+NEW_MS: Final = 300
+
+
+class Catches:
+    """Of one world. `kill` and `power` carry out what a fault says."""
+
+    def __init__(
+        self, world: World, history: History, kill: Callable[[Fault], object], power: Callable[[Fault], object]
+    ) -> None:
+        self._world = world
+        self._chance = world.random("catches")
+        self._strikes = {"kill": kill, "power": power}
+        self._waiting: dict[str, Fault] = {}
+        self._old: dict[str, float] = {}  # id: when it was acknowledged
+        history.listen(self._see)
+
+    def wait(self, node_id: str, fault: Fault) -> None:
+        """Until this node begins a hand-over."""
+        self._waiting[node_id] = fault
+
+    def end(self) -> None:
+        """None waits any more."""
+        self._waiting.clear()
+
+    def _see(self, event: Event) -> None:
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._old[event.message_id] = event.mono_ms
+        if not isinstance(event, Begun) or (fault := self._waiting.get(event.node)) is None:
+            return
+        if fault.word("what") == "any" or event.mono_ms < self._old.get(event.message_id, event.mono_ms) + NEW_MS:
+            del self._waiting[event.node]
+            strike = self._strikes[fault.word("how")]
+            hit = replace(fault, target=event.node, arguments=(("unsynced", "lost"),))
+            self._world.after(WITHIN_S * self._chance.random(), strike, hit)

@@ -1,0 +1,69 @@
+"""Wrong clocks: one node's, or all together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chaos.plan.fault_plan import Fault
+from chaos.plan.target import Aim
+from chaos.simulator.world.process import Process
+from chaos.simulator.world.world import World
+
+
+class ClockFaults:
+    """Of one world: at most one node's clock is wrong at a time, or all together. `mark` records that a fault began;
+    `after` calls something at its end. `ahead_s`: the farthest that all clocks together were set ahead."""
+
+    def __init__(self, world: World, aim: Aim, mark: Callable[[str, str], None], after: Callable[..., None]) -> None:
+        self.ahead_s = 0.0
+        self._world, self._aim, self._mark, self._after = world, aim, mark, after
+        self._wrong: str | None = None
+
+    def jump(self, fault: Fault) -> bool:
+        """The wall clock steps, and back at the end."""
+        return self._put_wrong(fault, lambda process: process.clock.jump(fault.number("by")))
+
+    def drift(self, fault: Fault) -> bool:
+        """The crystal is fast or slow until the end."""
+        return self._put_wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
+
+    def heal(self) -> None:
+        """All clocks are right, or as far ahead as they were once."""
+        self._world.leaps += bool(self.ahead_s) or self._wrong == "*"
+        for process in self._world.processes.values():
+            process.clock.drift(0.0)
+            process.clock.true()
+            process.clock.jump(self.ahead_s)
+
+    def _put_wrong(self, fault: Fault, move: Callable[[Process], None]) -> bool:
+        nodes = self._aim.nodes(fault.target)
+        if fault.target == "*" and fault.kind == "jump":
+            return self._all_clocks(fault)
+        if self._wrong is not None or len(nodes) != 1:
+            return False
+        process = self._world.processes[nodes[0]]
+        self._wrong = process.id
+        self._mark(fault.kind, process.id)
+        move(process)
+        self._after(fault, self._right, process)
+        return True
+
+    def _all_clocks(self, fault: Fault) -> bool:
+        """All clocks jump together, so that no node can tell: what is due by then is due. At the end of the load they
+        do so once more, and stay, so that leases and due times given meanwhile come to their end."""
+        if self._wrong is not None:
+            return False
+        self._wrong = "*"
+        by_s = fault.number("by")
+        self.ahead_s = max(self.ahead_s, by_s)
+        self._world.leaps += 1
+        for process in self._world.processes.values():
+            process.clock.jump(by_s)
+            self._after(fault, self._right, process)
+        return True
+
+    def _right(self, process: Process) -> None:
+        self._world.leaps += self._wrong == "*"
+        process.clock.drift(0.0)
+        process.clock.true()
+        self._wrong = None

@@ -1,0 +1,67 @@
+"""What strangers move: a look at a node right before and right behind each thing that it hears of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chaos.history.event import Intruded
+from chaos.history.history import History
+from chaos.simulator.faults.stranger import HOST
+from chaos.simulator.network.transport import SimTransport
+from node.server import Node
+from replication.wire.link import Connection
+
+
+class DoorProbe:
+    """One for a world; `watch` every node that is made. It changes nothing that a node does."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def watch(self, node_id: str, node: Node) -> None:
+        """Be told of what this incarnation hears."""
+        transport = node.transport
+        assert isinstance(transport, SimTransport)
+        admit = transport._door._admit
+
+        def around(connection: Connection, what: str, hear: Callable[[], None]) -> None:
+            if not connection.host.startswith(HOST):
+                hear()
+                return
+            before = _standing(node)
+            hear()
+            self._tell(node_id, connection, what, _moved(before, _standing(node)))
+
+        def admitted(connection: Connection, said: Any) -> None:
+            admit(connection, said)
+            if connection.host.startswith(HOST) and not connection.guest:
+                self._tell(node_id, connection, "a greeting", f"it has the place of {said.node_id}")
+
+        transport.around = around
+        transport._door._admit = admitted
+
+    def _tell(self, node_id: str, connection: Connection, what: str, moved: str) -> None:
+        mono_ms, wall_ms = self._history.now()
+        knows = connection.host.removeprefix(HOST)
+        self._history.record(
+            Intruded(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, knows=knows, what=what, moved=moved)
+        )
+
+
+def _standing(node: Node) -> dict[str, Any]:
+    group = node.group
+    return {
+        "term": group.term,
+        "vote": node.journal.getVotedForNodeId(),
+        "role": group.role,
+        "leader": group.leader_id,
+        "log end": group.last_index,
+        "commit index": group.commit_index,
+        "members": node.transport.contacts,
+        "end": group.failure,
+    }
+
+
+def _moved(before: dict[str, Any], now: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value} -> {now[name]}" for name, value in before.items() if value != now[name])

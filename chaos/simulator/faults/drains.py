@@ -1,0 +1,38 @@
+"""An operator who drains nodes, and ends their drain."""
+
+from __future__ import annotations
+
+from api.port.port import ANONYMOUS
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import World
+
+
+class Drains:
+    """Of one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._drained: set[str] = set()
+
+    def begin(self, node_id: str) -> None:
+        """Drain this node. A restart ends a drain, too."""
+        self._drained.add(node_id)
+        client = self._world.client(node_id)
+        client.call(
+            lambda port: port.drain(None, principal=ANONYMOUS), _heard, label="drain", leader=False, timeout_s=20
+        )
+
+    def end(self, node_id: str) -> None:
+        """It serves again."""
+        self._drained.discard(node_id)
+        client = self._world.client(node_id)
+        client.call(lambda port: port.undrain(None, principal=ANONYMOUS), _heard, label="undrain", leader=False)
+
+    def end_all(self) -> None:
+        """All serve again."""
+        for node_id in sorted(self._drained):
+            self.end(node_id)
+
+
+def _heard(_: Outcome) -> None:
+    """Whatever it says: the faults go on."""

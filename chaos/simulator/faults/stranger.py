@@ -1,0 +1,148 @@
+"""Strangers at the Raft ports: they say hello to nodes, and then every kind of frame with its numbers at their edges.
+
+Three kinds, by what they know: `nothing`, the ids of the `nodes`, or the id of the `cluster` as well, with every store
+id. The first two may come whenever they like. Who knows the cluster id can speak as a member that is not connected
+(docs/guarantees.md, A8), so that one comes only while every member is connected with every other, speaks in the name of
+such members, and leaves before any fault strikes. A node without a cluster id believes whoever founds with it: it
+is left alone.
+
+What they draw is what `make fuzz-frames` draws (chaos/plan/draw_frames.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from chaos.plan.draw_frames import frame, hello
+from chaos.simulator.network.network import Socket
+from chaos.simulator.network.transport import SimTransport
+from chaos.simulator.world.world import RAFT_PORT, World
+from node.server import Node
+from replication.wire.frame import encode_message
+
+NOTHING, NODES, CLUSTER = "nothing", "nodes", "cluster"
+KNOWS: Final = (NOTHING, NODES, CLUSTER)
+HOST: Final = "stranger-"
+"""With which the names of their hosts begin; what they know follows."""
+INVENTED: Final = ("stranger", "someone", "n99")
+PAUSE_S: Final = (0.05, 0.4)
+"""Between two connections of one stranger."""
+STAYS_S: Final = (0.1, 2.5)
+"""Longer than a contest for a place takes (replication/wire/door.py)."""
+FRAMES_MAX: Final = 16
+"""On one connection."""
+GAP_S: Final = 0.1
+
+
+class Strangers:
+    """Those of one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.random("strangers")
+        self._knowing: dict[Socket, None] = {}  # connections of those who know the cluster id
+        self._calm = False
+
+    def come(self, node_id: str, knows: str, for_s: float) -> bool:
+        """One that knows this talks to the node for so long; False if it may not come now."""
+        if knows == CLUSTER and not self._whole():
+            return False
+        self._knock(node_id, knows, self._world.now_s + for_s)
+        return True
+
+    def leave(self) -> None:
+        """Something is about to happen to the cluster: those who know its id go at once."""
+        for socket in list(self._knowing):
+            socket.reset()
+        self._knowing.clear()
+
+    def end(self) -> None:
+        """All go, and none comes any more."""
+        self._calm = True
+        self.leave()
+
+    def _knock(self, node_id: str, knows: str, until_s: float) -> None:
+        if self._calm or self._world.now_s >= until_s:
+            return
+        self._world.network.connect(
+            HOST + knows, _run, (node_id, RAFT_PORT), lambda socket: self._talk(socket, node_id, knows), _nothing
+        )
+        self._world.after(self._chance.uniform(*PAUSE_S), self._knock, node_id, knows, until_s)
+
+    def _talk(self, socket: Socket, node_id: str, knows: str) -> None:
+        """A connection: a hello, and frames at once or when it was answered."""
+        greeting = None if self._calm else self._greeting(node_id, knows)
+        if greeting is None:
+            socket.reset()
+            return
+        chance = self._chance
+        if knows == CLUSTER:
+            self._knowing[socket] = None
+        if chance.random() < 0.3:
+            for _ in range(FRAMES_MAX):
+                greeting += frame(chance)
+            socket.attach(lambda _: None, _nothing)
+        else:
+            socket.attach(lambda _: self._answered(socket), _nothing)
+        socket.send(greeting, len(greeting))
+        self._world.after(chance.uniform(*STAYS_S), self._part, socket)
+
+    def _answered(self, socket: Socket) -> None:
+        """The node has said something: a few more frames, one at a time."""
+        for number in range(FRAMES_MAX):
+            said = frame(self._chance)
+            if number % 4 == 3:
+                said += b"".join(encode_message({"type": "pong"}))
+            self._world.after(self._chance.uniform(0, GAP_S * number), socket.send, said, len(said))
+        socket.attach(lambda _: None, _nothing)
+
+    def _part(self, socket: Socket) -> None:
+        self._knowing.pop(socket, None)
+        if self._chance.random() < 0.5:
+            socket.reset()
+        else:
+            socket.finish()
+
+    def _greeting(self, node_id: str, knows: str) -> bytes | None:
+        """A hello to this node by one who knows so much; None if it keeps silent."""
+        chance, nodes = self._chance, self._world.nodes()
+        node = nodes.get(node_id)
+        if node is None or node.store.cluster_id is None:
+            return None
+        if knows == NOTHING:
+            stores = {name: chance.randbytes(16) for name in INVENTED}
+            return hello(chance, chance.choice(INVENTED), chance.choice(INVENTED), None, stores)
+        names = [name for name in self._world.ids if name != node_id]
+        if knows == NODES:
+            stores = {name: chance.randbytes(16) for name in self._world.ids}
+            return hello(chance, chance.choice(names), node_id, None, stores)
+        if not self._whole():
+            return None
+        stores = {name: each.directory.store_id for name, each in nodes.items()}
+        return hello(chance, chance.choice(names), node_id, node.store.cluster_id, stores)
+
+    def _whole(self) -> bool:
+        """Whether every node runs, is level with the others, and has connections of its own with each of them."""
+        world = self._world
+        nodes = world.nodes()
+        if len(nodes) < len(world.processes) or not world.network.sound:
+            return False
+        if any(process.paused for process in world.processes.values()):
+            return False
+        return all(_is_connected(node, nodes.keys() - {name}) for name, node in nodes.items())
+
+
+def _is_connected(node: Node, others: set[str]) -> bool:
+    transport = node.transport
+    assert isinstance(transport, SimTransport)
+    stands = all(transport.stands(other) for other in sorted(others))
+    return stands and node.store.cluster_id is not None and node.group.role != "learner" and node.caught_up()
+
+
+def _run(call: Callable[..., None], *args: Any) -> None:
+    call(*args)
+
+
+def _nothing() -> None:
+    return

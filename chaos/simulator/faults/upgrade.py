@@ -1,0 +1,131 @@
+"""Two builds side by side: nodes that are changed from one to the other, and somebody who asks for the next level.
+
+A node is started as the build before or as this one (build/older_build.py). The level of the cluster rises when all
+read it; after that a node that goes back is refused, and its operator puts the newer build back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.history.event import LevelAsked, Raised
+from chaos.history.history import History
+from chaos.simulator.build.older_build import is_refusal
+from chaos.simulator.faults.raft_times import USUAL, may_be_older, set_times
+from chaos.simulator.load.load import Caller
+from chaos.simulator.network.transport import SimTransport
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.process import End, Process
+from chaos.simulator.world.world import World
+from node.server import Node
+from replication.wire.handshake import Hello, entries_of
+from storage.catalog.level import LEVELS
+
+ASK_S: Final = 1.5
+LATELY_S: Final = 20.0
+"""So long a node that was cut off, or stood still, may name somebody who has been upgraded since."""
+
+
+def risen(world: World) -> bool:
+    """Whether all nodes run, and are at the newest level of this build."""
+    nodes = world.nodes()
+    return len(nodes) == len(world.ids) and all(node.machine.level == LEVELS[1] for node in nodes.values())
+
+
+class Upgrade:
+    """One for a world. `older`: so many nodes, from the first on, begin as the build before. Then somebody asks for the
+    next level until every node stands at it."""
+
+    def __init__(self, world: World, history: History, older: int) -> None:
+        self.raised = False
+        """Whether any leader proposed the next level: from then on a step back is refused somewhere."""
+        self._world, self._history, self._older = world, history, older
+        self._caller = Caller(world, "upgrade")
+        self._was_older_s: dict[str, float] = {}
+        self._over = False
+        for node_id in world.ids[:older]:
+            world.processes[node_id].older = True
+
+    def begin(self) -> None:
+        """Ask for the next level now and then, if there is anybody who may not read it."""
+        if self._older:
+            self._world.after(ASK_S, self._ask)
+
+    def end(self) -> None:
+        """All nodes are of this build from now on; those that are not are to be started again."""
+        self._over = True
+        for process in self._world.processes.values():
+            if process.older:
+                process.kill()
+                self.change(process, older=False)
+
+    def change(self, process: Process, *, older: bool) -> None:
+        """From its next start on it is of this build, or the one before, with times that build may have; it is down."""
+        if process.older:
+            self._was_older_s[process.id] = self._world.now_s
+        if older and not may_be_older(process.config.raft.election_min_ms):
+            set_times(process, USUAL)
+        process.older = older
+
+    def refused(self, end: End) -> bool:
+        """Whether a node ended because it is of the build before, and something newer is on its disk or in the log. The
+        newer one is put back then."""
+        process = self._world.processes[end.node]
+        refused = process.older and self.raised and is_refusal(end.error)
+        if refused:
+            self.change(process, older=False)
+        return refused
+
+    # -- what is seen
+
+    def watch(self, node_id: str, node: Node) -> None:
+        """Be told of what this incarnation hears of the others, and of a level that it proposes."""
+        heard: dict[str, int] = {}
+        transport, propose = node.transport, node.levels._raise
+        assert isinstance(transport, SimTransport)
+
+        def greeted(peer: str, hello: Hello) -> None:
+            heard[peer] = entries_of(hello.formats)[1]
+
+        def reads(peer: str) -> int:
+            return heard.get(peer, 0) if transport.connected(peer) else 0
+
+        async def proposed(level: int) -> str | None:
+            self.raised = True
+            mono_ms, wall_ms = self._history.now()
+            others = tuple((peer, reads(peer)) for peer in sorted(node.members.ids()) if peer != node_id)
+            self._history.record(Raised(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, level=level, heard=others))
+            return await propose(level)
+
+        transport.on_up = greeted
+        node.levels._raise = proposed  # type: ignore[method-assign]
+
+    # -- somebody asks
+
+    def _ask(self) -> None:
+        if self._over and risen(self._world):
+            return
+        leader = self._world.leader() if self._over else None  # healed: others only pass on, or refuse, for a while
+        self._caller.call(
+            leader or self._caller.node(), lambda port: port.upgrade(LEVELS[1]), self._answered, "upgrade", leader=False
+        )
+
+    def _answered(self, outcome: Outcome) -> None:
+        now_s = self._world.now_s
+        mono_ms, wall_ms = self._history.now()
+        lately = {name for name, at_s in self._was_older_s.items() if now_s - at_s < LATELY_S}
+        older = lately | {process.id for process in self._world.processes.values() if process.older}
+        problem = outcome.problem
+        lags = problem is not None and problem.code == "not-supported-yet"
+        node, reads = (problem.extra.get("node"), problem.extra.get("reads")) if problem and lags else (None, None)
+        self._history.record(
+            LevelAsked(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                level=outcome.value if outcome.kind == "ok" else 0,
+                lags=node or "",
+                reads=reads[1] if reads else 0,
+                older=tuple(sorted(older)),
+            )
+        )
+        self._world.after(ASK_S * (0.5 + self._caller.chance.random()), self._ask)

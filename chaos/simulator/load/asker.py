@@ -1,0 +1,356 @@
+"""Clients who ask what is so, and change it where that is hardest to say: around retries and the ends of leases, just
+after changes of leader, and while a request of several entries is at work.
+
+Their answers go into the history as they came; chaos/check/message/answers.py holds them against what was.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from api.port.ledger import MessageLedger
+from api.port.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
+from api.port.queries import BulkResult, DeadQuery
+from chaos.history.event import (
+    Accounted,
+    Answered,
+    Begun,
+    Ended,
+    Event,
+    Fault,
+    GaveBack,
+    Kept,
+    Looked,
+    Offered,
+    Promoted,
+    Redriven,
+    Rescheduled,
+)
+from chaos.history.history import History
+from chaos.load.account import OUTSIDE, tells_all
+from chaos.plan.fault_plan import FaultPlan
+from chaos.simulator.load.changer import Changer
+from chaos.simulator.load.load import IDLE, POISON, TIMEOUT_S, Caller, Offer, code_of, is_not_done
+from chaos.simulator.load.tally import Tally
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import World
+
+#: Of the messages that are acknowledged: looked at, moved, cancelled at some moment around or after their due time.
+LOOK_SHARE: Final = 0.15
+MOVE_SHARE: Final = 0.1
+CANCEL_SHARE: Final = 0.05
+AROUND_MS: Final = 50
+AFTER_MS: Final = 4_000
+#: What is far ahead is not waited for.
+FAR_MS: Final = 60_000
+#: So many of those that were handed over last are kept in mind; as many are asked about when a leader begins.
+LATELY: Final = 12
+LATELY_MS: Final = 2_000
+AT_CHANGES: Final = 8
+SOON_S: Final = 0.4
+LATER_S: Final = 3.0
+#: Of those that were handed over so shortly before a leader ends some are cancelled while there is none: that is asked
+#: before the next one hands them over again.
+LAST_MS: Final = 200
+LAST_SHARE: Final = 0.5
+NO_LEADER_S: Final = 1.0
+LEADER_ENDS: Final = ("catch", "kill", "power")
+#: Of those that came so shortly before their hand-over many are cancelled at once; and some of those that wait.
+NEW_MS: Final = 300
+NEW_SHARE: Final = 0.6
+AT_ONCE_S: Final = 0.1
+WAITING_AT_CHANGES: Final = 2
+#: What was moved or given back is looked at so often, and asked for under its key.
+AGAIN_SHARE: Final = 0.4
+KEY_SHARE: Final = 0.3
+#: What failed or was given back is moved or cancelled before it comes again.
+MEANWHILE_SHARE: Final = 0.3
+#: Between two redrives; after one whose outcome is unknown, which may be at work still.
+REDRIVE_S: Final = 15.0
+UNKNOWN_S: Final = 2 * TIMEOUT_S
+#: Faults that end a term: a redrive begins so much before or after.
+ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
+BEFORE_S: Final = 0.015
+ACCOUNT_S: Final = 20.0
+ACCOUNTED: Final = 100
+AT_ONCE: Final = 2
+
+
+class _Both(NamedTuple):
+    """What is asked of each message at the end."""
+
+    view: MessageView
+    ledger: MessageLedger
+
+
+class Asker:
+    """One for a run whose plan has clocks apart."""
+
+    def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
+        self._left = 0
+        self._world, self._history, self._changer, self._plan = world, history, changer, plan
+        self._caller = Caller(world, "asker")
+        self._chance = self._caller.chance
+        self._offers: dict[int, Offered] = {}
+        self._lately: deque[Begun] = deque(maxlen=LATELY)
+        self._by_id: dict[str, Answered] = {}
+        self._known: dict[int, Answered] = {}
+        self._waiting: set[int] = set()
+        self._redrives_from_s = 0.0
+        self._tally = Tally(world, history)
+        self._over = True
+        # A key that is forgotten would make another message; all clocks together pass its retention.
+        self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)
+        history.listen(self._see)
+
+    @property
+    def in_flight(self) -> int:
+        """Answers that `account` waits for."""
+        return self._left + self._tally.in_flight
+
+    def begin(self) -> None:
+        """The load begins."""
+        self._over = False
+        for fault in self._plan.faults:
+            if fault.kind in ENDS_TERM:
+                at_s = fault.at_s - BEFORE_S + 1.5 * BEFORE_S * self._chance.random()
+                self._world.after(max(0.0, at_s), self._redrive)
+        self._now_and_then()
+        self._tally.begin()
+
+    def end(self) -> None:
+        """The load ends."""
+        self._over = True
+        self._tally.end()
+
+    # -- when
+
+    def _see(self, event: Event) -> None:
+        if isinstance(event, Offered):
+            self._offers[event.number] = event
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._known[event.number] = self._by_id[event.message_id] = event
+            if self._offers[event.number].topic == IDLE:
+                self._waiting.add(event.number)
+        if isinstance(event, Begun) and event.message_id in self._by_id:
+            self._lately.append(event)
+        if self._over:
+            return
+        if isinstance(event, Answered) and event.outcome == "acknowledged":
+            self._choose(event)
+        elif isinstance(event, Promoted):
+            self._leader_begins()
+        elif isinstance(event, Fault) and event.role == "leader" and event.phase == "begin":
+            if event.kind in LEADER_ENDS:
+                self._leader_ends()
+        elif isinstance(event, Ended) and event.message_id in self._by_id:
+            self._meanwhile(self._by_id[event.message_id])
+        elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
+            message = self._known[event.number]
+            if self._chance.random() < AGAIN_SHARE:
+                self._world.after(SOON_S * self._chance.random(), self._look, message)
+            if isinstance(event, GaveBack):
+                self._meanwhile(message)
+            elif event.outcome == "moved" and self._chance.random() < KEY_SHARE:
+                self._world.after(SOON_S * self._chance.random(), self._keep, message)
+
+    def _leader_begins(self) -> None:
+        """What may be in doubt: what was handed over last, most of all what was new then, and what waits."""
+        for message, is_new in self._handed_over_lately():
+            ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
+            within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
+            if is_new and self._chance.random() < NEW_SHARE:
+                ask, within_s = self._changer.cancel, AT_ONCE_S
+            self._world.after(within_s * self._chance.random() ** 2, ask, message)
+        waiting = [self._known[number] for number in sorted(self._waiting)]
+        for message in self._chance.sample(waiting, min(WAITING_AT_CHANGES, len(waiting))):
+            self._waiting.discard(message.number)
+            self._world.after(LATER_S * self._chance.random(), self._changer.cancel, message)
+
+    def _leader_ends(self) -> None:
+        """What it handed over last, and may not have said."""
+        since_ms = self._history.now()[0] - LAST_MS
+        names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
+        for name in names:
+            if self._chance.random() < LAST_SHARE:
+                self._world.after(NO_LEADER_S * self._chance.random(), self._changer.cancel, self._by_id[name])
+
+    def _meanwhile(self, message: Answered) -> None:
+        """Its last hand-over came to nothing, and it waits for another one."""
+        if self._chance.random() < MEANWHILE_SHARE:
+            ask = self._chance.choice([self._changer.cancel, self._changer.move])
+            self._world.after(SOON_S * self._chance.random(), ask, message)
+
+    def _choose(self, message: Answered) -> None:
+        chance = self._chance
+        if message.due_ms - message.wall_ms > FAR_MS:
+            return
+        for share, ask in (
+            (LOOK_SHARE, self._look),
+            (MOVE_SHARE, self._changer.move),
+            (CANCEL_SHARE, self._changer.cancel),
+        ):
+            if chance.random() < share:
+                around_ms = chance.randint(-AROUND_MS, AROUND_MS)
+                later_ms = around_ms if chance.random() < 0.5 else chance.randint(0, AFTER_MS)
+                wait_ms = message.due_ms - message.wall_ms + later_ms
+                self._world.after(max(0, wait_ms) / 1000, ask, message)
+
+    def _handed_over_lately(self) -> list[tuple[Answered, bool]]:
+        """Some of those whose hand-over may have left no record, and whether they had just come then."""
+        since_ms = self._history.now()[0] - LATELY_MS
+        begun_ms = {begun.message_id: begun.mono_ms for begun in self._lately if begun.mono_ms > since_ms}
+        names = self._chance.sample(sorted(begun_ms), min(AT_CHANGES, len(begun_ms)))
+        messages = [self._by_id[name] for name in names]
+        return [(each, begun_ms[each.message_id] < each.mono_ms + NEW_MS) for each in messages]
+
+    # -- GET, and a request under a key that is held
+
+    def _look(self, message: Answered) -> None:
+        if self._over:
+            return
+        asked_ms, name = self._history.now()[1], message.message_id
+
+        def done(outcome: Outcome) -> None:
+            if outcome.kind == "ok":
+                self._looked(message, asked_ms, outcome.value)
+
+        self._caller.call(
+            self._caller.node(), lambda port: port.message(name, local=False, principal=ANONYMOUS), done, "look"
+        )
+
+    def _looked(self, message: Answered, asked_ms: int, view: MessageView) -> None:
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(
+            Looked(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                number=message.number,
+                message_id=message.message_id,
+                asked_wall_ms=asked_ms,
+                state=view.state,
+                due_ms=view.due_ms,
+                attempt=view.attempt,
+                handed_over_ms=view.handed_over_ms,
+                lateness_ms=view.lateness_ms,
+                history=tuple((each.event, each.at_ms, each.node, each.term, each.attempt) for each in view.history),
+            )
+        )
+
+    def _keep(self, message: Answered) -> None:
+        offered = self._offers[message.number]
+        if self._over or not self._keys or not offered.keyed:
+            return
+        asked_ms = self._history.now()[1]
+        first = Offer(message.number, offered.topic, offered.asked_due_ms, True, False).message()
+        again = msgspec.structs.replace(first, fingerprint=bytes(16), on_conflict="keep")
+
+        def done(outcome: Outcome) -> None:
+            result: ScheduleResult | None = outcome.value
+            if result is None or result.status[0] != KEPT:
+                return
+            mono_ms, wall_ms = self._history.now()
+            self._history.record(
+                Kept(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    number=message.number,
+                    message_id=result.ids[0].decode(),
+                    asked_wall_ms=asked_ms,
+                    due_ms=int(result.due_ms[0]),
+                )
+            )
+
+        self._caller.call(self._caller.node(), lambda port: port.schedule([again], ANONYMOUS), done, "keep")
+
+    # -- redrives
+
+    def _now_and_then(self) -> None:
+        self._redrive()
+        if not self._over:
+            self._world.after(self._chance.expovariate(1 / REDRIVE_S), self._now_and_then)
+
+    def _redrive(self) -> None:
+        """All dead messages of the topic whose receiver refuses everything; one request at a time."""
+        if self._over or self._world.now_s < self._redrives_from_s:
+            return
+        self._redrives_from_s = self._world.now_s + TIMEOUT_S + UNKNOWN_S
+        asked_ms = self._history.now()[0]
+
+        def done(outcome: Outcome) -> None:
+            unknown = outcome.kind == "unknown"
+            self._redrives_from_s = self._world.now_s + (UNKNOWN_S if unknown else 1.0)
+            result: BulkResult | None = outcome.value
+            said = outcome.problem.extra if outcome.problem else {}
+            refused = is_not_done(outcome) or outcome.kind == "refused"
+            mono_ms, wall_ms = self._history.now()
+            self._history.record(
+                Redriven(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    topic=POISON,
+                    asked_mono_ms=asked_ms,
+                    outcome="done" if result else "refused" if refused else "unknown",
+                    changed=result.changed if result else said.get("changed", 0),
+                    detail=code_of(outcome.problem),
+                )
+            )
+
+        query = DeadQuery(topic=POISON)
+        self._caller.call(
+            self._caller.node(),
+            lambda port: port.redrive(query, dry_run=False, principal=ANONYMOUS),
+            done,
+            "redrive",
+        )
+
+    # -- the end
+
+    def account(self) -> None:
+        """Ask the ledger for its sums, and GET and the ledger of some, a few at a time; `in_flight` is 0 once all have
+        answered."""
+        self._tally.sum_up()
+        known = [self._known[number] for number in sorted(self._known)]
+        left = deque(self._chance.sample(known, min(ACCOUNTED, len(known))))
+        self._left = len(left)
+
+        def ask() -> None:
+            if not left:
+                return
+            message = left.popleft()
+            asked_ms, name = self._history.now(), message.message_id
+
+            async def both(port: Any) -> _Both:
+                view = await port.message(name, local=False, principal=ANONYMOUS)
+                return _Both(view, await port.message_ledger(name))
+
+            def done(outcome: Outcome) -> None:
+                self._left -= 1
+                if outcome.kind == "ok":
+                    self._looked(message, asked_ms[1], outcome.value.view)
+                    self._accounted(message, asked_ms[0], outcome.value.ledger)
+                ask()
+
+            self._caller.insist(both, done, "account", for_s=ACCOUNT_S, again=True)
+
+        for _ in range(AT_ONCE):
+            ask()
+
+    def _accounted(self, message: Answered, asked_mono_ms: float, found: MessageLedger) -> None:
+        mono_ms, wall_ms = self._history.now()
+        self._history.record(
+            Accounted(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                number=message.number,
+                message_id=message.message_id,
+                asked_mono_ms=asked_mono_ms,
+                kind=found.entry.kind,
+                hand_overs=len(found.hand_overs),
+                complete=tells_all(found.sight, found.entry.flags),
+                old=OUTSIDE in found.entry.flags,
+            )
+        )

@@ -1,0 +1,94 @@
+"""What many clients leave behind: messages in thousands of hours, many keys in one hour, hours that are unlinked.
+
+No checker asks what becomes of these messages: the load's own are there for that. These are there for what they cost
+the nodes (`check_held`). The far ones fall due after the run. The keyed ones are due during it, in its first hour,
+which ends soon, so that their hour is over, and unlinked, while there is load. In drawn plans all clocks pass the far
+hours too (chaos/plan/draw.py): they are due at once, over, looked at, and unlinked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from api.port.port import ANONYMOUS, MessageIn, PullIn
+from chaos.plan.draw import CROWD_FIRST_HOUR, CROWD_HOURS, CROWD_WEIGHT
+from chaos.simulator.load.load import RETRY_S, Caller
+from chaos.simulator.world.client import Outcome
+from chaos.simulator.world.world import HOUR_S, World
+
+TOPIC: Final = "crowd"
+#: The first hour of the run ends so long after its beginning.
+TURN_S: Final = 30.0
+PULLED: Final = 250
+LOOK_S: Final = 0.25
+
+
+@dataclass(frozen=True)
+class CrowdShape:
+    """How many. `weight`: how many each stored row stands for (time/cost.py)."""
+
+    hours: int = CROWD_HOURS  # with one message each, in one request
+    keyed: int = 800  # in one hour; 0: none has a key
+    keyed_for_s: float = 8.0  # within which they are due
+    weight: int = CROWD_WEIGHT
+
+
+class Crowd:
+    """Begins with the load and ends with it."""
+
+    def __init__(self, world: World, shape: CrowdShape) -> None:
+        self._world, self._shape = world, shape
+        self._caller = Caller(world, "crowd")
+        self._over = False
+
+    def begin(self) -> None:
+        """Offer all of it within the first seconds."""
+        chance, world = self._caller.chance, self._world
+        now_ms, hour_ms = world.now_ms, int(HOUR_S * 1000)
+        first_ms = now_ms + CROWD_FIRST_HOUR * hour_ms
+        far = [MessageIn(TOPIC, b"far", deliver_at_ms=first_ms + hour * hour_ms) for hour in range(self._shape.hours)]
+        last_ms = int(self._shape.keyed_for_s * 1000)
+        keyed = [
+            MessageIn(
+                TOPIC,
+                b"keyed",
+                deliver_at_ms=now_ms + 2_000 + chance.randrange(last_ms),
+                key=f"crowd {number}",
+                fingerprint=number.to_bytes(16, "big"),
+            )
+            for number in range(self._shape.keyed)
+        ]
+        world.after(1 + 10 * chance.random(), self._offer, far)
+        if keyed:
+            world.after(0.5 * chance.random(), self._offer, keyed)
+        world.after(LOOK_S, self._pull)
+
+    def end(self) -> None:
+        """Pull nothing more: what is left waits for its lease, and for nobody."""
+        self._over = True
+
+    def _offer(self, messages: list[MessageIn]) -> None:
+        """A key makes it safe to ask again; what has none is asked for once more at the most."""
+        self._caller.insist(
+            lambda port: port.schedule(messages, ANONYMOUS), lambda _: None, "crowd", for_s=RETRY_S, again=True
+        )
+
+    def _pull(self) -> None:
+        if self._over:
+            return
+        request = PullIn(TOPIC, max=PULLED, wait_ms=0, lease_ms=None)
+        self._caller.call(self._caller.node(), lambda port: port.pull(request, ANONYMOUS), self._pulled, "crowd pull")
+
+    def _pulled(self, outcome: Outcome) -> None:
+        deliveries: list[Any] = outcome.value if outcome.kind == "ok" else []
+        if deliveries:
+            receipts = [delivery.receipt for delivery in deliveries]
+            self._caller.insist(
+                lambda port: port.ack(TOPIC, receipts, ANONYMOUS),
+                lambda _: None,
+                "crowd ack",
+                for_s=RETRY_S,
+                again=True,
+            )
+        self._world.after(LOOK_S, self._pull)

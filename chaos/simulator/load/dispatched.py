@@ -1,0 +1,77 @@
+"""What a leader dispatches, against what its dispatch state says."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+
+from chaos.simulator.time.cost import free
+from node.leader.leader_term import LeaderTerm
+from node.server import Node
+from storage.format.array import U64
+from storage.format.position import MS_PER_TICK
+from storage.format.rows import LEASED, PENDING
+from storage.wheel.due import Due
+
+
+class Dispatched:
+    """What one reign has dispatched of the units made in it, against what its dispatch state says."""
+
+    def __init__(self, node: Node, reign: LeaderTerm) -> None:
+        self._node = node
+        self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
+        self._seen: set[int] = set()
+        ready, planning = reign.dispatcher._ready, reign.handing_over.planning
+        push, unplanned = ready.push, planning.unplanned
+
+        def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:
+            self._seen.update(units.position.tolist())
+            push(kind, topics, units, swept=swept)
+
+        def given(due: Due) -> Due:
+            left = unplanned(due)
+            self._on_their_way(np.setdiff1d(due.position, left.position))
+            return left
+
+        replace_call(ready, "push", pushed)
+        replace_call(planning, "unplanned", given)
+
+    @free
+    def _on_their_way(self, positions: U64) -> None:
+        """The wheel gave these out, and no window has them: dispatched if their planned lease runs. It may be taken
+        back later, also between then and the next state."""
+        leased = self._node.store.states(positions).state == LEASED
+        self._seen.update(positions[leased].tolist())
+
+    def made(self, index: int, units: list[tuple[int, int]]) -> None:
+        """An entry made these units, as (position, due_ms)."""
+        for position, due_ms in units:
+            heapq.heappush(self._pending, (due_ms, position, index))
+
+    @free
+    def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
+        """(position, due_ms) of units that a state names which are open and were not dispatched. Each is told once."""
+        later: list[tuple[int, int, int]] = []
+        left: list[tuple[int, int]] = []
+        while self._pending and self._pending[0][0] < tick * MS_PER_TICK:
+            due_ms, position, index = heapq.heappop(self._pending)
+            if index > applied_index:
+                later.append((due_ms, position, index))
+                continue
+            if position not in self._seen and self._is_open(position):
+                left.append((position, due_ms))
+            self._seen.discard(position)
+        for unit in later:
+            heapq.heappush(self._pending, unit)
+        return left
+
+    def _is_open(self, position: int) -> bool:
+        states = self._node.store.states(np.array([position], np.uint64))
+        return int(states.state[0]) == PENDING
+
+
+def replace_call(owner: object, name: str, call: Any) -> None:
+    """Put `call` in the place of a method of this one object."""
+    setattr(owner, name, call)

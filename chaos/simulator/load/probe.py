@@ -1,0 +1,380 @@
+"""Looks into simulated nodes and writes what it sees into the history: what only the simulator can see.
+
+A probe changes nothing a node does: it hands every call on and takes no time. What it is told by a node happened at the
+true moment at which it is recorded.
+"""
+
+from __future__ import annotations
+
+import statistics
+import zlib
+from collections import defaultdict, deque
+from typing import Any, Final
+
+import numpy as np
+
+from chaos.history.event import Applied, Begun, Ended, LeftOut, Promoted, SetBack, Settled, Sure
+from chaos.history.history import History
+from chaos.simulator.load.crowd import TOPIC as CROWD
+from chaos.simulator.load.dispatched import Dispatched, replace_call
+from chaos.simulator.time.cost import free
+from chaos.simulator.world.world import World
+from node.handover.delivery_log import FAILED, PUSH
+from node.server import Node
+from node.write.command_queues import GROUP
+from replication.apply.attempt_order import fence
+from replication.command.entry import EntryRefused, Kind, decode_entry
+from storage.format.array import U64
+from storage.format.batches import SettleBatch
+from storage.format.message_id import encode_ids
+from storage.format.position import HOUR_MS
+from storage.format.rows import LEASED, Corrupt
+from storage.store import Store
+
+#: How often nodes are asked whether they are sure to lead.
+LOOK_S: Final = 0.01
+#: A leader learns within this time of another median: echoes, and how often it looks (node.upkeep.housekeeping).
+LEARNS_S: Final = 1.0
+
+Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
+
+
+class Probe:
+    """One for a world; `watch` every node that is made, before it runs."""
+
+    def __init__(self, world: World, history: History) -> None:
+        self.begun: dict[Name, Begun] = {}
+        self._world = world
+        self._history = history
+        self._told: set[int] = set()  # indexes whose entry was told of
+        self._units: list[tuple[int, int]] = []  # made by the entry that is being applied
+        self._entry = 0  # index of the entry that is being applied by the first node that does, else 0
+        self._reigns: dict[str, object] = {}
+        self._wheels: dict[str, Dispatched] = {}
+        self._over = False
+        #: One a look, by leader.
+        self._medians_ms: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=round(LEARNS_S / LOOK_S)))
+        self._known_s: dict[str, float] = {}  # by leader, monotonic: when it heard what its clock is bound by
+        self._shown_ms: dict[int, int] = {}  # by term: from when its leader's clock was set back, the latest
+        world.after(LOOK_S, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over = True
+
+    def watch(self, node_id: str, node: Node) -> None:
+        """Be told of what this incarnation of a node does."""
+        self._watch_apply(node_id, node)
+        self._watch_deliveries(node_id, node)
+        self._watch_clock(node_id, node)
+
+    # -- entries
+
+    def _watch_apply(self, node_id: str, node: Node) -> None:
+        apply, append, machine = node.machine.apply, node.store.append, node.machine
+
+        def appended(batch: Any) -> U64:
+            positions = append(batch)
+            self._units += zip(positions.tolist(), batch.due_ms.tolist(), strict=True)
+            return positions
+
+        def applied(index: int, term: int, entry: bytes) -> Any:
+            self._units = []
+            self._entry = index if index not in self._told else 0
+            before = (machine.tick, machine.local_index, machine.state_applied_index)
+            result = apply(index, term, entry)
+            after = (machine.tick, machine.local_index, machine.state_applied_index)
+            self._tell(node_id, node, index, term, entry, None if after == before else after)
+            wheel = self._wheels.get(node_id)
+            if wheel is not None:
+                wheel.made(index, self._units)
+            return result
+
+        def settled(batch: SettleBatch) -> None:
+            self._look_back(node_id, node, batch)
+            settle(batch)
+            if self._entry:
+                self._settled(node, batch)
+
+        settle = node.store.settle
+        replace_call(node.store, "append", appended)
+        replace_call(node.store, "settle", settled)
+        replace_call(node.group, "_apply_command", applied)
+
+    @free
+    def _tell(
+        self, node_id: str, node: Node, index: int, term: int, entry: bytes, state: tuple[int, int, int] | None
+    ) -> None:
+        mono_ms, wall_ms = self._history.now()
+        told: dict[str, Any] = {}
+        if index not in self._told:
+            self._told.add(index)
+            try:
+                envelope = decode_entry(entry)
+            except EntryRefused:
+                pass  # refused alike everywhere: there is nothing to tell of it
+            else:
+                kinds = {section.kind for section in envelope.sections}
+                told = {"stamp_ms": envelope.now_ms, "state": state, "realigned": Kind.REALIGN in kinds}
+                told["units"] = tuple(self._units)
+                told |= {"shown_ms": self._shown_ms.get(term, 0)}
+                told |= {"version": envelope.version, "raises": Kind.RAISE_LEVEL in kinds}
+        self._history.record(
+            Applied(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                node=node_id,
+                index=index,
+                term=term,
+                crc=zlib.crc32(entry),
+                rolling=node.machine.rolling_hash.hex(),
+                **told,
+            )
+        )
+
+    @free
+    def _look_back(self, node_id: str, node: Node, batch: SettleBatch) -> None:
+        """A lease is about to be recorded; an older one than the newest is what the fence is there to keep out."""
+        leases = (batch.what == LEASED).nonzero()[0]
+        if not len(leases):
+            return
+        states = node.store.states(batch.position[leases])
+        older = fence(batch.term[leases], batch.attempt[leases]) < fence(states.term, states.attempt)
+        mono_ms, wall_ms = self._history.now()
+        for row in older.nonzero()[0].tolist():
+            at = leases[row]
+            self._history.record(
+                SetBack(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    node=node_id,
+                    position=int(batch.position[at]),
+                    fence=(int(batch.term[at]), int(batch.attempt[at])),
+                    newest=(int(states.term[row]), int(states.attempt[row])),
+                )
+            )
+
+    @free
+    def _settled(self, node: Node, batch: SettleBatch) -> None:
+        """What an entry did with messages, but for leases."""
+        rows = np.flatnonzero(batch.what != LEASED)
+        if not len(rows):
+            return
+        mono_ms, wall_ms = self._history.now()
+        records = node.store.records(batch.position[rows])
+        homes = np.array([record.position for record in records], np.uint64)
+        ids = encode_ids(GROUP, homes, np.array([record.random for record in records], np.uint64)).astype("U26")
+        for row, name in zip(rows.tolist(), ids.tolist(), strict=True):
+            self._history.record(
+                Settled(
+                    mono_ms=mono_ms,
+                    wall_ms=wall_ms,
+                    message_id=name,
+                    index=self._entry,
+                    what=int(batch.what[row]),
+                    term=int(batch.term[row]),
+                    attempt=int(batch.attempt[row]),
+                    code=int(batch.code[row]),
+                )
+            )
+
+    # -- hand-overs
+
+    def _watch_deliveries(self, node_id: str, node: Node) -> None:
+        log = node.delivery_log
+        start, end = log.start, log.end
+
+        def started(**columns: Any) -> None:
+            start(**columns)
+            self._begun(node_id, node, columns)
+
+        def ended(**columns: Any) -> None:
+            end(**columns)
+            if columns["mode"] == PUSH and columns["outcome"] == FAILED:
+                self._failed(node_id, columns)
+
+        replace_call(log, "start", started)
+        replace_call(log, "end", ended)
+
+    @free
+    def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
+        mono_ms, wall_ms = self._history.now()
+        ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
+        asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
+        places = node.store.locate(columns["home"])
+        due, states = node.store.units(places)["due_ms"].tolist(), node.store.states(places)
+        leased = (states.term == columns["term"]) & (states.attempt == columns["attempt"])
+        ends = np.where(leased, states.lease_end_ms, 0).tolist()
+        median_ms = max([*self._medians_ms[node_id], self._median_ms(node_id)])
+        rows = zip(ids, columns["attempt"].tolist(), asked, due, ends, strict=True)
+        for name, attempt, asked_due_ms, due_ms, leased_until_ms in rows:
+            event = Begun(
+                mono_ms=mono_ms,
+                wall_ms=wall_ms,
+                node=node_id,
+                message_id=name,
+                term=columns["term"],
+                attempt=attempt,
+                at_ms=columns["at_ms"],
+                asked_due_ms=asked_due_ms,
+                pushed=columns["mode"] == PUSH,
+                due_ms=due_ms,
+                median_ahead_ms=median_ms,
+                known_s=node.clock.monotonic() - self._known_s[node_id],
+                leased_until_ms=leased_until_ms,
+            )
+            self.begun.setdefault((name, columns["term"], attempt), event)
+            self._history.record(event)
+
+    def _failed(self, node_id: str, columns: dict[str, Any]) -> None:
+        mono_ms, wall_ms = self._history.now()
+        ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
+        terms = np.broadcast_to(columns["term"], len(ids)).tolist()
+        for name, term, attempt in zip(ids, terms, columns["attempt"].tolist(), strict=True):
+            self._history.record(
+                Ended(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, message_id=name, term=term, attempt=attempt)
+            )
+
+    # -- clocks
+
+    def _watch_clock(self, node_id: str, node: Node) -> None:
+        """Note the latest time that a leader's clock showed before a step turned it back: a bound, or a slew."""
+        bound, slew, clock = node.clock.bound, node.clock.slew, node.clock
+
+        def shown(before_ms: int) -> None:
+            if clock.leading and clock.now_ms() < before_ms:
+                term = node.group.term
+                self._shown_ms[term] = max(self._shown_ms.get(term, 0), before_ms)
+
+        def bounded(median_ms: float) -> None:
+            before_ms = clock.now_ms()
+            bound(median_ms)
+            shown(before_ms)
+            self._known_s[node_id] = _known_since_s(node)
+
+        def slewed() -> bool:
+            before_ms = clock.now_ms()
+            stepped = slew()
+            shown(before_ms)
+            return stepped
+
+        replace_call(clock, "bound", bounded)
+        replace_call(clock, "slew", slewed)
+
+    def _median_ms(self, leader: str) -> float:
+        """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is
+        down, stands still or has no connection with it counts as one that agrees with it
+        (node/cluster/clock_skew.py)."""
+        own_ms = self._ahead_ms(leader)
+        leading = self._world.processes[leader].node
+        peers = leading.group.peers if leading is not None else {}
+        ahead_ms = [own_ms]
+        for name, process in self._world.processes.items():
+            if name != leader:
+                cut = self._world.network.is_cut(name, leader) or self._world.network.is_cut(leader, name)
+                connected = name in peers and peers[name].connected
+                heard = connected and process.alive and not process.paused and not cut
+                ahead_ms.append(self._ahead_ms(name) if heard else own_ms)
+        return statistics.median_high(ahead_ms)
+
+    def _ahead_ms(self, name: str) -> float:
+        process = self._world.processes[name]
+        node = process.node if process.alive else None
+        return process.clock.skew_s * 1000 - (node.clock.error_ms() if node is not None else 0.0)
+
+    # -- leadership
+
+    def _look(self) -> None:
+        """Who is sure to lead at this moment, and whether that is a new reign."""
+        if self._over:
+            return
+        mono_ms, wall_ms = self._history.now()
+        for node_id in sorted(self._world.processes):
+            process = self._world.processes[node_id]
+            node = process.node
+            if node is None or not process.alive or process.paused or node.reign is None:
+                continue
+            if self._reigns.get(node_id) is not node.reign:
+                self._reigns[node_id] = node.reign
+                self._promoted(node_id, node)
+            self._medians_ms[node_id].append(self._median_ms(node_id))
+            if node.reign.trusted():
+                self._history.record(Sure(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term))
+        self._world.after(LOOK_S, self._look)
+
+    def _promoted(self, node_id: str, node: Node) -> None:
+        """What is open by the records alone; nothing where a fault has flipped a bit of them and the node itself has
+        not met that yet (seed 42992)."""
+        self._watch_state(node_id, node)
+        open_ids: tuple[str, ...] = ()
+        try:
+            open_ids = _open_ids(node.store, node.clock.now_ms())
+        except Corrupt:
+            if not self._history.flipped(node_id):
+                raise
+        mono_ms, wall_ms = self._history.now()
+        assert node.reign is not None
+        event = Promoted(
+            mono_ms=mono_ms,
+            wall_ms=wall_ms,
+            node=node_id,
+            term=node.reign.term,
+            open_ids=open_ids,
+            given=node.group.given,
+        )
+        self._history.record(event)
+
+    def _watch_state(self, node_id: str, node: Node) -> None:
+        """From now on every state that this reign proposes is held against what was dispatched."""
+        reign = node.reign
+        assert reign is not None
+        wheel = self._wheels[node_id] = Dispatched(node, reign)
+        collect = reign.collect
+
+        def collected(now_ms: int, *, going: bool) -> Any:
+            riding = collect(now_ms, going=going)
+            if riding.state is not None and self._wheels.get(node_id) is wheel:
+                left = wheel.left_out(riding.state.tick, riding.state.applied_index)
+                mono_ms, wall_ms = self._history.now()
+                for position, due_ms in left:
+                    self._history.record(
+                        LeftOut(
+                            mono_ms=mono_ms,
+                            wall_ms=wall_ms,
+                            node=node_id,
+                            term=reign.term,
+                            position=position,
+                            due_ms=due_ms,
+                            tick=riding.state.tick,
+                        )
+                    )
+            return riding
+
+        replace_call(reign, "collect", collected)
+
+
+def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
+    """What is due, and neither leased nor settled. Of the load: nobody tells of an ack of the crowd's, nor whether it
+    is still asked for. Raises Corrupt."""
+    found: list[U64] = []
+    for hour in store.open_hours():
+        if hour > now_ms // HOUR_MS:
+            continue
+        leased = store.leased(hour)
+        found += [store.pending(hour, now_ms + 1).position, leased.position[leased.lease_end_ms <= now_ms]]
+    crowd = store.catalog.topic(CROWD)
+    records = [
+        record
+        for record in store.records(np.concatenate([np.empty(0, np.uint64), *found]))
+        if crowd is None or record.topic != crowd.number
+    ]
+    homes = np.array([record.position for record in records], np.uint64)
+    random = np.array([record.random for record in records], np.uint64)
+    return tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))
+
+
+def _known_since_s(node: Node) -> float:
+    """When it heard what is oldest of what its clock is bound by, by its monotonic clock."""
+    skew, now_s = node.skew, node.clock.monotonic()
+    told_s = skew.known.at_s if skew.known is not None else now_s
+    return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in skew.voters), default=now_s)

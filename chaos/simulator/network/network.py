@@ -1,0 +1,367 @@
+"""The simulated network: hosts, listeners, connections that behave as TCP's do, and what can go wrong with them.
+
+A connection keeps order and delivers each piece once, late, or never; it does not mend itself. So the faults are those
+that TCP lets through to a program:
+
+| fault | what the program sees |
+|---|---|
+| delay, bandwidth | pieces come later; other connections overtake |
+| loss | the piece and all behind it come a retransmission later (0.2 s, doubling), or the connection is reset |
+| cut, one way | pieces that way wait for the network to heal; the connection stands until somebody loses patience |
+| killed process | its connections are reset; what it had sent still arrives |
+| power cut | nothing at all: the peer finds out by silence, or by a reset when the host is up again |
+| paused process | its kernel takes connections and bytes; nobody reads them |
+
+Duplicates are nothing TCP makes. They come from a program that sends again on a new connection what it does not know to
+have arrived; `duplicate` lets SimTransport (transport.py) do that more often than it would.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from chaos.simulator.time.loop import Scheduler
+from chaos.simulator.time.trace import Trace
+
+Address = tuple[str, int]
+Run = Callable[..., None]
+
+#: One-way delay in seconds where nothing else is said: machines of one rack.
+DELAY_S = (0.0001, 0.0005)
+#: First retransmission; it doubles with each loss of the same piece.
+RETRANSMIT_S = 0.2
+#: Share of losses that end the connection instead.
+RESET_SHARE = 0.2
+
+
+class Socket:
+    """One end of a connection. `attach` says who is told of pieces and of the end, on its owner's loop (`run`)."""
+
+    __slots__ = (
+        "_early",
+        "_lost",
+        "_received",
+        "busy_s",
+        "closed",
+        "host",
+        "network",
+        "overdue",
+        "peer",
+        "queue",
+        "queued_bytes",
+        "run",
+    )
+
+    def __init__(self, network: Network, host: str, run: Run) -> None:
+        self.network = network
+        self.host = host
+        self.run = run
+        self.peer: Socket = self
+        self.closed = False  # by its owner, or with it
+        self.queue: deque[tuple[Any, int]] = deque()  # sent and not arrived, the first goes first
+        self.queued_bytes = 0
+        self.overdue = 0  # so many pieces would have arrived, and wait for the way to heal
+        self.busy_s = 0.0  # nothing sent from here arrives before then
+        self._early: list[Any] = []  # what came before anybody asked
+        self._received: Callable[[Any], None] = self._early.append
+        self._lost: Callable[[], None] = _nothing
+
+    def attach(self, received: Callable[[Any], None], lost: Callable[[], None]) -> None:
+        """Pieces go to `received`, those that came already first; the end, if this side did not make it, to `lost`."""
+        self._received, self._lost = received, lost
+        early, self._early = self._early, []
+        for data in early:
+            received(data)
+        if self.closed:
+            lost()
+
+    def hand(self, data: Any) -> None:
+        """A piece has come."""
+        if not self.closed:
+            self._received(data)
+
+    def end(self) -> None:
+        """The other end, or the network, has closed it."""
+        if not self.closed:
+            self.closed = True
+            self._lost()
+
+    def send(self, data: Any, size: int) -> None:
+        """Send a piece; nothing comes of it when the connection is gone."""
+        if not self.closed:
+            self.network.carry(self, data, size)
+
+    def finish(self) -> None:
+        """Close once everything sent has arrived. `lost` is not called here."""
+        if not self.closed:
+            self.network.carry(self, _END, 0)
+            self.closed = True
+
+    def reset(self) -> None:
+        """Close at once: what waits to be sent is dropped. `lost` is not called here."""
+        if not self.closed:
+            self.closed = True
+            self._drop_stuck()
+            self.network.carry(self, _END, 0)
+
+    def die(self, *, silently: bool) -> None:
+        """Its process is gone; `silently`: its host too."""
+        if self.closed:
+            return
+        self.closed = True
+        if silently:
+            self._drop_stuck()
+        else:
+            self.network.carry(self, _END, 0)
+
+    def _drop_stuck(self) -> None:
+        """What waits for the way to heal is sent no more; what is on its way still arrives."""
+        if self.overdue or self.network.is_cut(self.host, self.peer.host):
+            self.queue.clear()
+            self.queued_bytes = self.overdue = 0
+
+
+class _End:
+    """The end of a stream, as a piece."""
+
+
+_END = _End()
+
+
+def _nothing() -> None:
+    return
+
+
+class _Host:
+    """A machine: whether it is up, and the listeners and sockets of the process on it."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.listeners: dict[int, tuple[Run, Callable[[Socket], None]]] = {}
+        self.sockets: dict[Socket, None] = {}
+
+
+class Network:
+    """All hosts and what lies between them. Faults are per directed pair of hosts; "*" stands for every host."""
+
+    def __init__(self, scheduler: Scheduler, chance: random.Random, trace: Trace) -> None:
+        self.sent = 0
+        self.lost = 0
+        self.resets = 0
+        self.duplicate_share = 0.0
+        self._scheduler = scheduler
+        self._chance = chance
+        self._trace = trace
+        self._hosts: dict[str, _Host] = {}
+        self._cut: dict[tuple[str, str], None] = {}
+        self._delay_s: dict[tuple[str, str], tuple[float, float]] = {}
+        self._loss: dict[tuple[str, str], float] = {}
+        self._bytes_per_s: dict[tuple[str, str], float] = {}
+        self._link_busy_s: dict[tuple[str, str], float] = {}
+
+    # -- faults
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing gets from `source` to `target` any more; the other way is another link."""
+        self._cut[source, target] = None
+
+    def heal(self, source: str, target: str) -> None:
+        """That way is open again: what waited there is sent again within a retransmission."""
+        self._cut.pop((source, target), None)
+        for socket in list(self._host(source).sockets):
+            if socket.peer.host == target and socket.overdue:
+                wait_s = self._chance.random() * 2 * RETRANSMIT_S
+                self._scheduler.after(wait_s, self._flush, socket)
+
+    def heal_all(self) -> None:
+        """All ways are open, without loss, delay and duplicates."""
+        self._delay_s.clear()
+        self._loss.clear()
+        self._bytes_per_s.clear()
+        self.duplicate_share = 0.0
+        for source, target in list(self._cut):
+            self.heal(source, target)
+
+    def partition(self, *groups: tuple[str, ...]) -> None:
+        """Hosts of different groups hear nothing of each other."""
+        for group in groups:
+            for other in groups:
+                if group is not other:
+                    for source in group:
+                        for target in other:
+                            self.cut(source, target)
+
+    def delay(self, source: str, target: str, low_s: float, high_s: float) -> None:
+        """Pieces take between so many seconds that way."""
+        self._delay_s[source, target] = (low_s, high_s)
+
+    def loss(self, source: str, target: str, share: float) -> None:
+        """This share of the pieces is lost that way, below 1."""
+        self._loss[source, target] = share
+
+    def bandwidth(self, source: str, target: str, bytes_per_s: float) -> None:
+        """That way carries so much; 0: any amount."""
+        self._bytes_per_s[source, target] = bytes_per_s
+
+    def duplicate(self, share: float) -> None:
+        """This share of Raft messages is sent a second time, later."""
+        self.duplicate_share = share
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Whether nothing gets from here to there."""
+        return (source, target) in self._cut
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is cut, lost or late."""
+        late = any(delay_s != DELAY_S for delay_s in self._delay_s.values())
+        return not (self._cut or late or any(self._loss.values()))
+
+    # -- hosts
+
+    def _host(self, name: str) -> _Host:
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = _Host()
+        return host
+
+    def power(self, name: str, *, up: bool) -> None:
+        """A host that is not up answers nothing."""
+        self._host(name).up = up
+
+    def process_ended(self, name: str, *, silently: bool) -> None:
+        """The host's process is gone, its listeners and sockets with it."""
+        host = self._host(name)
+        host.listeners.clear()
+        for socket in list(host.sockets):
+            socket.die(silently=silently)
+        if silently:
+            host.sockets.clear()
+
+    def listen(self, address: Address, run: Run, accepted: Callable[[Socket], None]) -> None:
+        """Take connections to this address. Raises OSError if somebody does already."""
+        listeners = self._host(address[0]).listeners
+        if address[1] in listeners:
+            raise OSError(98, f"{address[0]}:{address[1]} is in use")
+        listeners[address[1]] = (run, accepted)
+
+    def unlisten(self, address: Address) -> None:
+        """No more."""
+        self._host(address[0]).listeners.pop(address[1], None)
+
+    # -- connections
+
+    def connect(
+        self, host: str, run: Run, address: Address, connected: Callable[[Socket], None], refused: Callable[[], None]
+    ) -> None:
+        """Dial `address` from `host`. One of the two is called, by `run`; none where nobody answers."""
+        there = address[0]
+        arrives_s = self._scheduler.now + self._draw_delay(host, there)
+        self._scheduler.at(arrives_s, self._dialled, host, run, address, connected, refused)
+
+    def _dialled(
+        self, host: str, run: Run, address: Address, connected: Callable[[Socket], None], refused: Callable[[], None]
+    ) -> None:
+        there = address[0]
+        if (host, there) in self._cut or (there, host) in self._cut or not self._host(there).up:
+            return  # the dialler gives up by itself
+        back_s = self._scheduler.now + self._draw_delay(there, host)
+        listener = self._host(there).listeners.get(address[1])
+        if listener is None:
+            self._scheduler.at(back_s, run, refused)
+            return
+        here_run, accepted = listener
+        near, far = Socket(self, host, run), Socket(self, there, here_run)
+        near.peer, far.peer = far, near
+        near.busy_s = far.busy_s = back_s
+        self._host(host).sockets[near] = None
+        self._host(there).sockets[far] = None
+        here_run(accepted, far)
+        self._scheduler.at(back_s, run, connected, near)
+
+    def carry(self, socket: Socket, data: Any, size: int) -> None:
+        """Take a piece from a socket and bring it to the other end, behind what was sent before."""
+        here, there = socket.host, socket.peer.host
+        self.sent += 1
+        socket.queue.append((data, size))
+        socket.queued_bytes += size
+        scheduler = self._scheduler
+        at_s = scheduler.now + self._draw_delay(here, there)
+        if self._bytes_per_s:
+            at_s = self._throttled(here, there, size, at_s)
+        if self._loss:
+            at_s += self._losses(socket)
+        if at_s < socket.busy_s:
+            at_s = socket.busy_s
+        socket.busy_s = at_s
+        scheduler.at(at_s, self._arrive, socket)
+
+    def _arrive(self, socket: Socket) -> None:
+        """It is time for one more piece to arrive: the first of those that did not."""
+        if (socket.host, socket.peer.host) in self._cut or socket.overdue:
+            socket.overdue += 1
+        elif socket.queue:
+            data, size = socket.queue.popleft()
+            socket.queued_bytes -= size
+            self._deliver(socket, data)
+
+    def _deliver(self, socket: Socket, data: Any) -> None:
+        peer = socket.peer
+        if data is _END:
+            self._hosts[socket.host].sockets.pop(socket, None)
+            if not peer.closed:
+                peer.run(self._end, peer)
+            return
+        if peer.closed:
+            if not socket.closed and self._host(peer.host).up:
+                self._scheduler.after(self._draw_delay(peer.host, socket.host), socket.run, self._end, socket)
+            return
+        crc = zlib.crc32(data) if isinstance(data, bytes) else data.trace
+        self._trace.note(peer.host, "net", socket.host, crc)
+        peer.run(peer.hand, data)
+
+    def _end(self, socket: Socket) -> None:
+        self._hosts[socket.host].sockets.pop(socket, None)
+        self.resets += not socket.closed
+        socket.end()
+
+    def _flush(self, socket: Socket) -> None:
+        """What was held up arrives, in order, unless the way is cut again."""
+        if (socket.host, socket.peer.host) in self._cut:
+            return
+        overdue, socket.overdue = socket.overdue, 0
+        for _ in range(overdue):
+            self._arrive(socket)
+
+    def _draw_delay(self, source: str, target: str) -> float:
+        delays = self._delay_s
+        low, high = DELAY_S
+        if delays:
+            low, high = delays.get((source, target)) or delays.get(("*", "*")) or DELAY_S
+        return low + (high - low) * self._chance.random()
+
+    def _throttled(self, source: str, target: str, size: int, at_s: float) -> float:
+        rate = self._bytes_per_s.get((source, target), 0.0)
+        if not rate:
+            return at_s
+        link = (source, target)
+        begin_s = max(self._link_busy_s.get(link, 0.0), self._scheduler.now)
+        self._link_busy_s[link] = begin_s + size / rate
+        return max(at_s, self._link_busy_s[link])
+
+    def _losses(self, socket: Socket) -> float:
+        """Seconds by which losses hold a piece up; a reset of the connection by chance."""
+        share = self._loss.get((socket.host, socket.peer.host)) or self._loss.get(("*", "*"), 0.0)
+        late_s, wait_s = 0.0, RETRANSMIT_S
+        while share and self._chance.random() < share:
+            self.lost += 1
+            if self._chance.random() < RESET_SHARE:
+                for end in (socket, socket.peer):
+                    self._scheduler.after(late_s, end.run, self._end, end)
+            late_s += wait_s
+            wait_s *= 2
+        return late_s

@@ -1,0 +1,120 @@
+"""A simulated connection as asyncio gives one to a protocol, and how a node makes one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from chaos.simulator.network.network import Address, Network, Socket
+from chaos.simulator.time.loop import SimLoop
+
+#: Bytes that the kernels take before a program sees that the other side does not read.
+KERNEL_BYTES = 2 * 1024 * 1024
+
+
+class StreamTransport(asyncio.Transport):
+    """A socket as asyncio gives it to a protocol: bytes in order, `connection_lost` at the end."""
+
+    def __init__(self, socket: Socket, loop: SimLoop) -> None:
+        super().__init__()
+        self._socket = socket
+        self._loop = loop
+        self._protocol: Any = None
+        self._closing = False
+        self._held: list[bytes | None] | None = None  # what came while nobody reads; None for the end
+
+    def begin(self, protocol: Any) -> None:
+        """Bytes go to this protocol from now on; those that came before first."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        self._socket.attach(self._arrived, lambda: self._arrived(None))
+
+    def _arrived(self, data: bytes | None) -> None:
+        if self._held is not None:
+            self._held.append(data)
+        elif data is None:
+            self._close()
+        else:
+            self._received(data)
+
+    def pause_reading(self) -> None:
+        """What comes waits, and so does the end."""
+        self._held = self._held or []
+
+    def resume_reading(self) -> None:
+        """What waits is read now."""
+        held, self._held = self._held or [], None
+        for data in held:
+            self._arrived(data)
+
+    def _received(self, data: bytes) -> None:
+        protocol = self._protocol
+        view = memoryview(data)
+        while view and not self._closing:
+            buffer = protocol.get_buffer(len(view))
+            count = min(len(buffer), len(view))
+            buffer[:count] = view[:count]
+            protocol.buffer_updated(count)
+            view = view[count:]
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send."""
+        if not self._closing:
+            self._socket.send(bytes(data), len(data))
+
+    def close(self) -> None:
+        """Send what is there, then close."""
+        if not self._closing:
+            self._socket.finish()
+            self._close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if not self._closing:
+            self._socket.reset()
+            self._close()
+
+    def _close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            if self._protocol is not None:
+                self._loop.call_soon(self._protocol.connection_lost, None)
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes the kernel has not taken."""
+        return max(0, self._socket.queued_bytes - KERNEL_BYTES)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """The peer's name."""
+        return (self._socket.peer.host, 0) if name == "peername" else default
+
+
+async def connect(network: Network, loop: SimLoop, factory: Callable[[], Any], address: Address) -> Any:
+    """What SimLoop.create_connection does. Raises ConnectionRefusedError."""
+    protocol = factory()
+    transport = StreamTransport(await dial(network, loop, address), loop)
+    transport.begin(protocol)
+    return transport, protocol
+
+
+async def dial(network: Network, loop: SimLoop, address: Address) -> Socket:
+    """A connection from a node. Raises ConnectionRefusedError; waits for ever where nobody answers."""
+    made: asyncio.Future[Socket] = loop.create_future()
+
+    def connected(socket: Socket) -> None:
+        if made.done():
+            socket.reset()
+        else:
+            made.set_result(socket)
+
+    def refused() -> None:
+        if not made.done():
+            made.set_exception(ConnectionRefusedError(f"{address[0]}:{address[1]}"))
+
+    network.connect(loop.name, loop.arrive, address, connected, refused)
+    return await made

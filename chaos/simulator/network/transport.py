@@ -1,0 +1,95 @@
+"""The real Raft transport over simulated sockets, with places for who looks on (faults/door_probe.py,
+faults/upgrade.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+
+from chaos.simulator.build.older_build import as_older
+from chaos.simulator.network.network import Address, Network
+from chaos.simulator.network.stream import StreamTransport
+from chaos.simulator.time.loop import SimLoop
+from replication.wire.frame import Message
+from replication.wire.handshake import Hello, Refusal
+from replication.wire.link import Connection
+from replication.wire.listener import AsyncTransport, Identity
+
+#: Within this a duplicate of a message comes.
+DUPLICATE_S = 2.0
+
+Heard = Callable[[Connection, str, Callable[[], None]], None]
+"""A connection, what is said on it in a word, and what hears it."""
+
+
+class SimTransport(AsyncTransport):
+    """The real transport over simulated sockets; sends some messages twice where the network is told to."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        listen: Address,
+        peers: dict[str, Address],
+        network: Network,
+        chance: random.Random,
+        older: bool = False,
+    ) -> None:
+        super().__init__(identity, listen, peers)
+        self._network = network
+        self._chance = chance
+        self._older = older
+        self.around: Heard = lambda _connection, _what, hear: hear()
+        """What is said on an accepted connection is heard by calling `hear`; for who looks on."""
+        self.on_up: Callable[[str, Hello], None] = lambda _peer, _hello: None
+        """Told of a peer that is accepted, before anybody else."""
+
+    def _hello(self, to: str, *, guest: bool = False) -> Hello:
+        said = super()._hello(to, guest=guest)
+        return as_older(said) if self._older else said
+
+    async def start(self) -> None:
+        """Listen and dial."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self._network.listen(
+            self._listen,
+            loop.arrive,
+            lambda socket: self._accepted(StreamTransport(socket, loop)),  # type: ignore[arg-type]
+        )
+        self._begin()
+
+    async def close(self) -> None:
+        """Stop listening, close everything."""
+        self._network.unlisten(self._listen)
+        await super().close()
+
+    def connected(self, peer: str) -> bool:
+        """Whether it is connected with this peer both ways."""
+        return all(line is not None and line.alive for line in self._lines(peer))
+
+    def stands(self, peer: str) -> bool:
+        """The same, and each side knows the cluster."""
+        return all(line is not None and line.alive and not line.guest for line in self._lines(peer))
+
+    def _lines(self, peer: str) -> tuple[Connection | None, Connection | None]:
+        return self._dialled(peer), self._incoming.get(peer)
+
+    def _up(self, peer: str, hello: Hello) -> None:
+        self.on_up(peer, hello)
+        super()._up(peer, hello)
+
+    def _greeted(self, connection: Connection, said: Hello | Refusal) -> None:
+        self.around(connection, "a greeting", partial(super()._greeted, connection, said))
+
+    def _received(self, connection: Connection, message: Message) -> None:
+        self.around(connection, str(message["type"]), partial(super()._received, connection, message))
+
+    def send(self, peer: str, message: Message) -> bool:
+        """See station.Wire."""
+        share = self._network.duplicate_share
+        if share and self._chance.random() < share:
+            again_s = DUPLICATE_S * self._chance.random()
+            asyncio.get_running_loop().call_later(again_s, super().send, peer, message)
+        return super().send(peer, message)

@@ -1,0 +1,398 @@
+"""Virtual time: one heap of events for the whole world, and an event loop for every node that lives on it.
+
+A node is written for asyncio, so the simulator gives it an event loop: `SimLoop` answers what a node asks of one (call
+soon, call later, tasks, futures, the executor, connections) and nothing happens but in the order of the world's heap.
+
+    Scheduler.run --> event (time, number) --> SimLoop: a timer is due, bytes arrived, a job ended --> turn: all that
+                                               is ready runs, at one moment of virtual time
+
+Events of the same moment run in the order they were made, so a run follows from its seed alone. Time passes only
+between turns. What a turn did is charged (cost.py): it shows at once, and its node does nothing until that time is
+over. What its callbacks made ready waits for that too, for a real loop looks at its sockets and timers in between: so
+what is charged is one round of callbacks, and a long job that takes turns is not taken for one step. A job of a thread
+takes so much longer. A node that never comes to rest gets a little time charged, so that it cannot stop the world's
+clock.
+
+A paused node's events wait: which of them it meets first on waking, the timers or what arrived, is drawn. A killed
+node's never run: its loop is dead, its coroutines are closed, and whatever that runs finds everything outside refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context
+from typing import Any, TypeVar
+
+from chaos.simulator.time.clock import SimClock
+from chaos.simulator.time.cost import Meter
+
+T = TypeVar("T")
+
+#: Rounds of callbacks that a turn takes at one moment; what is still ready then waits for RESTLESS_S.
+ROUNDS_MAX = 64
+RESTLESS_S = 0.0001
+#: Charges below this are kept until there is so much: an event for each would be most of all events.
+CHARGED_S = 0.001
+#: Timers go off so much later, which is more than rounding takes away: who looks at the clock then, and finds it a hair
+#: before its time, would wait for no time at all, for ever.
+ROUNDING_S = 1e-9
+#: How often closing a coroutine is tried: one whose `finally` waits again is suspended again.
+CLOSINGS_MAX = 100
+
+
+#: Events at one moment, after which somebody is taken to wait for no time at all, for ever.
+STILL_MAX = 100_000
+
+
+#: What a turn runs: a handle of asyncio's, or, cheaper, a call that came from outside.
+_Ready = asyncio.Handle | tuple[Callable[..., object], tuple[Any, ...]]
+
+
+class TimeStandsStill(Exception):
+    """Events make events at the same moment without end: a mistake of the simulator, or a loop of a node's."""
+
+
+class Gone(BaseException):
+    """The process ended here: kill, power cut or crash. No Exception: nothing may catch it and go on."""
+
+
+class Scheduler:
+    """The world's events. `now` is true time in seconds since the world began; it only grows."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.events = 0
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._number = 0
+
+    def at(self, time_s: float, call: Callable[..., object], *args: Any) -> None:
+        """`call(*args)` at that time, now if it has passed."""
+        self._number += 1
+        heapq.heappush(self._heap, (time_s if time_s > self.now else self.now, self._number, call, args))
+
+    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
+        """`call(*args)` so many seconds from now."""
+        self.at(self.now + seconds, call, *args)
+
+    def run(self, until_s: float, wanted: Callable[[], bool] | None = None) -> bool:
+        """Let time pass up to `until_s`; True as soon as `wanted` holds after an event, False if it never did. Raises
+        TimeStandsStill."""
+        heap, before_s, since = self._heap, -1.0, 0
+        while heap and heap[0][0] <= until_s:
+            self.now, _number, call, args = heapq.heappop(heap)
+            self.events += 1
+            if self.now != before_s:
+                before_s, since = self.now, self.events
+            elif self.events - since > STILL_MAX:
+                raise TimeStandsStill(f"at {self.now} s; the last event was {call}")
+            call(*args)
+            if wanted is not None and wanted():
+                return True
+        self.now = max(self.now, until_s)
+        return False
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """One incarnation of a node. `complain(context)` is told what asyncio would log: callbacks and tasks that failed.
+
+    `delay_s()` draws how long a job in the executor takes; `connector` makes connections (network/network.py).
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        clock: SimClock,
+        *,
+        name: str,
+        chance: random.Random,
+        complain: Callable[[dict[str, Any]], None],
+        job_s: Callable[[], float],
+        weight: int = 1,
+    ) -> None:
+        self.name = name
+        self.meter = Meter(weight)
+        self.on_charged: Callable[[float, dict[str, float]], None] = lambda seconds, by: None
+        """Told of every turn that is charged: how much, and ms of it by what for."""
+        self._thread_meter = Meter(weight)
+        self.build: Callable[[], AbstractContextManager[None]] | None = None
+        """As what build its steps and jobs run (build/older_build.py); None: this one."""
+        self.dead = False
+        self.paused = False
+        self.connector: Callable[[SimLoop, Callable[[], Any], str, int], Coroutine[Any, Any, Any]] | None = None
+        self._scheduler = scheduler
+        self._clock = clock
+        self._chance = chance
+        self._complain = complain
+        self._job_s = job_s
+        self._ready: deque[_Ready] = deque()
+        self._due: list[_Ready] = []  # while paused
+        self._arrived: list[_Ready] = []  # while paused
+        self._turning = False
+        self._resting = False
+        self._jobs: dict[int, Callable[[], None]] = {}
+        self._job_number = 0
+
+    # -- time and callbacks, as asyncio asks for them
+
+    def time(self) -> float:
+        """The host's monotonic clock."""
+        return self._clock.monotonic()
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        """In this turn, or in one that begins now."""
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self.dead:
+            self._ready.append(handle)
+            if not self._turning and not self._resting:
+                self._resting = True
+                self._scheduler.at(self._scheduler.now, self._rested)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """The same: there are no threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """After so many seconds of this host's clock."""
+        return self.call_at(self._clock.monotonic() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """When this host's clock shows `when`."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self.dead:
+            self._scheduler.at(self._clock.true_s(when) + ROUNDING_S, self._timer, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the heap and is passed over."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        """A task of this loop. On a dead one it never begins."""
+        task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context)
+        if self.dead:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coro.close()
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """Run `func` at one moment of a drawn stretch of time, and tell of it at the end of it."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def tell(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+        self.job(lambda: func(*args), tell)
+        return future
+
+    async def create_connection(self, protocol_factory: Callable[[], Any], host: str, port: int) -> Any:  # type: ignore[override]
+        """A connection to a simulated host. Raises OSError; waits for ever where nobody answers."""
+        assert self.connector is not None, "no network"
+        return await self.connector(self, protocol_factory, host, port)
+
+    async def connect_accepted_socket(self, protocol_factory: Callable[[], Any], sock: Any) -> Any:  # type: ignore[override]
+        """`sock` is a StreamTransport that a listener was given."""
+        protocol = protocol_factory()
+        sock.begin(protocol)
+        return sock, protocol
+
+    def get_debug(self) -> bool:
+        """asyncio asks."""
+        return False
+
+    def is_running(self) -> bool:
+        """asyncio asks."""
+        return self._turning
+
+    def is_closed(self) -> bool:
+        """A dead loop takes calls, and drops them: what is closed at a kill may still make some."""
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """asyncio would log it."""
+        if not self.dead:
+            self._complain(context)
+
+    # -- what the world does to it
+
+    def arrive(self, call: Callable[..., object], *args: Any) -> None:
+        """Something from outside: run it in a turn of its own, or when the node wakes."""
+        if self.dead:
+            return
+        if self.paused:
+            self._arrived.append((call, args))
+        else:
+            self._ready.append((call, args))
+            if not self._turning and not self._resting:
+                self._turn()
+
+    def job(self, run: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
+        """What a thread does: `run` takes effect at one moment within the time it takes, then `tell` on the loop."""
+        if self.dead:
+            return
+        self._job_number += 1
+        number = self._job_number
+        took_s = self._job_s()
+        before_s = took_s * self._chance.random()
+
+        def carry_out() -> None:
+            if self._jobs.pop(number, None) is None or self.dead:
+                return
+            result: T | None = None
+            error: BaseException | None = None
+            outer, Meter.running = Meter.running, self._thread_meter
+            try:
+                with self._as_built():
+                    result = run()
+            except BaseException as raised:
+                error = raised
+            finally:
+                Meter.running = outer
+            more_s, _ = self._thread_meter.take()
+            self._scheduler.after(took_s - before_s + more_s, self.arrive, tell, result, error)
+
+        self._jobs[number] = lambda: (run(), None)[1]
+        self._scheduler.after(before_s, carry_out)
+
+    def pause(self) -> None:
+        """SIGSTOP: time goes on, the node does not."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: what became due and what arrived meanwhile, either first."""
+        if not self.paused:
+            return
+        self.paused = False
+        first, second = (self._due, self._arrived) if self._chance.random() < 0.5 else (self._arrived, self._due)
+        self._ready.extend([*first, *second])
+        self._due, self._arrived = [], []
+        if self._ready and not self._resting:
+            self._turn()
+
+    def die(self) -> list[Callable[[], None]]:
+        """Nothing of this loop runs any more; returns the jobs that were under way and did not take effect."""
+        self.dead = True
+        self._ready.clear()
+        self._due, self._arrived = [], []
+        jobs, self._jobs = list(self._jobs.values()), {}
+        return jobs
+
+    def bury(self) -> None:
+        """Close the coroutines of a dead loop, so that none is closed later, by the garbage collector, with a noise.
+
+        What they run on the way out finds the disk and the network refusing everything, and no timer ever comes.
+        """
+        assert self.dead, "bury the dead"
+        assert not self._turning, "a callback of it still runs"
+        events._set_running_loop(self)
+        try:
+            closed: set[int] = set()
+            while left := [task for task in asyncio.all_tasks(self) if id(task) not in closed]:
+                for task in sorted(left, key=lambda each: each.get_name()):
+                    closed.add(id(task))
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _close(task.get_coro())
+        finally:
+            events._set_running_loop(None)
+
+    # -- turns
+
+    def _timer(self, handle: asyncio.TimerHandle) -> None:
+        if handle._cancelled or self.dead:
+            return
+        if self.paused:
+            self._due.append(handle)
+            return
+        self._ready.append(handle)
+        if not self._resting:
+            self._turn()
+
+    def _rested(self) -> None:
+        self._resting = False
+        if self._ready and not self.paused:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Everything that is ready, and what that makes ready, up to the round that is charged."""
+        if self.dead or self.paused:
+            return
+        ready = self._ready
+        self._turning = True
+        Meter.running = self.meter
+        events._set_running_loop(self)
+        try:
+            with self._as_built():
+                self._carry_out_all()
+        finally:
+            events._set_running_loop(None)
+            Meter.running = None
+            self._turning = False
+            rests_s = RESTLESS_S if ready else 0.0
+            if self.meter.owed_us >= CHARGED_S * 1e6:
+                rests_s, by = self.meter.take()
+                self.on_charged(rests_s, by)
+            if rests_s and not self._resting:
+                self._resting = True
+                self._scheduler.after(rests_s, self._rested)
+
+    def _as_built(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.build is None else self.build()
+
+    def _carry_out_all(self) -> None:
+        ready = self._ready
+        for _ in range(ROUNDS_MAX):
+            for _ in range(len(ready)):
+                self._carry_out(ready.popleft())
+                if self.dead:
+                    return
+            if not ready or self.meter.owed_us >= CHARGED_S * 1e6:
+                return
+
+    def _carry_out(self, ready: _Ready) -> None:
+        """As asyncio's handles do it; what fails is told and the turn goes on."""
+        try:
+            if type(ready) is tuple:
+                call, args = ready
+                call(*args)
+            elif not ready._cancelled:  # type: ignore[union-attr]
+                ready._context.run(ready._callback, *ready._args)  # type: ignore[union-attr]
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.call_exception_handler({"message": f"in {ready}", "exception": error})
+
+
+def _close(coroutine: Any) -> None:
+    """As a kill would: nothing after the await runs to any effect, and in the end it is closed."""
+    for _ in range(CLOSINGS_MAX):
+        try:
+            coroutine.close()
+        except RuntimeError as ignored:
+            if "GeneratorExit" in str(ignored):
+                continue  # it waits again, in a `finally`
+            return
+        except BaseException:  # whatever it meets on its way out is nobody's concern
+            return
+        return

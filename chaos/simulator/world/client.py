@@ -1,0 +1,163 @@
+"""Simulated clients: they call the service port of the node they are connected to, over the simulated network.
+
+What a client learns is what a program over HTTP would: a value, a refusal, or nothing certain, because the connection
+broke, the node died, or the answer did not come in time. A node that does not lead passes the request on, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from api.port.port import ForwardAnswer, ForwardRequest, Port
+from api.port.problem import Problem
+from chaos.simulator.network.network import Network, Socket
+from chaos.simulator.time.loop import Scheduler
+from chaos.simulator.time.trace import Trace
+from chaos.simulator.world.environment import Parcel, Reply, Request
+
+#: How long a client waits for a connection, and for an answer where it does not say.
+CONNECT_S = 1.0
+TIMEOUT_S = 10.0
+#: Refusals that leave it open whether the request took effect.
+UNKNOWN = ("outcome-unknown", "internal")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call. `ok` has a value; `refused` has a Problem, or none where no connection came to be;
+    `unknown`: it may have taken effect."""
+
+    kind: Literal["ok", "refused", "unknown"]
+    value: Any = None
+    problem: Problem | None = None
+
+
+class Client:
+    """One client of one node. `name` is its host in the network."""
+
+    def __init__(self, scheduler: Scheduler, network: Network, trace: Trace, name: str, node: str, port: int) -> None:
+        self.name = name
+        self.node = node
+        self._scheduler = scheduler
+        self._network = network
+        self._trace = trace
+        self._address = (node, port)
+        self._idle: list[Socket] = []
+
+    def call(
+        self,
+        call: Callable[[Port], Awaitable[Any]],
+        done: Callable[[Outcome], None],
+        *,
+        label: str = "call",
+        reads: bool = False,
+        pulls: bool = False,
+        leader: bool = True,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Ask for `call(port)`; `done` is called once.
+
+        `reads`: it changes nothing (GET); `pulls`: it may wait for long, and the label ends with its topic; both so
+        that an answer that got lost on the way from the leader is told, and given back, as over HTTP. `leader` False:
+        whatever node answers (`?consistency=local`).
+        """
+        target = f"/v1/topics/{label.rpartition(' ')[2]}/pull" if pulls else f"/{label}"
+        method = "GET" if reads else "POST"
+        request = Request(method, target, {}, b"", call=call, leader=leader, waits=pulls)
+        self._ask(_Asking(self, request, label, done), timeout_s)
+
+    def http(
+        self,
+        method: str,
+        target: str,
+        done: Callable[[Outcome], None],
+        *,
+        body: bytes = b"",
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """The same over HTTP, answered by the real routes: the value is an api.port.port.ForwardAnswer of any
+        status."""
+        headers = {"Content-Type": "application/json"} if body else {}
+        request = ForwardRequest(method, target, headers, body)
+        self._ask(_Asking(self, request, f"{method} {target}", done), timeout_s)
+
+    def _ask(self, asking: _Asking, timeout_s: float) -> None:
+        self._scheduler.after(timeout_s, asking.time_out)
+        while self._idle:
+            socket = self._idle.pop()
+            if not socket.closed:
+                asking.send(socket)
+                return
+        self._scheduler.after(CONNECT_S, asking.no_connection)
+        self._network.connect(self.name, _run, self._address, asking.send, asking.no_connection)
+
+    def keep(self, socket: Socket) -> None:
+        """The connection is free again."""
+        socket.attach(lambda _: None, lambda: None)
+        self._idle.append(socket)
+
+    def told(self, label: str, outcome: Outcome) -> None:
+        """For the trace."""
+        self._trace.note(self.name, label, outcome.kind, outcome.problem.code if outcome.problem else "")
+
+
+def _run(call: Callable[..., None], *args: Any) -> None:
+    call(*args)
+
+
+class _Asking:
+    """One call of a client."""
+
+    def __init__(self, client: Client, request: ForwardRequest, label: str, done: Callable[[Outcome], None]) -> None:
+        self._client = client
+        self._label = label
+        self._request = request
+        self._done: Callable[[Outcome], None] | None = done
+        self._socket: Socket | None = None
+
+    def send(self, socket: Socket) -> None:
+        """The connection stands."""
+        if self._done is None:
+            socket.reset()
+            return
+        self._socket = socket
+        socket.attach(self._answered, self._broken)
+        socket.send(Parcel(self._request, self._label), 1000)
+
+    def no_connection(self) -> None:
+        """None came to be."""
+        if self._socket is None:
+            self._end(Outcome("refused"))
+
+    def time_out(self) -> None:
+        """The client's patience is over."""
+        if self._done is not None:
+            if self._socket is not None:
+                self._socket.reset()
+            self._end(Outcome("unknown"))
+
+    def _broken(self) -> None:
+        self._end(Outcome("unknown"))
+
+    def _answered(self, parcel: Parcel) -> None:
+        assert self._socket is not None
+        if self._done is None:
+            return
+        self._client.keep(self._socket)
+        reply: ForwardAnswer = parcel.content
+        if not isinstance(reply, Reply):
+            self._end(Outcome("ok", reply))
+            return
+        problem = reply.problem
+        if problem is None:
+            self._end(Outcome("ok", reply.value))
+        else:
+            self._end(Outcome("unknown" if problem.code in UNKNOWN else "refused", None, problem))
+
+    def _end(self, outcome: Outcome) -> None:
+        if self._done is not None:
+            done, self._done = self._done, None
+            self._client.told(self._label, outcome)
+            done(outcome)

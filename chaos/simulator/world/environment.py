@@ -1,0 +1,355 @@
+"""What a simulated node meets outside itself: node.outside.Outside on virtual time.
+
+As much as can be is the real thing: the Raft transport with its greetings, pings and back-off runs over simulated
+sockets, and so does the forwarder with its waiting and its farewells. Replaced are the listener, the HTTP client and
+the HTTP server: requests and answers travel as Python values, which is what the service port takes and gives anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from api.port.address_guard import Addresses
+from api.port.port import Delivery, ForwardAnswer, ForwardRequest, Port
+from api.port.problem import Problem
+from chaos.simulator.disk.disk import SimDisk
+from chaos.simulator.network.http import Routes
+from chaos.simulator.network.network import Address, Network, Socket
+from chaos.simulator.network.stream import dial
+from chaos.simulator.network.transport import SimTransport
+from chaos.simulator.time.loop import SimLoop
+from chaos.simulator.world.receivers import Receivers, SimPushClient
+from node.forward import Forwarder, lost_answer
+from node.outside import Outside
+from node.runtime.clock import NodeClock
+from node.runtime.entropy import RANDOM_BITS, Entropy
+from node.runtime.watchdog import Watchdog
+from replication.journal.sync import Sync
+from replication.journal.writer import Writer, Written
+from replication.wire.listener import Identity
+from storage.file.disk import DiskFailed
+
+#: How long dialling the leader may take, as node.forward has it.
+CONNECT_S = 1.0
+
+
+class Request(ForwardRequest, frozen=True, kw_only=True):
+    """A request that is no HTTP: `call` is carried out on the port of the node that answers it. `leader`: whether only
+    the leader does. `waits`: a node that drains ends it."""
+
+    call: Callable[[Port], Awaitable[Any]]
+    leader: bool = True
+    waits: bool = False
+
+
+class Reply(ForwardAnswer, frozen=True, kw_only=True):
+    """What came of a request: a value, or a Problem."""
+
+    value: Any = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A piece on a connection that carries values instead of bytes; `trace` names it in traces."""
+
+    content: Any
+    trace: str
+
+
+class SimEntropy(Entropy):
+    """Chance that follows from the seed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def bytes(self, count: int) -> bytes:
+        """See Entropy."""
+        return self._chance.randbytes(count)
+
+    def id_bits(self, count: int) -> npt.NDArray[np.uint64]:
+        """See Entropy."""
+        drawn = np.frombuffer(self._chance.randbytes(8 * count), np.uint64)
+        return drawn >> np.uint64(64 - RANDOM_BITS)
+
+    def random(self) -> random.Random:
+        """See Entropy."""
+        return random.Random(self._chance.getrandbits(64))
+
+
+class SimWriter:
+    """The journal's writes: each takes effect at one moment within the time it takes."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._written: Written | None = None
+        self._under_way: Sync | None = None
+
+    def start(self, written: Written) -> None:
+        """See Writer."""
+        self._written = written
+
+    def put(self, sync: Sync) -> None:
+        """See Writer."""
+        self._under_way = sync
+        self._loop.job(lambda: self._run(sync), lambda _, error: self._tell(sync, error))
+
+    def _run(self, sync: Sync) -> None:
+        if self._under_way is sync:
+            self._under_way = None
+            sync.run()
+
+    def close(self) -> None:
+        """See Writer; what is under way takes effect, as where a thread is waited for. Nobody hears of its error. A
+        process that was killed finishes nothing: Python only collects its coroutines."""
+        self._written = None
+        if self._under_way is not None and not self._loop.dead:
+            with suppress(DiskFailed):
+                self._run(self._under_way)
+
+    def _tell(self, sync: Sync, error: BaseException | None) -> None:
+        if self._written is not None:
+            self._written(sync, error)
+
+
+class SimForwarder(Forwarder):
+    """The real forwarder; what goes to the leader goes over a simulated socket."""
+
+    def __init__(self, leader_http: Callable[[], str | None], network: Network) -> None:
+        super().__init__(leader_http)
+        self._network = network
+        self._sockets: dict[Socket, None] = {}
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Requests under way end."""
+        for socket in list(self._sockets):
+            socket.reset()
+            socket.end()
+
+    async def _send(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                socket = await dial(self._network, loop, (host, int(port)))
+        except (OSError, TimeoutError):
+            return None
+        answer: asyncio.Future[ForwardAnswer | None] = loop.create_future()
+
+        def answered(parcel: Parcel | None) -> None:
+            if not answer.done():
+                answer.set_result(None if parcel is None else parcel.content)
+
+        socket.attach(answered, lambda: answered(None))
+        self._sockets[socket] = None
+        try:
+            socket.send(Parcel(request, f"{request.method} {request.target}"), 1000)
+            reply = await answer
+        finally:
+            del self._sockets[socket]
+            socket.reset()
+        if reply is None:
+            raise lost_answer(request, "the leader's answer did not come")
+        return reply
+
+
+@dataclass(eq=False, slots=True)
+class _Answering:
+    """A request at work."""
+
+    task: asyncio.Task[None]
+    waits: bool
+    passed_on: bool = False
+
+
+class SimServing:
+    """The HTTP server's part in a request's life: whom it goes to, draining, clients that go away."""
+
+    def __init__(
+        self, port: Port, address: Address, network: Network, complain: Callable[[BaseException], None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self.draining = False
+        self._port = port
+        self._address = address
+        self._network = network
+        self._complain = complain
+        self._loop = loop
+        self._sockets: dict[Socket, None] = {}
+        self._at_work: dict[Socket, _Answering] = {}
+        self._routes = Routes(port)
+        network.listen(address, loop.arrive, self._accepted)
+
+    def _accepted(self, socket: Socket) -> None:
+        self._sockets[socket] = None
+        socket.attach(lambda request: self._asked(socket, request), lambda: self._gone(socket))
+
+    def _asked(self, socket: Socket, request: Parcel) -> None:
+        asked = request.content
+        if isinstance(asked, Request):
+            task = self._loop.create_task(self._answer(socket, asked))
+            self._at_work[socket] = _Answering(task, asked.waits)
+        else:
+            self._at_work[socket] = _Answering(self._loop.create_task(self._route(socket, asked)), False)
+
+    async def _route(self, socket: Socket, request: ForwardRequest) -> None:
+        """A request as bytes."""
+        try:
+            answer = await self._routes.answer(request)
+        except Exception as error:
+            self._complain(error)
+            raise
+        self._reply(socket, answer)
+
+    def _reply(self, socket: Socket, answer: ForwardAnswer) -> None:
+        self._at_work.pop(socket, None)
+        socket.send(Parcel(answer, f"http {answer.status}"), 1000)
+
+    def _gone(self, socket: Socket) -> None:
+        self._sockets.pop(socket, None)
+        at_work = self._at_work.pop(socket, None)
+        if at_work is not None:
+            at_work.task.cancel()
+
+    async def _answer(self, socket: Socket, request: Request) -> None:
+        try:
+            reply = await self._run(socket, request)
+        except Problem as problem:
+            reply = refusal(problem)
+        except asyncio.CancelledError:
+            if socket.closed or not self.draining:
+                raise
+            at_work = self._at_work.get(socket)
+            passed_on = at_work is not None and at_work.passed_on
+            code = "outcome-unknown" if passed_on else "draining"
+            reply = refusal(Problem(code, "this node is shutting down; ask another node"))
+        except Exception as error:
+            self._complain(error)
+            reply = refusal(Problem("internal", repr(error)))
+        self._reply(socket, reply)
+
+    async def _run(self, socket: Socket, request: Request) -> Reply:
+        if self.draining:
+            raise Problem("draining", "this node is shutting down; ask another node")
+        port = self._port
+        if request.leader and not port.leads():
+            if "Hourwheel-Forwarded" in request.headers:
+                raise Problem("no-leader", "took this node for the leader, and it is not; try again")
+            passed_on = msgspec.structs.replace(request, headers={"Hourwheel-Forwarded": port.node_id})
+            self._at_work[socket].passed_on = True
+            reply = await port.forward(passed_on)
+            assert isinstance(reply, Reply)
+            return reply
+        value = await request.call(port)
+        return Reply(200, {}, _receipts(value) if request.waits else b"", value=value)
+
+    def drain(self) -> None:
+        """Refuse new work and end every wait."""
+        self.draining = True
+        self._routes.drain()
+        for at_work in list(self._at_work.values()):
+            if at_work.waits:
+                at_work.task.cancel()
+
+    async def close(self, grace_s: float = 10.0) -> None:
+        """Stop listening, let requests at work finish for `grace_s`, close all connections."""
+        self.drain()
+        self._network.unlisten(self._address)
+        left = [at_work.task for at_work in self._at_work.values()]
+        if left and grace_s:
+            await asyncio.wait(left, timeout=grace_s)
+        for at_work in list(self._at_work.values()):
+            at_work.task.cancel()
+        for socket in list(self._sockets):
+            socket.finish()
+
+
+def _receipts(deliveries: Sequence[Delivery]) -> bytes:
+    """What the node that passed a pull on reads of its answer when the client has gone."""
+    return msgspec.json.encode({"messages": [{"receipt": each.receipt} for each in deliveries]})
+
+
+def refusal(problem: Problem) -> Reply:
+    """The answer that says so, with what the forwarder reads of it."""
+    return Reply(problem.status, {}, msgspec.json.encode({"code": problem.code}), problem=problem)
+
+
+class SimOutside(Outside):
+    """One incarnation of a node: made anew at every start, on what the host has."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: Network,
+        disk: SimDisk,
+        clock: Callable[[], NodeClock],
+        receivers: Receivers,
+        chance: random.Random,
+        complain: Callable[[BaseException], None],
+        older: bool = False,
+        *,
+        boot: int,
+    ) -> None:
+        self._loop = loop
+        self._boot = boot
+        self._older = older
+        self._network = network
+        self._disk = disk
+        self._clock = clock
+        self._receivers = receivers
+        self._chance = chance
+        self._complain = complain
+
+    def clock(self) -> NodeClock:
+        """See Outside."""
+        return self._clock()
+
+    def disk(self) -> SimDisk:
+        """See Outside."""
+        return self._disk
+
+    def entropy(self) -> Entropy:
+        """See Outside."""
+        return SimEntropy(self._chance)
+
+    def boot(self) -> int:
+        """See Outside."""
+        return self._boot
+
+    def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> SimTransport:
+        """See Outside."""
+        return SimTransport(identity, listen, peers, self._network, self._chance, self._older)
+
+    def writer(self) -> Writer:
+        """See Outside."""
+        return SimWriter(self._loop)
+
+    def forwarder(self, leader_http: Callable[[], str | None]) -> SimForwarder:
+        """See Outside."""
+        return SimForwarder(leader_http, self._network)
+
+    def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> SimPushClient:
+        """See Outside."""
+        return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms)
+
+    def watchdog(self, held_ms: int) -> Watchdog:
+        """None: a thread and its clocks say nothing about virtual time."""
+        return Watchdog()
+
+    async def serve(self, port: Port, host: str, listen_port: int) -> SimServing:
+        """See Outside."""
+        return SimServing(port, (host, listen_port), self._network, self._complain)

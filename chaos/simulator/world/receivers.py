@@ -1,0 +1,277 @@
+"""Receivers of webhooks, and what sends to them: the node's push client on simulated sockets.
+
+A receiver has an address of its own (so a lane of its own in the pump) and behaves as it is told, request by request:
+it answers with a status after a while, hangs, or closes the connection. All of them keep one log of what they saw,
+which is what the outside world knows of hand-overs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from api.port.address_guard import Addresses
+from chaos.simulator.network.network import Network, Socket
+from chaos.simulator.time.loop import Scheduler, SimLoop
+from chaos.simulator.time.trace import Trace
+from node.push.answer import Answer, make_answer
+from node.push.client import KEEPALIVE_S
+from node.push.target import Origin, PushTarget
+from node.settle.retry import BROKEN, CONNECT, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT
+
+#: Networks that a node must be allowed to push to.
+NETWORK = "10.9.0.0/16"
+PORT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a receiver does with a request: answers `status` after a time between `low_s` and `high_s`; or hangs; or
+    closes the connection, after that time too. `retry_after` is the header's value."""
+
+    status: int = 200
+    low_s: float = 0.0005
+    high_s: float = 0.003
+    hang: bool = False
+    close: bool = False
+    retry_after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request as a receiver saw it. `status`: what it was answered with, 0 for nothing. `at_s`: true time."""
+
+    at_s: float
+    url: str
+    node: str
+    id: str
+    attempt: int
+    term: int
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """On the wire."""
+
+    url: str
+    node: str
+    head: bytes
+    body: bytes
+
+    @property
+    def trace(self) -> str:
+        return f"push {self.url}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    status: int
+    retry_after: str | None
+
+    @property
+    def trace(self) -> str:
+        return f"answer {self.status}"
+
+
+class Receivers:
+    """All receivers of a world."""
+
+    def __init__(self, scheduler: Scheduler, network: Network, chance: random.Random, trace: Trace) -> None:
+        self.log: list[Received] = []
+        self.on_received: Callable[[Received], None] = lambda received: None
+        self._scheduler = scheduler
+        self._network = network
+        self._chance = chance
+        self._trace = trace
+        self._behaviour: dict[str, Callable[[], Behaviour]] = {}
+        self._hosts: dict[str, str] = {}
+
+    def url(self, name: str) -> str:
+        """The URL of the receiver of this name; it is there from now on, and answers 200."""
+        host = self._hosts.get(name)
+        if host is None:
+            number = len(self._hosts) + 1
+            host = self._hosts[name] = f"10.9.{number // 250}.{number % 250 + 1}"
+            self._network.listen((host, PORT), _run, self._accepted)
+            self._behaviour.setdefault(name, Behaviour)
+        return f"http://{host}:{PORT}/{name}"
+
+    def host(self, name: str) -> str:
+        """Its host, for faults of the network."""
+        self.url(name)
+        return self._hosts[name]
+
+    def behave(self, name: str, behaviour: Behaviour | Callable[[], Behaviour]) -> None:
+        """From now on it does this, or what the call says for each request."""
+        fixed = (lambda: behaviour) if isinstance(behaviour, Behaviour) else behaviour
+        self._behaviour[name] = fixed
+        self.url(name)
+
+    def _accepted(self, socket: Socket) -> None:
+        socket.attach(lambda request: self._asked(socket, request), lambda: None)
+
+    def _asked(self, socket: Socket, request: _Request) -> None:
+        behaviour = self._behaviour[request.url.rpartition("/")[2]]()
+        headers = _headers(request.head)
+        silent = behaviour.hang or behaviour.close
+        received = Received(
+            at_s=self._scheduler.now,
+            url=request.url,
+            node=request.node,
+            id=headers["webhook-id"],
+            attempt=int(headers["hourwheel-attempt"]),
+            term=int(headers["hourwheel-term"]),
+            status=0 if silent else behaviour.status,
+            body=request.body,
+        )
+        self.log.append(received)
+        self._trace.note(request.url, "received", received.id, received.term, received.attempt)
+        self.on_received(received)
+        if behaviour.hang:
+            return
+        wait_s = behaviour.low_s + (behaviour.high_s - behaviour.low_s) * self._chance.random()
+        if behaviour.close:
+            self._scheduler.after(wait_s, socket.reset)
+        else:
+            self._scheduler.after(wait_s, socket.send, _Response(behaviour.status, behaviour.retry_after), 200)
+
+
+def _run(call: Callable[..., None], *args: Any) -> None:
+    call(*args)
+
+
+def _headers(head: bytes) -> dict[str, str]:
+    lines = head.decode().split("\r\n")[1:]
+    return {name.lower(): value for name, colon, value in (line.partition(": ") for line in lines) if colon}
+
+
+@dataclass(eq=False, slots=True)
+class _Exchange:
+    """One attempt."""
+
+    target: PushTarget
+    request: _Request
+    may_send: Callable[[], bool]
+    ended: Callable[[Answer], None]
+    over: bool = False
+    socket: Socket | None = None
+
+
+@dataclass(slots=True)
+class _Line:
+    """Idle connections to one receiver, each with when it became idle."""
+
+    idle: list[tuple[Socket, float]] = field(default_factory=list)
+
+
+class SimPushClient:
+    """node.push.client on simulated sockets: kept connections, one timeout over all, `may_send` when one stands."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: Network,
+        receivers: Receivers,
+        addresses: Addresses,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._network = network
+        self._receivers = receivers
+        self._addresses = addresses
+        self._now_ms = now_ms
+        self._lines: dict[Origin, _Line] = {}
+        self._under_way: dict[_Exchange, None] = {}
+
+    async def start(self) -> None:
+        """Nothing to begin with."""
+
+    async def close(self) -> None:
+        """Close all connections; attempts under way end without an answer."""
+        for exchange in list(self._under_way):
+            exchange.over = True
+            if exchange.socket is not None:
+                exchange.socket.reset()
+        self._under_way.clear()
+        for line in self._lines.values():
+            for socket, _since in line.idle:
+                socket.reset()
+        self._lines.clear()
+
+    def send(
+        self,
+        target: PushTarget,
+        head: bytes,
+        body: bytes,
+        may_send: Callable[[], bool],
+        ended: Callable[[Answer], None],
+    ) -> object:
+        """See node.push.target.Receivers."""
+        request = _Request(str(target.url), self._loop.name, head, body)
+        exchange = _Exchange(target, request, may_send, ended)
+        self._under_way[exchange] = None
+        self._loop.call_later(target.timeout_ms / 1000, self._timed_out, exchange)
+        host, port = target.origin.host, target.origin.port
+        if not self._addresses.allows(host):
+            self._loop.call_soon(self._end, exchange, Answer(FORBIDDEN_ADDRESS, f"{host} may not be pushed to"))
+            return exchange
+        line = self._lines.setdefault(target.origin, _Line())
+        while line.idle:
+            socket, since_s = line.idle.pop()
+            if not socket.closed and self._loop.time() - since_s < KEEPALIVE_S:
+                self._begin(exchange, socket)
+                return exchange
+            socket.reset()
+        self._network.connect(
+            self._loop.name,
+            self._loop.arrive,
+            (host, port),
+            lambda socket: self._connected(exchange, socket),
+            lambda: self._end(exchange, Answer(CONNECT, "connection refused")),
+        )
+        return exchange
+
+    def _connected(self, exchange: _Exchange, socket: Socket) -> None:
+        if exchange.over:
+            socket.reset()
+        else:
+            self._begin(exchange, socket)
+
+    def _begin(self, exchange: _Exchange, socket: Socket) -> None:
+        if not exchange.may_send():
+            self._keep(exchange.target.origin, socket)
+            self._end(exchange, Answer(STOPPED, "this node stopped leading before the request was sent"))
+            return
+        exchange.socket = socket
+        socket.attach(
+            lambda response: self._answered(exchange, socket, response),
+            lambda: self._end(exchange, Answer(BROKEN, "the connection was closed")),
+        )
+        socket.send(exchange.request, len(exchange.request.head) + len(exchange.request.body))
+
+    def _answered(self, exchange: _Exchange, socket: Socket, response: _Response) -> None:
+        if exchange.over:
+            return
+        self._keep(exchange.target.origin, socket)
+        answer = make_answer(response.status, b"", response.retry_after, self._now_ms())
+        self._end(exchange, answer)
+
+    def _keep(self, origin: Origin, socket: Socket) -> None:
+        socket.attach(lambda _: None, lambda: None)
+        self._lines.setdefault(origin, _Line()).idle.append((socket, self._loop.time()))
+
+    def _timed_out(self, exchange: _Exchange) -> None:
+        if not exchange.over:
+            if exchange.socket is not None:
+                exchange.socket.reset()
+            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
+
+    def _end(self, exchange: _Exchange, answer: Answer) -> None:
+        if not exchange.over:
+            exchange.over = True
+            del self._under_way[exchange]
+            exchange.ended(answer)

@@ -1,0 +1,70 @@
+"""`hourwheel export --to DIR`: what the reconciliation needs out of data directories, their nodes running or not.
+
+It reads directories of this machine and asks no node: a checkpoint's files do not change before its lengths, so they
+can be read beside the node that appends to them. A node ships by itself with `[export] to`; this is for all else.
+"""
+
+import time
+from pathlib import Path
+
+import click
+
+from cli.failure import Failure
+from cli.output import output_option, show_fields, show_json
+from node.runtime.exit_code import ExitCode
+
+
+@click.command()
+@click.option(
+    "--to", required=True, type=click.Path(path_type=Path), help="made if it is not there; continued if it is"
+)
+@click.option(
+    "--data",
+    "directories",
+    required=True,
+    multiple=True,
+    envvar="HOURWHEEL_DATA_DIR",
+    show_envvar=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="a node's `data_dir`, or a directory that holds those of several; may be given again",
+)
+@output_option
+def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
+    """Ships hours (without bodies), terms and delivery logs to a directory by day and node: what is new of them.
+
+    Stop it and begin it again as you like. Exit 11 for a data directory, or an export, that is damaged.
+    """
+    from storage.directory.data_directory import DirectoryRefused
+    from storage.export.export import Export, Exported, ExportRefused
+    from storage.export.source import read_source
+    from storage.file.disk import Disk, DiskFailed
+    from storage.format.rows import Corrupt, FormatRefused
+
+    done: dict[Path, Exported] = {}
+    nodes: set[str] = set()
+    faults: list[str] = []
+    for directory in [found for given in directories for found in _within(given)]:
+        try:
+            source = read_source(directory, Disk(), int(time.time() * 1000))
+            done[directory] = Export(source, to.absolute(), Disk()).run()
+            nodes.add(source.word.node)
+        except (DirectoryRefused, ExportRefused, Corrupt, FormatRefused, DiskFailed) as error:
+            faults.append(f"{directory}: {error}" if str(directory) not in str(error) else str(error))
+    figures = ("hours", "units", "settles", "deliveries", "bytes")
+    written = {name: sum(getattr(each, name) for each in done.values()) for name in figures}
+    document = {"to": str(to), "nodes": sorted(nodes), **written}
+    if faults:
+        raise Failure(ExitCode.DATA, "\n".join(faults), {**document, "faults": faults})
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())
+
+
+def _within(directory: Path) -> list[Path]:
+    """The data directories that are meant: this one, or those of the nodes that `hourwheel dev` keeps below it."""
+    if (directory / "LOCK").exists():
+        return [directory]
+    found = sorted(lock.parent for pattern in ("*/LOCK", "*/data/LOCK") for lock in directory.glob(pattern))
+    return found or [directory]

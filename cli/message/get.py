@@ -1,0 +1,55 @@
+"""`hourwheel get ID`: a message with its history, its hand-overs and what the ledger says of them."""
+
+from urllib.parse import quote
+
+import click
+
+from cli.connection import Connection
+from cli.message.ledger import show_message_ledger
+from cli.output import client_options, show_fields, show_json, show_table
+
+FIELDS = (
+    "id",
+    "topic",
+    "state",
+    "due",
+    "asked_due",
+    "created",
+    "revision",
+    "attempt",
+    "tags",
+    "headers",
+    "key",
+    "content_type",
+    "body",
+    "body_base64",
+    "handed_over",
+    "settled",
+    "lateness_ms",
+    "last_error",
+    "target",
+    "retry",
+)
+
+
+@click.command()
+@click.argument("message_id", metavar="ID")
+@click.option("--local", is_flag=True, help="what the asked node knows, without asking the leader (may be old)")
+@client_options
+def command(message_id: str, local: bool, url: str, timeout: float, output: str) -> None:
+    """Shows the message ID: state, times, body, history, and its ledger: class, hand-overs, duplicates."""
+    path = f"/v1/messages/{quote(message_id, safe='')}" + ("?consistency=local" if local else "")
+    document = Connection(url, timeout).call("GET", path).document
+    if output == "json":
+        show_json(document)
+        return
+    show_fields((name, document[name]) for name in FIELDS if document.get(name) is not None)
+    history = document.get("history") or []
+    if history:
+        click.echo()
+        columns = ("at", "event", "node", "term", "attempt")
+        show_table(columns, [[event.get(column, "") for column in columns] for event in history])
+    ledger = document.get("ledger") or {}
+    if ledger:
+        click.echo()
+        show_message_ledger(ledger)

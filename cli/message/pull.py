@@ -1,0 +1,75 @@
+"""`hourwheel pull TOPIC`: takes what is due, and acks it only when told to.
+
+With `--ack` the messages are acked after they are printed: a message this command did not manage to print comes again
+when its lease ends.
+"""
+
+from urllib.parse import quote
+
+import click
+
+from cli.connection import Connection
+from cli.message.receipts import refuse_left, settle
+from cli.option import number_or_text
+from cli.output import client_options, show_json, show_table
+
+
+def _content(message: dict[str, object]) -> object:
+    return message["body_base64"] if "body_base64" in message else message.get("body")
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--max", "count", type=int, default=10, show_default=True, help="at most so many (1 to 1,000)")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 30),
+    default=0.0,
+    show_default=True,
+    help="seconds to wait for the first one",
+)
+@click.option("--lease", help="how long they stay ours: 30s (default: the topic's)")
+@click.option("--tags", help="only messages with these: 'eu || us', 'eu && vip'")
+@click.option("--ack", is_flag=True, help="settle what was printed")
+@client_options
+def command(
+    topic: str,
+    count: int,
+    wait_s: float,
+    lease: str | None,
+    tags: str | None,
+    ack: bool,
+    url: str,
+    timeout: float,
+    output: str,
+) -> None:
+    """Takes due messages of TOPIC."""
+    connection = Connection(url, timeout)
+    request: dict[str, object] = {"max": count, "wait": int(wait_s * 1000)}
+    if lease is not None:
+        request["lease"] = number_or_text(lease)
+    if tags is not None:
+        request["tags"] = tags
+    document = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/pull", request, wait_s).document
+    messages = document.get("messages", [])
+    if output == "json":
+        show_json(document)
+    else:
+        columns = ("id", "due", "lateness_ms", "attempt", "term", "body", "receipt")
+        rows = [
+            [
+                m.get("id"),
+                m.get("due"),
+                m.get("lateness_ms"),
+                m.get("attempt"),
+                m.get("term"),
+                _content(m),
+                m.get("receipt"),
+            ]
+            for m in messages
+        ]
+        show_table(columns, rows)
+    if ack and messages:
+        results = settle(connection, topic, "ack", {"receipts": [message["receipt"] for message in messages]})
+        refuse_left(results, "acked", len(messages))

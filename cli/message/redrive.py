@@ -1,0 +1,50 @@
+"""`hourwheel redrive TOPIC`: dead messages are due again, now, their attempts counted anew.
+
+A wrong filter hands over what was given up for good reason, so the command counts first and asks. What it asks goes to
+stderr: stdout is the result, also in a pipe.
+"""
+
+from typing import Any
+
+import click
+
+from cli.connection import Connection
+from cli.failure import Failure
+from cli.option import window_fields, window_options
+from cli.output import client_options, show_fields, show_json
+from node.runtime.exit_code import ExitCode
+
+PATH = "/v1/messages/redrive"
+
+
+@click.command()
+@click.argument("topic")
+@window_options
+@click.option("--dry-run", is_flag=True, help="only count them")
+@click.option("--yes", is_flag=True, help="do not ask")
+@client_options
+def command(topic: str, dry_run: bool, yes: bool, url: str, timeout: float, output: str, **options: Any) -> None:
+    """Makes the dead messages of TOPIC due now; asks first, with their number."""
+    connection = Connection(url, timeout)
+    request: dict[str, object] = {"topic": topic} | window_fields(options)
+    if dry_run or not yes:
+        document = connection.call("POST", PATH, request | {"dry_run": True}).document
+        if not dry_run and document.get("matched"):
+            _confirm(topic, document["matched"])
+    if not dry_run:
+        document = connection.call("POST", PATH, request).document
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())
+
+
+def _confirm(topic: str, matched: int) -> None:
+    """Raises Failure unless the user says yes; no terminal and no answer is a no."""
+    question = f"{matched} dead messages of {topic} match. Make them due now?"
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise Failure(ExitCode.USAGE, "not confirmed, nothing was changed; --yes does it without asking")

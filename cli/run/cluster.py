@@ -1,0 +1,132 @@
+"""`hourwheel cluster status`: who leads, who lags, whose clock is off; `transfer`: another leader; `add` and `remove`:
+another set of nodes; `snapshot`: a backup; `upgrade`: what only the newer build can do begins.
+"""
+
+import time
+from urllib.parse import quote
+
+import click
+
+from cli.connection import Connection
+from cli.failure import Failure
+from cli.output import client_options, show_fields, show_json, show_table
+from node.runtime.exit_code import ExitCode
+
+WAIT_LOOK_S = 0.2
+"""How often `add --wait` looks whether the node has its vote."""
+COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock_offset_ms", "reads")
+
+
+@click.group()
+def command() -> None:
+    """Looks at the cluster, moves its leadership, changes its nodes."""
+
+
+@command.command()
+@client_options
+def status(url: str, timeout: float, output: str) -> None:
+    """Shows who leads, and every node.
+
+    A node knows the figures of others only while it leads; ask the leader for them.
+    """
+    document = Connection(url, timeout).call("GET", "/v1/cluster").document
+    if output == "json":
+        show_json(document)
+        return
+    show_fields(
+        (name, document.get(name))
+        for name in ("cluster_id", "leader", "term", "commit_index", "level", "dispatch", "lateness_ms")
+    )
+    click.echo()
+    show_table(COLUMNS, [[node.get(column) for column in COLUMNS] for node in document.get("nodes", [])])
+
+
+@command.command()
+@click.option("--to", "to", metavar="NODE", help="who shall lead (default: the best follower)")
+@client_options
+def transfer(to: str | None, url: str, timeout: float, output: str) -> None:
+    """Moves leadership to another node, on purpose and without a pause for an election."""
+    request = {} if to is None else {"to": to}
+    document = Connection(url, timeout).call("POST", "/v1/cluster/transfer", request).document
+    _show(document, output)
+
+
+@command.command()
+@click.option("--directory", metavar="DIR", help="below the node's [backup] directory (default: that one)")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="seconds it may take"
+)
+@client_options
+def snapshot(directory: str | None, wait_s: float, url: str, timeout: float, output: str) -> None:
+    """Writes a backup: a consistent copy at one log index, on the disk of the node that is asked.
+
+    A follower is the better one to ask. `hourwheel restore` starts a cluster from it.
+    """
+    request = {} if directory is None else {"directory": directory}
+    document = Connection(url, timeout).call("POST", "/v1/cluster/snapshot", request, wait_s=wait_s).document
+    _show(document, output)
+
+
+@command.command()
+@click.argument("node_id", metavar="ID")
+@click.option("--raft", required=True, metavar="HOST:PORT", help="where other nodes reach its Raft listener")
+@click.option("--http", required=True, metavar="HOST:PORT", help="where other nodes reach its HTTP listener")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, help="seconds to wait until it has its vote"
+)
+@client_options
+def add(node_id: str, raft: str, http: str, wait_s: float, url: str, timeout: float, output: str) -> None:
+    """Adds a node, which runs already with `join = true` and an empty directory.
+
+    It is a learner at first, and counts for no majority; the cluster gives it its vote when it has caught up.
+    """
+    connection = Connection(url, timeout)
+    request = {"id": node_id, "raft": raft, "http": http}
+    document = connection.call("POST", "/v1/cluster/members", request).document
+    if wait_s:
+        document |= {"role": _wait_for_vote(connection, node_id, wait_s)}
+    _show(document, output)
+
+
+@command.command()
+@click.argument("node_id", metavar="ID")
+@client_options
+def remove(node_id: str, url: str, timeout: float, output: str) -> None:
+    """Removes a node, up or down. It ends by itself, and its id is not given again.
+
+    Refused where those that stay could not go on: too few of them are up, or have caught up.
+    """
+    _show(Connection(url, timeout).call("DELETE", f"/v1/cluster/members/{quote(node_id, safe='')}").document, output)
+
+
+@command.command()
+@click.option("--level", type=click.IntRange(1, 255), help="how far (default: as far as the node that is asked reads)")
+@client_options
+def upgrade(level: int | None, url: str, timeout: float, output: str) -> None:
+    """Raises the level of the cluster, after which no older build can join it.
+
+    Refused with the name of the node that does not read it, or is down. By default nobody has to ask: the level rises
+    when all nodes run the newer build. With `[raft] upgrade = "asked"` it waits for this.
+    """
+    request = {} if level is None else {"level": level}
+    _show(Connection(url, timeout).call("POST", "/v1/cluster/upgrade", request).document, output)
+
+
+def _wait_for_vote(connection: Connection, node_id: str, wait_s: float) -> str:
+    until_s = time.monotonic() + wait_s
+    while True:
+        nodes = connection.call("GET", "/v1/cluster").document.get("nodes", [])
+        role = next((str(node.get("role")) for node in nodes if node.get("id") == node_id), "removed")
+        if role != "learner":
+            return role
+        if time.monotonic() >= until_s:
+            detail = f"{node_id} is added and has not caught up within {wait_s:g} s; it gets its vote by itself"
+            raise Failure(ExitCode.UNAVAILABLE, detail)
+        time.sleep(WAIT_LOOK_S)
+
+
+def _show(document: dict[str, object], output: str) -> None:
+    if output == "json":
+        show_json(document)
+    else:
+        show_fields(document.items())

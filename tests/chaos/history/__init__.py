@@ -1,0 +1,1 @@
+"""Histories planted for the tests of checkers and reports."""

@@ -1,0 +1,69 @@
+"""Targets of plans: who is meant, and which links lie between them."""
+
+import pytest
+
+from chaos.plan.target import Aim
+
+IDS = ["n1", "n2", "n3", "n4", "n5"]
+
+
+def aim(leader: str | None = "n3") -> Aim:
+    """At five nodes."""
+    return Aim(lambda: IDS, lambda: leader)
+
+
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [("n2", ["n2"]), ("leader", ["n3"]), ("follower", ["n1"]), ("*", IDS), ("n9", [])],
+)
+def test_nodes_of_a_target(target: str, nodes: list[str]) -> None:
+    """An id, a role, or everybody; nobody for an id that is not there."""
+    assert aim().nodes(target) == nodes
+
+
+def test_leader_is_whoever_led_last() -> None:
+    """While nobody leads a plan still hits somebody."""
+    said: list[str | None] = ["n2", None]
+    aimed = Aim(lambda: IDS, lambda: said.pop(0))
+    assert [aimed.nodes("leader"), aimed.nodes("leader")] == [["n2"], ["n2"]]
+    assert aim(None).nodes("leader") == ["n1"]
+    assert Aim(lambda: ["n1"], lambda: "n1").nodes("follower") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "links"),
+    [
+        ("n1>n2", [("n1", "n2")]),
+        ("leader-n1", [("n1", "n3"), ("n3", "n1")]),
+        ("n1>*", [("n1", name) for name in IDS[1:]]),
+        ("n1>n1", []),
+        ("n1-n9", []),
+    ],
+)
+def test_links_of_a_target(target: str, links: list[tuple[str, str]]) -> None:
+    """One way or both; a node has none with itself."""
+    assert aim().links(target) == links
+
+
+def test_everybody_with_everybody() -> None:
+    """All ways, each once."""
+    assert len(aim().links("*-*")) == len(set(aim().links("*-*"))) == 20
+
+
+def test_groups_are_apart_both_ways() -> None:
+    """`*` is everybody else; who is in no group keeps hearing all: a bridge between two halves."""
+    alone = aim().apart("leader|*")
+    assert len(alone) == 8
+    assert all("n3" in link for link in alone)
+    bridge = aim().apart("n1,n2|n4,n5")
+    assert len(bridge) == 8
+    assert not any("n3" in link for link in bridge)
+
+
+def test_roles_of_a_target_by_name() -> None:
+    """The history says who was hit, not as what."""
+    assert [aim().named(target) for target in ("leader>*", "follower|*", "n1,leader|n2")] == [
+        "n3>*",
+        "n1|*",
+        "n1,n3|n2",
+    ]

@@ -1,0 +1,73 @@
+"""count and histogram: what is asked, what is shown, and the exit code."""
+
+import json
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from node.runtime.exit_code import ExitCode
+from tests.cli.conftest import Call
+from tests.cli.scripted_node import ScriptedNode
+
+BUCKETS = {
+    "buckets": [
+        {"from": "2026-11-21T02:00:00.000Z", "count": 200},
+        {"from": "2026-11-21T03:00:00.000Z", "count": 0},
+        {"from": "2026-11-21T04:00:00.000Z", "count": 1},
+    ]
+}
+
+
+def test_count(node: ScriptedNode, call: Call) -> None:
+    """A number alone, for scripts; all of them without a filter."""
+    node.say(200, {"count": 12})
+    result = call("count")
+    assert (result.exit_code, result.stdout) == (ExitCode.OK, "12\n")
+    node.say(200, {"count": 0})
+    assert json.loads(call("count", "orders", "-o", "json").stdout) == {"count": 0}
+    assert [path for _, path, _ in node.requests] == ["/v1/messages/count", "/v1/messages/count?topic=orders"]
+
+
+@pytest.mark.parametrize("command", ["count", "histogram"])
+def test_what_is_asked(node: ScriptedNode, call: Call, command: str) -> None:
+    """Every option is a parameter, quoted; what is not given is not sent."""
+    node.say(200, {"count": 1, "buckets": []})
+    args = ("--from", "2026-11-21T03:00:00+01:00", "--to", "1800000000000", "--tag", "a&b ü", "--state", "ready,dead")
+    step = ("--step", "2h") if command == "histogram" else ()
+    assert call(command, "orders", *args, *step).exit_code == ExitCode.OK
+    ((method, path, body),) = node.requests
+    assert (method, urlsplit(path).path, body) == ("GET", f"/v1/messages/{command}", None)
+    asked = {name: text for name, (text,) in parse_qs(urlsplit(path).query).items()}
+    assert asked == {
+        "topic": "orders",
+        "from": "2026-11-21T03:00:00+01:00",
+        "to": "1800000000000",
+        "tag": "a&b ü",
+        "state": "ready,dead",
+    } | ({"step": "2h"} if step else {})
+
+
+def test_histogram(node: ScriptedNode, call: Call) -> None:
+    """Bars as long as their share of the largest bucket, one sign at least for one message."""
+    node.say(200, BUCKETS)
+    lines = call("histogram", "orders").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["from", "count"],
+        ["2026-11-21T02:00:00.000Z", "200", "#" * 50],
+        ["2026-11-21T03:00:00.000Z", "0"],
+        ["2026-11-21T04:00:00.000Z", "1", "#"],
+    ]
+    node.say(200, BUCKETS)
+    assert json.loads(call("histogram", "-o", "json").stdout) == BUCKETS
+    node.say(200, {"buckets": [{"from": "2026-11-21T02:00:00.000Z", "count": 0}]})
+    assert call("histogram").exit_code == ExitCode.OK
+
+
+def test_refusals(node: ScriptedNode, call: Call) -> None:
+    """The node's words, and the code of its status."""
+    for status, code, command in ((404, ExitCode.NOT_FOUND, "count"), (422, ExitCode.REFUSED, "histogram")):
+        node.say(status, {"code": "x", "detail": "take a longer step"})
+        result = call(command, "orders")
+        assert result.exit_code == code
+        assert "take a longer step" in result.stderr
+    assert call("count", "--step", "1m").exit_code == ExitCode.USAGE
