@@ -23,8 +23,11 @@ from node.runtime.clock import NodeClock
 from node.runtime.memory import settle_memory
 from node.upkeep.retention import Retention
 from replication.apply.machine import Machine
+from replication.command.dispatch import DispatchState
 from replication.command.entry import encode_entry
-from replication.command.registry import Command, DispatchState, Genesis, Unlink
+from replication.command.genesis import Genesis
+from replication.command.registry import Command
+from replication.command.unlink import Unlink
 from replication.journal.journal import Journal
 from storage.catalog.key import DROPPED_MAX, KeyEntry
 from storage.file.disk import Disk

@@ -34,7 +34,9 @@ from node.receipt import Receipts
 from node.runtime.memory import settle_memory
 from replication.apply.machine import Applied, Machine
 from replication.command.entry import encode_entry
-from replication.command.registry import Command, Genesis, Settle
+from replication.command.genesis import Genesis
+from replication.command.handover import Settle
+from replication.command.registry import Command
 from storage.file.disk import Disk
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port.port import MessageIn, RetryPolicy, Target
-from replication.command.registry import ON_CONFLICT, Key, Schedule
+from replication.command.schedule import ON_CONFLICT, Key, Schedule
 from storage.format.record import Drafts, encode_records
 from storage.format.tag_mask import tags_mask
 

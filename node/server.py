@@ -60,8 +60,8 @@ from node.write.command_queues import GROUP
 from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
+from replication.command.dispatch import DispatchState
 from replication.command.entry import version_of
-from replication.command.registry import DispatchState
 from replication.driver import GroupDriver
 from replication.journal.journal import Journal
 from replication.raft.agreement import OddOneOut

@@ -48,7 +48,7 @@ from node.service_parts import ServiceParts
 from node.settle.former_leader_outcomes import FormerLeaderOutcomes
 from node.write.schedule import schedule_messages
 from replication.apply.topic import MISMATCH
-from replication.command.registry import PutTopic
+from replication.command.topic import PutTopic
 from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt

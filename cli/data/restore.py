@@ -18,7 +18,7 @@ from cli.output import output_option, show_fields, show_json
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
-    from storage.catalog.overdue import CatchUp
+    from storage.catalog.overdue import OverdueRule
 
 
 @click.command()
@@ -64,7 +64,7 @@ def command(
         raft=_address("--raft", raft),
         http=_address("--http", http),
         alone=alone,
-        catch_up=_catch_up(catch_up),
+        overdue=_overdue_rule(catch_up),
     )
 
     write_journal = partial(install_restored, disk=disk, cluster_id=options.cluster_id)
@@ -103,19 +103,19 @@ def _address(option: str, value: str | None) -> str | None:
     return value
 
 
-def _catch_up(value: str) -> "CatchUp | None":
+def _overdue_rule(value: str) -> "OverdueRule | None":
     """The policy as it is kept: None hands over everything."""
     from api.port.duration import BadDuration, parse_duration
-    from storage.catalog.overdue import CatchUp
+    from storage.catalog.overdue import OverdueRule
 
     if value == "all":
         return None
     if value == "none":
-        return CatchUp(last_ms=0)
+        return OverdueRule(last_ms=0)
     name, _, duration = value.partition("=")
     if name != "last":
         raise click.BadParameter(f"all, last=DURATION or none, found {value!r}", param_hint="--catch-up")
     try:
-        return CatchUp(last_ms=parse_duration(duration))
+        return OverdueRule(last_ms=parse_duration(duration))
     except BadDuration as bad:
         raise click.BadParameter(str(bad), param_hint="--catch-up") from None

@@ -2,7 +2,7 @@
 
 from node.runtime.config import Config
 from node.runtime.entropy import Entropy
-from replication.command.registry import Genesis
+from replication.command.genesis import Genesis
 
 
 def genesis_of(config: Config, entropy: Entropy) -> Genesis:

@@ -18,7 +18,7 @@ from api.port.problem import Problem
 from node.handover.handing_over import HandingOver
 from node.runtime.lifecycle import Lifecycle
 from node.write.proposer import Proposer
-from replication.command.registry import Unlink
+from replication.command.unlink import Unlink
 
 
 class CommandHolds:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replication.command.registry import DispatchState
+from replication.command.dispatch import DispatchState
 from storage.file.delivery_file import DeliveryFile, DeliveryWriter
 from storage.file.disk import Disk
 from storage.format.array import I64, U16, U32, U64

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
-from replication.command.registry import Lease, Release
+from replication.command.handover import Lease, Release
 from storage.format.array import I64, U16, U32, U64
 from storage.format.position import by_hour, hours_of
 from storage.format.rows import Units

@@ -34,7 +34,7 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
-from replication.command.registry import DispatchState, Realign
+from replication.command.dispatch import DispatchState, Realign
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED

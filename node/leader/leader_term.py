@@ -33,8 +33,8 @@ from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
 from node.write.leader_commands import LeaderCommands
 from replication.apply.settle import ACKED
-from replication.command.handover import DEAD
-from replication.command.registry import Fail, Realign
+from replication.command.dispatch import Realign
+from replication.command.handover import DEAD, Fail
 from storage.catalog.level import has
 from storage.catalog.topic import Topic
 from storage.format.array import I64, U8, U16, U32, U64

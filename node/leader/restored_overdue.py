@@ -31,8 +31,8 @@ from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import RESTORED
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
-from replication.command.handover import DEAD
-from replication.command.registry import CatchUp, Fail
+from replication.command.handover import DEAD, Fail
+from replication.command.overdue import OverdueCutoff
 from storage.format.array import U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED, PENDING
@@ -63,7 +63,7 @@ class RestoredOverdue:
         self._term, self._dispatcher, self._store = term, dispatcher, store
         self._clock, self._entropy, self._proposer, self._life = clock, entropy, proposer, life
         self._given_up = 0
-        row = store.catalog.catch_up
+        row = store.catalog.overdue_rule
         self._wanted = row is not None
         if row is not None:
             self._cutoff_ms = term.promoted_ms - row.last_ms if row.cutoff_ms is None else row.cutoff_ms
@@ -89,7 +89,7 @@ class RestoredOverdue:
         """Commit it; not known to have happened it is said again."""
         while not self._term.over:
             with suppress(Problem):
-                await self._proposer.propose_single(CatchUp(self._cutoff_ms, done))
+                await self._proposer.propose_single(OverdueCutoff(self._cutoff_ms, done))
                 return
             await asyncio.sleep(PAUSE_S)
 

@@ -31,7 +31,7 @@ from api.port.problem import Problem
 from node.handover.lease_book import Span
 from node.leader.backlog import leased_piece
 from node.runtime.clock import NodeClock
-from replication.command.registry import Lease
+from replication.command.handover import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U64
 from storage.format.rows import LEASED

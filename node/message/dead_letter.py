@@ -23,7 +23,7 @@ from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import reason_of
 from node.write.command_queues import ENTRY_MOVES_MAX, GROUP
 from node.write.proposer import Proposer
-from replication.command.registry import Redrive
+from replication.command.message import Redrive
 from storage.catalog.topic import Topic
 from storage.format.array import U64
 from storage.format.message_id import encode_ids

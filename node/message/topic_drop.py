@@ -24,7 +24,7 @@ from node.handover.topic_metrics import TopicMetrics
 from node.message.count import Counting
 from node.write.proposer import Proposer
 from replication.apply.topic import DROPPED, MISMATCH, UNKNOWN
-from replication.command.registry import DropTopic
+from replication.command.topic import DropTopic
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from storage.catalog.topic import Topic

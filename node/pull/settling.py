@@ -38,7 +38,7 @@ from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.apply.fail import done_before
 from replication.apply.settle import ACKED, INVALID, STALE
-from replication.command.registry import Extend, Fail, Settle
+from replication.command.handover import Extend, Fail, Settle
 from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.array import U8, U64

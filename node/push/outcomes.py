@@ -38,7 +38,7 @@ from node.settle.move_size import move_pieces, move_weight
 from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
-from replication.command.registry import Fail, Settle
+from replication.command.handover import Fail, Settle
 from storage.format.array import U8, U16, U32, U64
 
 log = structlog.get_logger()

@@ -15,8 +15,7 @@ from node.handover.attempt_limit import Exhausted
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.retry import LEASE_ENDED, MAX_AGE, effective, too_old
-from replication.command.handover import DEAD
-from replication.command.registry import Fail
+from replication.command.handover import DEAD, Fail
 from storage.format.array import U16, U64
 from storage.format.record import Record
 from storage.store import Store

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from node.settle.retry import Dead, Retry, error_text
-from replication.command.handover import AGAIN, DEAD, RETRY
-from replication.command.registry import Fail
+from replication.command.handover import AGAIN, DEAD, RETRY, Fail
 from storage.format.array import I64, U8, U16, U32, U64
 
 

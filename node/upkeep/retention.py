@@ -18,7 +18,7 @@ import numpy as np
 from node.runtime.clock import NodeClock
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
-from replication.command.registry import Unlink
+from replication.command.unlink import Unlink
 
 #: Hours in one command; the rest goes in the next round.
 HOURS_MAX = 100

@@ -17,7 +17,9 @@ from api.port.problem import Problem
 from replication.apply.move import Rescheduled
 from replication.apply.settle import Cancelled
 from replication.command.entry import Packed
-from replication.command.registry import Cancel, DropTopic, Extend, Fail, Redrive, Reschedule, Settle
+from replication.command.handover import Extend, Fail, Settle
+from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.topic import DropTopic
 from storage.format.array import U8
 
 GROUP = 0

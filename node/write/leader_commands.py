@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from replication.command.registry import DispatchState, Lease, Release
+from replication.command.dispatch import DispatchState
+from replication.command.handover import Lease, Release
 
 
 class LeaderCommands(NamedTuple):

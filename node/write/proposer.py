@@ -43,20 +43,15 @@ from node.write.command_queues import (
 from node.write.leader_commands import LeaderCommands
 from node.write.message_queue import MessageQueue, Part
 from replication.apply.machine import Applied, TopicPut
+from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
-from replication.command.registry import (
-    CatchUp,
-    DropTopic,
-    Extend,
-    Fail,
-    Genesis,
-    Promotion,
-    PutTopic,
-    Realign,
-    Redrive,
-    Settle,
-    Unlink,
-)
+from replication.command.genesis import Genesis
+from replication.command.handover import Extend, Fail, Settle
+from replication.command.message import Redrive
+from replication.command.overdue import OverdueCutoff
+from replication.command.promotion import Promotion
+from replication.command.topic import DropTopic, PutTopic
+from replication.command.unlink import Unlink
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
 from storage.catalog.level import FOUNDED
@@ -218,7 +213,7 @@ class Proposer:
         self.kick()
         return await future
 
-    async def propose_single(self, command: CatchUp | Genesis | Promotion | PutTopic | Realign | Unlink) -> Any:
+    async def propose_single(self, command: OverdueCutoff | Genesis | Promotion | PutTopic | Realign | Unlink) -> Any:
         """Any command that goes as a section of its own; its result."""
         future = self._singles.add(command.pack())
         self.kick()

@@ -5,9 +5,9 @@ all nodes build identical files. What it returns goes to whoever proposed the en
 leader's dispatcher follow along.
 
 Order within an entry: Genesis, ChangeMember, RaiseLevel, Realign, DispatchState, Promotion, Lease, Settle, Fail,
-Extend, Release, Cancel, Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, CatchUp. The state takes effect
-before the units it clamps, moved ones too; Leases of earlier hand-overs before a Cancel that must see them; what
-receivers said before what clients wish.
+Extend, Release, Cancel, Reschedule, Redrive, PutTopic, DropTopic, Schedule, Unlink, OverdueCutoff. The state takes
+effect before the units it clamps, moved ones too; Leases of earlier hand-overs before a Cancel that must see them;
+what receivers said before what clients wish.
 
 Invariants: `tick` never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read whole
 before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
@@ -24,38 +24,25 @@ from typing import Any, Protocol
 from replication.apply.fail import apply_fail
 from replication.apply.member import MemberChanged, apply_change, found_members
 from replication.apply.move import Moves, Rescheduled, apply_redrive, apply_reschedule
+from replication.apply.overdue import apply_overdue_cutoff
 from replication.apply.release import apply_release
 from replication.apply.schedule import Fresh, Scheduled, apply_schedule
 from replication.apply.settle import Cancelled, apply_cancel, apply_extend, apply_lease, apply_settle
 from replication.apply.topic import DROPPED, TopicPut, apply_drop_topic, apply_put_topic
 from replication.command.column import DUE_MS_MAX
+from replication.command.dispatch import DispatchState, Realign
 from replication.command.entry import EntryRefused, Envelope, decode_entry
-from replication.command.level import apply_raise_level
-from replication.command.overdue import apply_catch_up
-from replication.command.promotion import apply_promotion
-from replication.command.registry import (
-    UNPACK,
-    Cancel,
-    CatchUp,
-    ChangeMember,
-    Command,
-    DispatchState,
-    DropTopic,
-    Extend,
-    Fail,
-    Genesis,
-    Lease,
-    Promotion,
-    PutTopic,
-    RaiseLevel,
-    Realign,
-    Redrive,
-    Release,
-    Reschedule,
-    Schedule,
-    Settle,
-    Unlink,
-)
+from replication.command.genesis import Genesis
+from replication.command.handover import Extend, Fail, Lease, Release, Settle
+from replication.command.level import RaiseLevel, apply_raise_level
+from replication.command.member import ChangeMember
+from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.overdue import OverdueCutoff
+from replication.command.promotion import Promotion, apply_promotion
+from replication.command.registry import UNPACK, Command
+from replication.command.schedule import Schedule
+from replication.command.topic import DropTopic, PutTopic
+from replication.command.unlink import Unlink
 from replication.raft.state_hashes import StateHashes
 from storage.catalog.checkpoint_record import NOTHING, CheckpointRecord
 from storage.catalog.genesis import Genesis as GenesisRow
@@ -207,8 +194,8 @@ class Machine:
                 return self._raise_level(command)
             case Unlink():
                 return self._unlink(command, envelope)
-            case CatchUp():
-                return apply_catch_up(self.store.catalog, command)
+            case OverdueCutoff():
+                return apply_overdue_cutoff(self.store.catalog, command)
         # What is left the dispatcher decided: void when the entry belongs to another term than the decision.
         if envelope.term != term:
             return None

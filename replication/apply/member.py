@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from replication.command.genesis import Genesis
 from replication.command.member import ADD, PROMOTE, ChangeMember
-from replication.command.registry import Genesis
 from storage.catalog.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
 
 MEMBERS_MAX = 9

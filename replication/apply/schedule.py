@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.command.entry import Envelope
-from replication.command.registry import ON_CONFLICT, Key, Schedule
+from replication.command.schedule import ON_CONFLICT, Key, Schedule
 from storage.catalog.key import KeyEntry
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch

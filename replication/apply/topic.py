@@ -12,7 +12,7 @@ from typing import Any
 
 from replication.apply.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.command.entry import Envelope
-from replication.command.registry import DropTopic, PutTopic
+from replication.command.topic import DropTopic, PutTopic
 from storage.catalog.doubt import NO_DOUBT
 from storage.catalog.level import has
 from storage.catalog.topic import Topic

@@ -42,6 +42,11 @@ def filled(value: Any, what: type, name: str) -> Any:
     return value
 
 
+def names(value: dict[str, Any], name: str) -> tuple[str, ...]:
+    """The texts in the list `name` of a map. Raises `EntryRefused`."""
+    return tuple(filled(text, str, name) for text in filled(value.get(name), list, name))
+
+
 def check_due(due_ms: I64) -> None:
     """Due times may lie in the past, where apply clamps them, but not beyond the last hour. Raises `EntryRefused`."""
     if len(due_ms) and due_ms[due_ms.argmax()] > DUE_MS_MAX:

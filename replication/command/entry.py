@@ -69,7 +69,7 @@ class Kind(IntEnum):
     DROP_TOPIC = 41
     SCHEDULE = 50
     UNLINK = 60
-    CATCH_UP = 61
+    OVERDUE_CUTOFF = 61
 
 
 _KINDS: Final = {int(kind): kind for kind in Kind}

@@ -18,7 +18,7 @@ Voter rule. A node with an empty directory may have voted, and acknowledged entr
 votes nor campaigns until (a) every configured peer says that it is empty too, so there was nothing to forget, or (b) it
 has from a leader a committed entry that was appended after this process began, counted without this node: then a
 majority without it holds that entry, hence no candidate that got a forgotten vote can win, and what the forgotten
-acknowledgements stood for is in the log it now has. `Census` keeps (a), `CatchUp` keeps (b).
+acknowledgements stood for is in the log it now has. `Census` keeps (a), `RegainVote` keeps (b).
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Census:
         return not self._missing
 
 
-class CatchUp:
+class RegainVote:
     """Rule (b): the index that must be committed, in the term it was seen in, before a wiped node is a voter again.
 
     Invariant: never reached before a leader was heard. A new journal is in term 0 with its first entry committed; were

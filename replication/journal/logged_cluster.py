@@ -10,7 +10,7 @@ log alone would not do: the Genesis of a candidate that lost may stand there too
 from __future__ import annotations
 
 from replication.command.entry import EntryRefused, Kind, UnknownCommand, decode_entry
-from replication.command.registry import Genesis
+from replication.command.genesis import Genesis
 from replication.journal.journal import Journal
 
 LOOKED_AT = 64

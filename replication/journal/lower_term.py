@@ -20,8 +20,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from replication.command.entry import EntryRefused, Kind, UnknownCommand, decode_entry
+from replication.command.genesis import Genesis
 from replication.command.member import ADD, ChangeMember
-from replication.command.registry import Genesis
 from replication.journal.record import ENTRY, HEAD_SIZE, META, TRUNCATE, VOTED, decode_record, encode_head, seed_of
 from replication.journal.recovery import Recovered, recover
 from replication.journal.segment import NEW_SUFFIX, SUFFIX

@@ -249,7 +249,7 @@ class Leader:
         if follower.voter:
             self._trust(peer, stamp, message["silence_ms"] / 1000, now)
         elif follower.match == self._core.last_index and now - follower.nudged_s >= self._station.options.nudge_s:
-            # It has all there is and waits for a committed entry made after it came (CatchUp): give it one.
+            # It has all there is and waits for a committed entry made after it came (RegainVote): give it one.
             follower.nudged_s = now
             self._core.append(NO_OP)
 

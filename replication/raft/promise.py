@@ -9,7 +9,7 @@ stands below what any message of it ever showed.
 
 So whoever is connected says `standing`: what I have promised myself, and what I know that you have. Who finds itself
 below what others know gives up its vote and is handled like a wiped disk: it follows, and votes again when a leader
-has committed, without it, an entry made after that (election/may_vote.py, CatchUp). A leader that finds a follower
+has committed, without it, an entry made after that (election/may_vote.py, RegainVote). A leader that finds a follower
 below what it knows takes back everything it believed to be on its disk.
 
 A node talks over the connection it dials and hears over the one that the peer dials. So one that was restarted is often

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.election.may_vote import CatchUp, Census, Election
+from replication.election.may_vote import Census, Election, RegainVote
 from replication.raft.context import Station
 from replication.raft.members import unapplied_changes
 from replication.raft.pysyncobj_core import CANDIDATE, FOLLOWER, LEADER
@@ -42,7 +42,7 @@ class Votes:
             silence=station.silence,
         )
         self._census = Census(station.peers)
-        self._catch_up = CatchUp()
+        self._regain = RegainVote()
         self._heard_s = station.monotonic()
         self.given_term = 0
         """The term for which the leader before gave this node leadership, if it won it."""
@@ -91,7 +91,7 @@ class Votes:
     def heard_heartbeat(self, term: int, last_index: int, median_ms: int | None) -> None:
         """The leader of `term` said where its log ends, and what the median of the nodes' clocks shows; None where that
         was some time ago."""
-        self._catch_up.heartbeat(term, last_index)
+        self._regain.heartbeat(term, last_index)
         if median_ms is not None:
             apart_ms = abs(self._station.vitals().wall_ms - median_ms)
             self._election.reluctant = apart_ms > self._station.options.apart_ms
@@ -103,14 +103,14 @@ class Votes:
     def distrust(self) -> None:
         """This node's disk has forgotten promises (promise.py): it is a voter again by rule (b) alone, from now on."""
         self._station.journal.set_voter(False)
-        self._catch_up = CatchUp()
+        self._regain = RegainVote()
         if self._core.state != FOLLOWER:
             self._core.step_down()
 
     def _seek_vote(self, now: float) -> None:
         core, journal = self._core, self._station.journal
         founds = self._station.options.founds and self._empty and self._census.all_empty
-        if founds or self._catch_up.reached(core.term, core.commit_index, journal.durable_index):
+        if founds or self._regain.reached(core.term, core.commit_index, journal.durable_index):
             journal.set_voter(True)
         elif self._census.due(now):
             for peer in self._station.peers:

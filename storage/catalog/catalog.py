@@ -29,7 +29,7 @@ from storage.catalog.genesis import Genesis, read_genesis, replace_genesis, writ
 from storage.catalog.hour_lengths import HourLengths
 from storage.catalog.key import HOUR_BYTES, KeyEntry, Keys
 from storage.catalog.members import Members
-from storage.catalog.overdue import CatchUp, read_catch_up, write_catch_up
+from storage.catalog.overdue import OverdueRule, read_overdue_rule, write_overdue_rule
 from storage.catalog.restored import Restored, read_restored, write_restored
 from storage.catalog.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
 from storage.catalog.topic import DEFAULT_NAMESPACE, Topic, Topics
@@ -204,13 +204,13 @@ class Catalog:
         replace_genesis(self._meta, genesis)
 
     @property
-    def catch_up(self) -> CatchUp | None:
+    def overdue_rule(self) -> OverdueRule | None:
         """What a restored cluster has still to do about messages that are overdue; None if nothing."""
-        return read_catch_up(self._meta)
+        return read_overdue_rule(self._meta)
 
-    def set_catch_up(self, catch_up: CatchUp | None) -> None:
+    def set_overdue_rule(self, rule: OverdueRule | None) -> None:
         """Set it, or with None say that it is done."""
-        write_catch_up(self._meta, catch_up)
+        write_overdue_rule(self._meta, rule)
 
     def set_restored(self, restored: Restored) -> None:
         """This cluster is being made from that backup."""

@@ -14,7 +14,7 @@ from storage.catalog.table import Table
 _KEY: Final = b"catch_up"
 
 
-class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
+class OverdueRule(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that were due more than `last_ms` before the first leader's clock are not wanted; 0: none that is
     overdue is. `cutoff_ms`: the moment that makes, None while there was no leader."""
 
@@ -23,18 +23,18 @@ class CatchUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
-_DECODER: Final = msgspec.msgpack.Decoder(CatchUp)
+_DECODER: Final = msgspec.msgpack.Decoder(OverdueRule)
 
 
-def read_catch_up(meta: Table) -> CatchUp | None:
+def read_overdue_rule(meta: Table) -> OverdueRule | None:
     """What is left to be done; None if nothing is."""
     row = meta.get(_KEY)
     return None if row is None else _DECODER.decode(row)
 
 
-def write_catch_up(meta: Table, catch_up: CatchUp | None) -> None:
+def write_overdue_rule(meta: Table, rule: OverdueRule | None) -> None:
     """Set it, or with None say that it is done."""
-    if catch_up is None:
+    if rule is None:
         meta.drop(_KEY)
     else:
-        meta.put(_KEY, _ENCODER.encode(catch_up))
+        meta.put(_KEY, _ENCODER.encode(rule))

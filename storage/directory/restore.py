@@ -26,7 +26,7 @@ import msgspec
 
 from storage.catalog.catalog import Catalog
 from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
-from storage.catalog.overdue import CatchUp
+from storage.catalog.overdue import OverdueRule
 from storage.catalog.restored import Restored
 from storage.checkpoint.manifest import CATALOG_FILE, Manifest
 from storage.directory.backup import BackupRefused, read_manifest, read_pieces
@@ -46,7 +46,7 @@ WriteJournal = Callable[[Path, Manifest], None]
 class RestoreOptions:
     """Whose directory it becomes. `cluster_id` and `store_id`: 16 random bytes each. `raft`, `http`: host:port of this
     node as others reach it, None for what the backup says. `alone`: the other members are removed; else they are
-    learners, who may start empty and catch up. `catch_up`: None hands over everything that is overdue. `now_ms`: when
+    learners, who may start empty and catch up. `overdue`: None hands over everything that is overdue. `now_ms`: when
     it is made."""
 
     node_id: str
@@ -56,7 +56,7 @@ class RestoreOptions:
     raft: str | None = None
     http: str | None = None
     alone: bool = False
-    catch_up: CatchUp | None = None
+    overdue: OverdueRule | None = None
 
 
 def restore(
@@ -153,7 +153,7 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
         assert record is not None
         catalog.refound(msgspec.structs.replace(catalog.genesis, cluster_id=options.cluster_id))
         _set_members(catalog, record.applied_index, options)
-        catalog.set_catch_up(options.catch_up)
+        catalog.set_overdue_rule(options.overdue)
         ends = {hour: catalog.first_index(hour) + lengths.units for hour, lengths in record.hours.items()}
         catalog.set_restored(Restored(options.now_ms, ends, record.applied_term))
         rolling = hashlib.blake2b(record.rolling_hash + options.cluster_id, digest_size=16).digest()

@@ -10,7 +10,7 @@ from ledger.columns import Flag, MessageClass
 from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import closed, unrecorded
 from node.handover.delivery_log import HANDED_ON, LOST, PULL, DeliveryLog, Mark
-from replication.command.registry import DispatchState
+from replication.command.dispatch import DispatchState
 from storage.catalog.doubt import CLOCKS_MS
 from storage.file.delivery_end import end_killed_term
 from storage.file.delivery_file import EVER_MS, delivery_files

@@ -15,8 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from node.handover.lease_book import HandOver
-from replication.command.handover import DEAD, RETRY
-from replication.command.registry import DispatchState, Fail, PutTopic, Redrive, Reschedule, Settle
+from replication.command.dispatch import DispatchState
+from replication.command.handover import DEAD, RETRY, Fail, Settle
+from replication.command.message import Redrive, Reschedule
+from replication.command.topic import PutTopic
 from storage.format.array import U16, U32, U64
 from storage.format.tag_mask import TagFilter
 from tests.node.book import RecordingWheel

@@ -18,7 +18,9 @@ from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from replication.apply.machine import Applied
 from replication.command.entry import encode_entry
-from replication.command.registry import Command, PutTopic, Schedule
+from replication.command.registry import Command
+from replication.command.schedule import Schedule
+from replication.command.topic import PutTopic
 from storage.format.array import U16, U64
 from tests.node.book import Book
 from tests.node.one_leader import GENESIS, HOUR_MS, T0, Replica

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from node.handover.lease_book import HandOver
-from replication.command.registry import Cancel, PutTopic
+from replication.command.message import Cancel
+from replication.command.topic import PutTopic
 from storage.format.array import U64
 from tests.node.model_log import TOPICS, LoggedModel
 

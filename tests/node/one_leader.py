@@ -12,9 +12,14 @@ from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from replication.apply.machine import Applied, Machine
 from replication.apply.settle import Cancelled
+from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
-from replication.command.handover import DEAD, RETRY
-from replication.command.registry import Cancel, Command, Fail, Genesis, PutTopic, Realign, Reschedule, Schedule, Settle
+from replication.command.genesis import Genesis
+from replication.command.handover import DEAD, RETRY, Fail, Settle
+from replication.command.message import Cancel, Reschedule
+from replication.command.registry import Command
+from replication.command.schedule import Schedule
+from replication.command.topic import PutTopic
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
 from storage.format.tag_mask import TagFilter, tags_mask

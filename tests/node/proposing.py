@@ -13,8 +13,9 @@ from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.write.leader_commands import LeaderCommands
 from node.write.proposer import Proposer
+from replication.command.dispatch import DispatchState
 from replication.command.entry import decode_entry
-from replication.command.registry import DispatchState, Lease
+from replication.command.handover import Lease
 from replication.group import RaftGroup
 from replication.raft.options import GroupOptions
 from replication.raft.proposal import Done, Outcome

@@ -5,7 +5,7 @@ import numpy as np
 from api.port.port import MessageIn
 from api.read.field import pack_headers
 from node.draft import encode_schedule
-from replication.command.registry import Schedule
+from replication.command.schedule import Schedule
 from storage.format.record import decode_records, patch
 from storage.format.tag_mask import tags_mask
 

@@ -12,7 +12,7 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.server import Node
-from replication.command.registry import DispatchState, Realign
+from replication.command.dispatch import DispatchState, Realign
 from replication.raft.agreement import OddOneOut, Split
 from storage.directory.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
 from storage.file.disk import Disk

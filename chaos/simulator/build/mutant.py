@@ -26,7 +26,7 @@ from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.apply.settle import apply_lease
 from replication.command.entry import Envelope, encode_entry
-from replication.command.registry import Lease
+from replication.command.handover import Lease
 from replication.election.trust import Trust
 from replication.group import RaftGroup
 from replication.raft.outbox import Outbox

@@ -15,7 +15,7 @@ from node.leader import restored_overdue
 from node.runtime.exit_code import ExitCode
 from node.server import Node
 from storage.catalog.catalog import Catalog
-from storage.catalog.overdue import CatchUp
+from storage.catalog.overdue import OverdueRule
 from storage.file.disk import Disk
 from tests.node.single_node import run_node
 
@@ -85,15 +85,15 @@ async def drained(node: Node) -> dict[str, str]:
 async def caught_up(node: Node) -> None:
     """Until the entry that says so is applied."""
     catalog, done = node.store.catalog, asyncio.Event()
-    told = catalog.set_catch_up
+    told = catalog.set_overdue_rule
 
-    def set_catch_up(catch_up: CatchUp | None) -> None:
-        told(catch_up)
-        if catch_up is None:
+    def set_overdue_rule(rule: OverdueRule | None) -> None:
+        told(rule)
+        if rule is None:
             done.set()
 
-    catalog.set_catch_up = set_catch_up  # type: ignore[method-assign]
-    if catalog.catch_up is not None:
+    catalog.set_overdue_rule = set_overdue_rule  # type: ignore[method-assign]
+    if catalog.overdue_rule is not None:
         await asyncio.wait_for(done.wait(), 20)
 
 
@@ -179,7 +179,7 @@ def test_nothing_that_is_overdue(backed: Backed, tmp_path: Path) -> None:
     run_node(tmp_path / "data", play)
 
     async def second(node: Node) -> None:
-        assert node.store.catalog.catch_up is None, "done once"
+        assert node.store.catalog.overdue_rule is None, "done once"
 
     run_node(tmp_path / "data", second)
 
@@ -201,7 +201,7 @@ def test_only_what_was_due_before_the_moment(backed: Backed, tmp_path: Path) -> 
     restored(backed, tmp_path / "data", "--catch-up", "last=1h")
     catalog = Catalog.open(tmp_path / "data" / "catalog", Disk())
     assert catalog.record is not None
-    catalog.set_catch_up(CatchUp(last_ms=3_600_000, cutoff_ms=backed.boundary_ms))
+    catalog.set_overdue_rule(OverdueRule(last_ms=3_600_000, cutoff_ms=backed.boundary_ms))
     frozen = catalog.begin(catalog.record)
     frozen.commit()
     catalog.finish(frozen)
@@ -223,7 +223,7 @@ def test_stopped_while_it_gives_up(backed: Backed, tmp_path: Path, monkeypatch: 
 
     async def first(node: Node) -> None:
         between.extend(await schedule(node, "orders", 4, delay_ms=300))
-        row = node.store.catalog.catch_up
+        row = node.store.catalog.overdue_rule
         assert row is not None
         fixed.append(row.cutoff_ms)
 
@@ -233,7 +233,7 @@ def test_stopped_while_it_gives_up(backed: Backed, tmp_path: Path, monkeypatch: 
     assert fixed[0] is not None
 
     async def second(node: Node) -> None:
-        row = node.store.catalog.catch_up
+        row = node.store.catalog.overdue_rule
         assert row is None or row.cutoff_ms == fixed[0]
         ids, reasons = await dead_ids(node)
         assert (ids, reasons) == ({*backed.old, *backed.recent}, {"restored"})

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from node.handover.delivery_log import DELIVERED, HANDED_ON, PULL, PUSH, DeliveryLog
-from replication.command.registry import DispatchState
+from replication.command.dispatch import DispatchState
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
 from storage.format.delivery_record import END, START, TERM_BEGUN, TERM_ENDED

@@ -6,7 +6,7 @@ import pytest
 import node.handover.strict
 from node.handover.lease_ahead import AHEAD_MS
 from node.handover.lease_book import HandOver
-from replication.command.registry import PutTopic
+from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import U64
 from storage.format.rows import LEASED, PENDING

@@ -7,7 +7,7 @@ import pytest
 import node.leader.backlog
 from node.leader.dispatcher import Dispatcher
 from node.ready.windows import Ready
-from replication.command.registry import PutTopic
+from replication.command.topic import PutTopic
 from storage.checkpoint.hour_set import HourSet
 from storage.format.array import U64
 from storage.format.batches import StateColumns

@@ -7,7 +7,7 @@ from node.handover.lease_book import LeaseBook
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.write.leader_commands import NOTHING_RIDES
 from replication.apply.settle import ACKED, STALE
-from replication.command.registry import DispatchState
+from replication.command.dispatch import DispatchState
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import HOUR_MS, LEASE_MS, T0, Leader
 from tests.pace import lines_run

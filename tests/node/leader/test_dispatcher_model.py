@@ -24,7 +24,7 @@ from node.leader.dispatcher import Dispatcher
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.record_check import RecordCheck, check_records
 from node.ready.topic_window import LaneKind, Queued, Window
-from replication.command.registry import DispatchState
+from replication.command.dispatch import DispatchState
 from storage.format.array import U64
 from storage.format.tag_mask import TagFilter
 from storage.store import Store

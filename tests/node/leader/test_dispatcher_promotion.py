@@ -6,7 +6,7 @@ import pytest
 
 from node.write.leader_commands import NOTHING_RIDES
 from replication.apply.settle import ACKED
-from replication.command.registry import Realign
+from replication.command.dispatch import Realign
 from storage.catalog.doubt import CLOCKS_MS
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import HOUR_MS, LEASE_MS, T0, Leader

@@ -13,7 +13,7 @@ from api.port.problem import Problem
 from node.leader import backlog as sweep
 from node.leader.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
 from node.server import Node
-from replication.command.registry import Lease
+from replication.command.handover import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch

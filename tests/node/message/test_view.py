@@ -12,7 +12,9 @@ from api.port.port import MessageView
 from api.port.problem import Problem
 from node.message.view import find, tell, view_message
 from node.settle.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
-from replication.command.registry import DispatchState, Extend, Unlink
+from replication.command.dispatch import DispatchState
+from replication.command.handover import Extend
+from replication.command.unlink import Unlink
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once

@@ -14,7 +14,7 @@ from node.server import Node
 from node.settle.in_parts import in_parts
 from node.settle.move_size import MOVES_A_PAGE
 from node.write.command_queues import ENTRY_MOVES_MAX
-from replication.command.registry import Fail
+from replication.command.handover import Fail
 from tests.node.single_node import run_node
 
 COUNT = ENTRY_MOVES_MAX + 200

@@ -8,8 +8,11 @@ import numpy as np
 from node.runtime.clock import NodeClock
 from node.upkeep.retention import Retention
 from replication.apply.machine import Machine
+from replication.command.dispatch import DispatchState
 from replication.command.entry import encode_entry
-from replication.command.registry import Cancel, DispatchState, Genesis, Schedule
+from replication.command.genesis import Genesis
+from replication.command.message import Cancel
+from replication.command.schedule import Schedule
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
 from storage.store import Store

@@ -12,7 +12,7 @@ from node.write.batch_delay import GATHER_REQUESTS, GATHER_S, BatchDelay
 from node.write.proposer import Proposer
 from replication.apply.schedule import Fresh, Scheduled
 from replication.command.entry import decode_entry
-from replication.command.registry import Settle
+from replication.command.handover import Settle
 from tests.node.proposing import Group, Riders, run, turns
 from tests.virtual_time import passes, virtually
 

@@ -10,7 +10,9 @@ from api.port.problem import Problem
 from node.write.command_queues import ENTRY_MOVES_MAX, MOVE_AGAIN_WEIGHT, CancelOrder, RescheduleOrder
 from node.write.proposer import Proposer
 from replication.command.entry import decode_entry
-from replication.command.registry import Cancel, Extend, PutTopic, Reschedule, Settle
+from replication.command.handover import Extend, Settle
+from replication.command.message import Cancel, Reschedule
+from replication.command.topic import PutTopic
 from tests.node.proposing import Group, Riders, run, turns
 from tests.node.write.test_proposer import fail
 

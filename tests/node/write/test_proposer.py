@@ -13,8 +13,8 @@ from api.read.field import pack_headers
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
 from node.write.proposer import Proposer
 from replication.command.entry import decode_entry
-from replication.command.handover import RETRY
-from replication.command.registry import Fail, Redrive, Reschedule, Settle
+from replication.command.handover import RETRY, Fail, Settle
+from replication.command.message import Redrive, Reschedule
 from tests.node.proposing import OPTIONS, Group, Riders, run, turns
 from tests.virtual_time import passes, virtually
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from replication.apply.settle import ACKED
-from replication.command.registry import DispatchState, PutTopic, Schedule
+from replication.command.dispatch import DispatchState
+from replication.command.schedule import Schedule
+from replication.command.topic import PutTopic
 from storage.format.message_id import encode_ids
 from storage.format.record import Drafts, Record, encode_records
 from storage.format.record_rewrite import pack_map

@@ -7,8 +7,9 @@ import pytest
 
 from replication.apply.settle import DOUBTFUL, KNOWN, NONE
 from replication.apply.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
-from replication.command.promotion import HANDED_ON
-from replication.command.registry import Lease, Promotion, PutTopic
+from replication.command.handover import Lease
+from replication.command.promotion import HANDED_ON, Promotion
+from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.catalog.restored import Restored
 from storage.format.position import INDEX_BITS

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from replication.apply.settle import ACKED, CANCELLED, INVALID, KNOWN, SETTLED, STALE
+from replication.command.dispatch import DispatchState
 from replication.command.handover import AGAIN
-from replication.command.registry import DispatchState, Key, Unlink
+from replication.command.schedule import Key
+from replication.command.unlink import Unlink
 from storage.format.rows import DEAD, DELIVERED, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (
     HOUR_MS,

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from replication.command.dispatch import DispatchState
 from replication.command.entry import UnknownCommand, decode_entry, encode_entry, version_of
-from replication.command.registry import ChangeMember, DispatchState, RaiseLevel
+from replication.command.level import RaiseLevel
+from replication.command.member import ChangeMember
 from replication.raft.state_hashes import HASH_BYTES, comparable
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.catalog.level import FOUNDED, LEVELS, NEEDS, has

@@ -13,7 +13,11 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from replication.command.registry import CatchUp, ChangeMember, DispatchState, DropTopic, PutTopic, Realign, Unlink
+from replication.command.dispatch import DispatchState, Realign
+from replication.command.member import ChangeMember
+from replication.command.overdue import OverdueCutoff
+from replication.command.topic import DropTopic, PutTopic
+from replication.command.unlink import Unlink
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.directory.verify import digest
 from storage.file.disk import Disk
@@ -64,7 +68,7 @@ def run(directory: Path) -> dict[str, Any]:
     apply(Realign(T0 // 1000 + 2, T0 + 2_000, log.index), schedule(T0 + 1, topic="orders"))
     apply(schedule(T0 + 70 * HOUR_MS, topic="gone"), DispatchState(T0 // 1000 + 3, 0, log.index))
     apply(cancel(placed(apply(schedule(T0 + 80 * HOUR_MS, topic="gone")))[0]))
-    apply(DropTopic("default", "gone", log.index, T0, 0), CatchUp(T0, done=False))
+    apply(DropTopic("default", "gone", log.index, T0, 0), OverdueCutoff(T0, done=False))
     apply(Unlink(np.array([T0 // HOUR_MS])), now_ms=T0 + 90 * HOUR_MS)
     checkpoint(log)
     record = log.store.checkpoint

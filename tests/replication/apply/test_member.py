@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.apply.member import MEMBERS_MAX, apply_change, found_members
+from replication.command.genesis import Genesis
 from replication.command.member import ADD, PROMOTE, REMOVE, ChangeMember
-from replication.command.registry import Genesis
 from storage.catalog.catalog import Catalog
 from storage.catalog.members import LEARNER, REMOVED, VOTER, Members
 from storage.catalog.table import Table

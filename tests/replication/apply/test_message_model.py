@@ -12,17 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.command.registry import (
-    Command,
-    DispatchState,
-    Extend,
-    Fail,
-    PutTopic,
-    Reschedule,
-    Schedule,
-    Settle,
-    Unlink,
-)
+from replication.command.dispatch import DispatchState
+from replication.command.handover import Extend, Fail, Settle
+from replication.command.message import Reschedule
+from replication.command.registry import Command
+from replication.command.schedule import Schedule
+from replication.command.topic import PutTopic
+from replication.command.unlink import Unlink
 from storage.directory.verify import digest, verify
 from storage.format.array import U8, U32, U64
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING

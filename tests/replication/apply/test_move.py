@@ -4,7 +4,8 @@ import numpy as np
 
 from replication.apply.move import NOT_DEAD, REDRIVEN, RESCHEDULED
 from replication.apply.settle import ACKED, CANCELLED, DOUBTFUL, LEASED, MISMATCH, NONE, SETTLED, STALE, UNKNOWN
-from replication.command.registry import DispatchState, Unlink
+from replication.command.dispatch import DispatchState
+from replication.command.unlink import Unlink
 from storage.format.position import GONE
 from storage.format.rows import DEAD, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (

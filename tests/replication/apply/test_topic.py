@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from replication.apply.topic import CHANGED, DROPPED, MISMATCH, UNKNOWN
-from replication.command.registry import DropTopic, PutTopic
+from replication.command.topic import DropTopic, PutTopic
 from storage.catalog.topic import Topic
 from tests.replication.applied_log import GENESIS, T0, Log, ack, fail, lease, placed, redrive, schedule
 

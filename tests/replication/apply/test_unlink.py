@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import storage.catalog.key
-from replication.command.registry import DispatchState, Key, Unlink
+from replication.command.dispatch import DispatchState
+from replication.command.schedule import Key
+from replication.command.unlink import Unlink
 from storage.catalog.table import Table
 from tests.replication.applied_log import GENESIS, HOUR_MS, T0, Log, ack, schedule
 

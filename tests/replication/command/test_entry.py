@@ -7,31 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from replication.command.dispatch import DispatchState, Realign
 from replication.command.entry import EntryRefused, Kind, UnknownCommand, decode_entry, encode_entry
-from replication.command.registry import (
-    UNPACK,
-    Cancel,
-    CatchUp,
-    ChangeMember,
-    Command,
-    DispatchState,
-    DropTopic,
-    Extend,
-    Fail,
-    Genesis,
-    Key,
-    Lease,
-    Promotion,
-    PutTopic,
-    RaiseLevel,
-    Realign,
-    Redrive,
-    Release,
-    Reschedule,
-    Schedule,
-    Settle,
-    Unlink,
-)
+from replication.command.genesis import Genesis
+from replication.command.handover import Extend, Fail, Lease, Release, Settle
+from replication.command.level import RaiseLevel
+from replication.command.member import ChangeMember
+from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.overdue import OverdueCutoff
+from replication.command.promotion import Promotion
+from replication.command.registry import UNPACK, Command
+from replication.command.schedule import Key, Schedule
+from replication.command.topic import DropTopic, PutTopic
+from replication.command.unlink import Unlink
 from storage.format.record import Drafts, encode_records
 
 RECORDS = encode_records(
@@ -75,7 +63,7 @@ COMMANDS: list[Command] = [
         (Key(1, b"k", b"f" * 16, 1),),
     ),
     Unlink(np.array([472_222], np.int64)),
-    CatchUp(1_700_000_000_000, done=True),
+    OverdueCutoff(1_700_000_000_000, done=True),
 ]
 
 

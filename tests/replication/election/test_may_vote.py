@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replication.election.may_vote import CatchUp, Census, Election
+from replication.election.may_vote import Census, Election, RegainVote
 from replication.election.silence import Silence
 from replication.raft.members import Roster
 
@@ -147,17 +147,17 @@ def test_census_asks_now_and_then() -> None:
 )
 def test_catch_up(term: int, commit: int, durable: int, reached: bool) -> None:
     """Rule (b) holds with a committed entry beyond the leader's first word, in its term, that is durable here."""
-    catch_up = CatchUp()
-    catch_up.heartbeat(7, 10)
-    catch_up.heartbeat(7, 5)  # only its first word counts
-    assert catch_up.reached(term, commit, durable) is reached
+    regain = RegainVote()
+    regain.heartbeat(7, 10)
+    regain.heartbeat(7, 5)  # only its first word counts
+    assert regain.reached(term, commit, durable) is reached
 
 
 def test_catch_up_begins_anew_with_each_leader() -> None:
     """What one leader said does not count for the next: its log may end elsewhere."""
-    catch_up = CatchUp()
-    assert not catch_up.reached(7, 100, 100)
-    catch_up.heartbeat(7, 10)
-    catch_up.heartbeat(8, 50)
-    assert not catch_up.reached(8, 50, 100)
-    assert catch_up.reached(8, 51, 100)
+    regain = RegainVote()
+    assert not regain.reached(7, 100, 100)
+    regain.heartbeat(7, 10)
+    regain.heartbeat(8, 50)
+    assert not regain.reached(8, 50, 100)
+    assert regain.reached(8, 51, 100)

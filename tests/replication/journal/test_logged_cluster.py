@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chaos.cluster.ports import free_ports
 from replication.command.entry import encode_entry
-from replication.command.registry import Genesis
+from replication.command.genesis import Genesis
 from replication.journal.journal import Journal
 from replication.journal.logged_cluster import logged_clusters
 from storage.file.disk import Disk

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import Buffer
 
 from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
-from storage.catalog.overdue import CatchUp
+from storage.catalog.overdue import OverdueRule
 from storage.checkpoint.manifest import Manifest
 from storage.directory.backup import (
     MANIFEST,
@@ -240,7 +240,7 @@ def test_restored_is_another_cluster(quick_path: Path, backup: Path) -> None:
     """The same hours and topics under a new cluster id, in every header and in the genesis; this node the only voter,
     the others learners under their old numbers; the rest of the row as it was."""
     target = quick_path / "new"
-    manifest = restore(backup, target, options(catch_up=CatchUp(last_ms=1_000)), journal, Disk())
+    manifest = restore(backup, target, options(overdue=OverdueRule(last_ms=1_000)), journal, Disk())
     assert manifest == read_manifest(backup, Disk())
     report = verify(target)
     assert report.sound, report.faults
@@ -258,8 +258,8 @@ def test_restored_is_another_cluster(quick_path: Path, backup: Path) -> None:
         assert [each.name for each in new.catalog.topics()] == [each.name for each in old.catalog.topics()]
         roles = {member.id: (member.number, member.role) for member in new.catalog.members.all()}
         assert roles == {"n1": (1, VOTER), "n2": (2, LEARNER), "n3": (3, LEARNER)}
-        assert new.catalog.catch_up == CatchUp(last_ms=1_000)
-        assert old.catalog.catch_up is None
+        assert new.catalog.overdue_rule == OverdueRule(last_ms=1_000)
+        assert old.catalog.overdue_rule is None
     finally:
         old.close()
         new.close()

@@ -8,7 +8,7 @@ import pytest
 from node.handover.delivery_log import PULL, DeliveryLog, Mark
 from node.runtime.boot import read_boot
 from node.runtime.entropy import Entropy
-from replication.command.registry import DispatchState
+from replication.command.dispatch import DispatchState
 from storage.file.delivery_end import end_killed_term
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk

@@ -221,7 +221,7 @@ def test_a_node_that_ends_again_and_again_after_healing_is_told_at_once(tmp_path
 
 def test_the_harness_leaves_no_word_in_the_nodes_logs() -> None:
     """What it gives nodes in their environment is none of the names in which they look for settings."""
-    for source in Path(__file__).parents[3].joinpath("chaos").rglob("*.[cp]*"):
+    for source in Path(__file__).parents[4].joinpath("chaos").rglob("*.[cp]*"):
         assert not re.search(r'"HOURWHEEL_(CLOCK|DISK)"', source.read_text()), source
 
 

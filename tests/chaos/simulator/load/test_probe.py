@@ -13,7 +13,7 @@ from chaos.simulator.load.dispatched import Dispatched, replace_call
 from chaos.simulator.load.probe import Probe
 from node.handover.lease_ahead import LeaseAhead
 from node.runtime.clock import NodeClock
-from replication.command.registry import PutTopic
+from replication.command.topic import PutTopic
 from replication.election.median import Median
 from replication.raft.options import Peer
 from storage.format.message_id import decode_id

@@ -18,7 +18,7 @@ from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.world import World
 from node.upkeep.housekeeping import keep_house
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def hold(world: World, node_id: str, seconds: float) -> None:

@@ -1,0 +1,59 @@
+"""Where the leader's wheel stands, and how a new leader puts its clock and the tick together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from replication.command.column import DUE_MS_MAX, ColumnReader
+from replication.command.entry import EntryRefused, Kind, Packed, Section
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchState:
+    """Where the leader's wheel stands: all slots before `tick` are dispatched, and of slot `tick` the first
+    `local_index` in order, counting only units of entries up to `applied_index`. Same size for 1 unit or a million."""
+
+    tick: int  # absolute second
+    local_index: int
+    applied_index: int
+
+    def pack(self) -> Packed:
+        """As a section."""
+        row = np.array([self.tick, self.local_index, self.applied_index], np.int64)
+        return Kind.DISPATCH_STATE, 1, [row.tobytes()]
+
+    @classmethod
+    def unpack(cls, section: Section) -> DispatchState:
+        """From a section; raises `EntryRefused`."""
+        return cls(*_three(section))
+
+
+@dataclass(frozen=True, slots=True)
+class Realign:
+    """A new leader's clock is far from the replicated tick: set tick and `now_ms` to its clock."""
+
+    tick: int  # absolute second
+    now_ms: int
+    applied_index: int
+
+    def pack(self) -> Packed:
+        """As a section."""
+        return Kind.REALIGN, 1, [np.array([self.tick, self.now_ms, self.applied_index], np.int64).tobytes()]
+
+    @classmethod
+    def unpack(cls, section: Section) -> Realign:
+        """From a section; raises `EntryRefused`."""
+        return cls(*_three(section))
+
+
+def _three(section: Section) -> tuple[int, int, int]:
+    reader = ColumnReader(section.payload, 3)
+    tick, second, third = reader.column(np.int64).tolist()
+    reader.end()
+    if not 0 <= tick <= DUE_MS_MAX // 1000:
+        raise EntryRefused(f"tick {tick}; 0 to {DUE_MS_MAX // 1000} expected")
+    if second < 0 or third < 0:
+        raise EntryRefused(f"tick {tick} with {second} and {third}; none of them is negative")
+    return tick, second, third

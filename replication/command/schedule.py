@@ -1,0 +1,113 @@
+"""New messages: rows, and the records of the delay log that each of them becomes.
+
+Whoever leads makes the records; apply fills in only what it alone knows, the position. So their sizes and beginnings
+are checked here, before anything is applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from replication.command.column import ColumnReader, check_due, filled, names, pack_columns, pack_map
+from replication.command.entry import EntryRefused, Kind, Packed, Section
+from storage.catalog.key import FINGERPRINT_SIZE
+from storage.format.array import I64, U16, U32, U64
+from storage.format.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
+
+ON_CONFLICT = ("reject", "keep")
+_KEY_BYTES_MAX = 255  # the catalog's index of keys would take more; the API allows 128
+_RECORD_BEGIN = np.uint64(RECORD_VERSION << 32 | KIND_MESSAGE << 40)  # above the size; no flags: it was never moved
+_PARTS = np.uint32(7)  # records are whole words
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The idempotency key of one row of a Schedule."""
+
+    row: int
+    key: bytes
+    fingerprint: bytes  # 16 bytes over the fields as sent
+    on_conflict: int  # index into ON_CONFLICT
+
+    @classmethod
+    def checked(cls, fields: Any, rows: int) -> Key:
+        """From the four fields as read, for a command of so many rows; raises `EntryRefused`."""
+        if len(filled(fields, list, "key")) != 4:
+            raise EntryRefused(f"a key of {len(fields)} fields; 4 expected")
+        row, key, fingerprint, on_conflict = fields
+        if not 0 <= filled(row, int, "key's row") < rows or not 0 <= filled(on_conflict, int, "key's rule") < len(
+            ON_CONFLICT
+        ):
+            raise EntryRefused(f"a key names row {row} of {rows}, rule {on_conflict} of {len(ON_CONFLICT)}")
+        if not 0 < len(filled(key, bytes, "key")) <= _KEY_BYTES_MAX:
+            raise EntryRefused(f"a key of {len(key)} bytes; 1 to {_KEY_BYTES_MAX} expected")
+        if len(filled(fingerprint, bytes, "fingerprint")) != FINGERPRINT_SIZE:
+            raise EntryRefused(f"a fingerprint of {len(fingerprint)} bytes; {FINGERPRINT_SIZE} expected")
+        return cls(row, key, fingerprint, on_conflict)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """New messages: n rows and their log records (with blanks for what only apply knows: the position)."""
+
+    topics: tuple[str, ...]  # the distinct topics of the rows
+    due_ms: I64  # [n] absolute, as asked; apply clamps a unit too late for its slot
+    size: U32  # [n] bytes of each record, multiples of 8
+    blob: memoryview | bytes  # the records, in row order
+    topic: U16  # [n] index into `topics`
+    tags: U64  # [n] or empty: none has tags
+    keys: tuple[Key, ...] = field(default=())
+    namespace: str = "default"
+
+    def pack(self) -> Packed:
+        """As a section; the blob is not copied here."""
+        assert len(self.blob) % 8 == 0
+        value = {
+            "namespace": self.namespace,
+            "topics": list(self.topics),
+            "tagged": len(self.tags) > 0,
+            "keys": [[key.row, key.key, key.fingerprint, key.on_conflict] for key in self.keys],
+            "blob": len(self.blob),
+        }
+        payload = [pack_map(value), *pack_columns(self.due_ms, self.size, self.topic)]
+        if len(self.tags):
+            payload += pack_columns(self.tags)
+        payload.append(bytes(self.blob) if isinstance(self.blob, memoryview) else self.blob)
+        return Kind.SCHEDULE, len(self.due_ms), payload
+
+    @classmethod
+    def unpack(cls, section: Section) -> Schedule:
+        """From a section; raises `EntryRefused` where rows, sizes, topics or keys do not agree."""
+        reader = ColumnReader(section.payload, section.rows)
+        value = reader.map()
+        due_ms, size, topic = reader.column(np.int64), reader.column(np.uint32), reader.column(np.uint16)
+        tags = reader.column(np.uint64) if filled(value.get("tagged"), bool, "tagged") else np.empty(0, np.uint64)
+        blob = reader.bytes(filled(value.get("blob"), int, "blob"))
+        reader.end()
+        topics = names(value, "topics")
+        _check_records(size, blob)
+        check_due(due_ms)
+        if len(beyond := topic[topic >= len(topics)]):
+            raise EntryRefused(f"topic {int(beyond.max())} of {len(topics)}")
+        keys = tuple(Key.checked(fields, section.rows) for fields in filled(value.get("keys"), list, "keys"))
+        if len({key.row for key in keys}) != len(keys):
+            raise EntryRefused("two keys for one row")
+        return cls(topics, due_ms, size, blob, topic, tags, keys, filled(value.get("namespace"), str, "namespace"))
+
+
+def _check_records(size: U32, blob: memoryview) -> None:
+    """Records must fill the blob exactly, and say so themselves. Raises `EntryRefused`."""
+    edges = record_edges(size)
+    total = int(edges[-1]) * 8
+    if total != len(blob):
+        raise EntryRefused(f"records of {total} bytes by their sizes, {len(blob)} bytes found")
+    if not total:
+        return
+    if size[size.argmin()] < RECORD_HEADER_SIZE:
+        raise EntryRefused(f"a record of {int(size.min())} bytes; its header alone has {RECORD_HEADER_SIZE}")
+    begins = np.frombuffer(blob, np.uint64)[edges[:-1]]
+    if len(other := (begins != (size & ~_PARTS | _RECORD_BEGIN)).nonzero()[0]):
+        raise EntryRefused(f"record {int(other[0])} begins with {int(begins[other[0]]):016x}: no record of its size")
