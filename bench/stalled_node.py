@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from cli.run.parent import end_with
 from cli.run.serve import loop_factory
-from node.outside import Outside
+from node.environment import Environment
 from node.process import SWITCH_S
 from node.runtime.config import load_config
 from node.runtime.held import LoopHeld
@@ -97,7 +97,7 @@ class Probe:
         }
 
 
-class Probed(Outside):
+class Probed(Environment):
     """The real world, with the timed disk."""
 
     def disk(self) -> Disk:

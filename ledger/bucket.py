@@ -66,8 +66,8 @@ RECEIPT: Final = np.dtype(
 
 TWIN: Final = np.dtype([("home", "<u8"), ("likeness", "<u8"), ("created_ms", "<i8"), ("first_ms", "<i8")])
 """A message as its likeness: equal for messages with the same topic, due time asked for, tags and payload; 0 for those
-that have a key (ledger/twins.py makes them). `first_ms` is when it was first handed over, 0: never; the caller's to
-fill in for those before a bucket."""
+that have a key (ledger/scheduled_twice.py makes them). `first_ms` is when it was first handed over, 0: never; the
+caller's to fill in for those before a bucket."""
 
 TERM: Final = np.dtype(
     [

@@ -6,8 +6,8 @@ wrote down. These are judged where they stand, in arrays by global_index (`quick
     delivered                       by the hand-over that is the only one on record
     cancelled, expired, pending     without any hand-over
 
-What is anything else (moved, several hand-overs, a lease, a failure, no trace) has a story to be told (story.py), which
-sorts; there the rules stand that tell a retry from a duplicate and one cause from another.
+What is anything else (moved, several hand-overs, a lease, a failure, no trace) has a story to be told (detailed.py),
+which sorts; there the rules stand that tell a retry from a duplicate and one cause from another.
 
 That the one hand-over was the only one is said last, of those alone whose time no gap of an account touches.
 """
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import BUCKET_UNITS, Bucket, Context
+from ledger.by_message import Newest, RecordsByMessage, lift, name_of, newest_of, storied, trail_of
 from ledger.columns import (
     DELIVERED_CLASSES,
     DUPLICATES,
@@ -33,11 +34,10 @@ from ledger.columns import (
     join_columns,
     take_columns,
 )
+from ledger.coverage import Coverage
+from ledger.detailed import judge_in_detail
 from ledger.lateness import FirstHandOvers, late_causes
-from ledger.sight import Sight
-from ledger.story import tell
-from ledger.trail import Newest, Trail, lift, name_of, newest_of, storied, trail_of
-from ledger.twins import find_twins, twin_rows
+from ledger.scheduled_twice import find_twins, twin_rows
 from ledger.unrecorded import unseen
 from storage.format.array import I64
 from storage.format.rows import CANCELLED, DELIVERED, EXPIRED, PENDING
@@ -72,10 +72,14 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
     rows = _known(bucket, trail, context)
     quick = _quick(bucket, trail, newest, rows, context)
     long = np.flatnonzero(trail.born & ~quick)
-    sight = Sight(context)
-    duplicates = tell(bucket, trail, newest, long, rows, context, sight) if len(long) else empty_columns(DUPLICATES)
+    coverage = Coverage(context)
+    duplicates = (
+        judge_in_detail(bucket, trail, newest, long, rows, context, coverage)
+        if len(long)
+        else empty_columns(DUPLICATES)
+    )
     gaps, restored = _doubt(bucket, rows, trail, context)
-    _flag_all(rows, context, sight)
+    _flag_all(rows, context, coverage)
     if bucket.headers is not None and context.twins_ms:
         duplicates = _with_twins(bucket, rows, duplicates, context)
     if not trail.born.all():
@@ -83,7 +87,7 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
     return Ledger(rows, duplicates, trail.foreign, trail.beyond, gaps, restored)
 
 
-def _doubt(bucket: Bucket, rows: Columns, trail: Trail, context: Context) -> tuple[tuple[int, ...], bool]:
+def _doubt(bucket: Bucket, rows: Columns, trail: RecordsByMessage, context: Context) -> tuple[tuple[int, ...], bool]:
     """Say of messages that gaps touch that a hand-over may be missing; returns which gaps do, and whether the restore
     of a backup does."""
     hidden, gaps = unseen(bucket, rows, trail.born, context)
@@ -95,7 +99,7 @@ def _doubt(bucket: Bucket, rows: Columns, trail: Trail, context: Context) -> tup
     return gaps, bool(restored.any())
 
 
-def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:
+def _known(bucket: Bucket, trail: RecordsByMessage, context: Context) -> Columns:
     """Rows with all that does not depend on what happened."""
     count = len(bucket.units)
     rows = empty_columns(LEDGER, count)
@@ -114,7 +118,9 @@ def _known(bucket: Bucket, trail: Trail, context: Context) -> Columns:
     return rows
 
 
-def _quick(bucket: Bucket, trail: Trail, newest: Newest, rows: Columns, context: Context) -> npt.NDArray[np.bool_]:
+def _quick(
+    bucket: Bucket, trail: RecordsByMessage, newest: Newest, rows: Columns, context: Context
+) -> npt.NDArray[np.bool_]:
     """Judge what one look tells, into `rows`; returns which were, [n]."""
     more, several = storied(bucket, trail, newest)
     once = (trail.start_count == 1) & ~more
@@ -176,7 +182,7 @@ def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context
     rows["late_cause"][at] = late_causes(first, context)
 
 
-def _flag_all(rows: Columns, context: Context, sight: Sight) -> None:
+def _flag_all(rows: Columns, context: Context, coverage: Coverage) -> None:
     """What is said of messages whatever their story: strict, overdue, not received, lost."""
     flags, kind = rows["flags"], rows["class"]
     strict = [number for number, topic in context.topics.items() if topic.strict]
@@ -186,17 +192,17 @@ def _flag_all(rows: Columns, context: Context, sight: Sight) -> None:
     if len(overdue):
         flags[overdue] |= np.uint32(Flag.OVERDUE)
         if context.lost_after_ms:
-            _lose_overdue(rows, overdue, context, sight)
+            _lose_overdue(rows, overdue, context, coverage)
     if context.receipts_until_ms > context.receipts_from_ms:
         _ask_receivers(rows, context)
 
 
-def _lose_overdue(rows: Columns, overdue: I64, context: Context, sight: Sight) -> None:
+def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Coverage) -> None:
     """Overdue messages that were never handed over are lost after a while, where that is told for sure."""
     due_ms = rows["due_ms"][overdue]
     gone = (due_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
     gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
-    gone &= sight.of_all(due_ms, np.full(len(due_ms), context.until_ms - context.grace_ms))
+    gone &= coverage.of_all(due_ms, np.full(len(due_ms), context.until_ms - context.grace_ms))
     lost = overdue[gone]
     rows["class"][lost] = MessageClass.LOST
     rows["lost"][lost] = Lost.NEVER_HANDED_OVER

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from ledger.bucket import Context
 from ledger.columns import Cause
-from ledger.records import (
+from ledger.hand_overs import (
     Keyed,
     Records,
     answered,

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from ledger.bucket import TERM, Rows
-from ledger.trail import lift
+from ledger.by_message import lift
 from storage.format.array import I64
 from storage.format.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDED, term_before
 from storage.format.position import MS_PER_TICK

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from api.port.port import Port
-from node.outside import Outside, Serving
+from node.environment import Environment, Serving
 
 _BEATS: int = 3
 """How often the watchdog is told within its time: one late beat ends nothing."""
@@ -48,7 +48,7 @@ class Notifier:
             await asyncio.sleep(self.beat_s)
 
 
-class Announced(Outside):
+class Announced(Environment):
     """The real world, which is told when the node serves."""
 
     def __init__(self, notifier: Notifier) -> None:

@@ -30,6 +30,7 @@ from node.cluster.metrics import Metrics
 from node.cluster.status import Status
 from node.cluster.transfer import Transfer
 from node.cluster.values import Values
+from node.environment import Environment, Serving
 from node.group_options import address_of, open_group
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
@@ -40,7 +41,6 @@ from node.leader.leader_parts import LeaderParts
 from node.leader.leader_term import LeaderTerm
 from node.leading import Leading
 from node.message.count import Counting
-from node.outside import Outside, Serving
 from node.push.outcomes import Outcomes
 from node.push.push import Pusher
 from node.runtime.client_budget import client_budget
@@ -83,10 +83,10 @@ RESTART_GRACE_S = 1.0
 class Node:
     """The parts of one node and how they hang together. `run` serves until `life` ends."""
 
-    def __init__(self, config: Config, outside: Outside | None = None) -> None:
+    def __init__(self, config: Config, outside: Environment | None = None) -> None:
         """Opens the directory and everything in it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
         self.config = config
-        self.outside = outside = outside or Outside()
+        self.outside = outside = outside or Environment()
         self.clock = outside.clock()
         self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
         self._closing = contextlib.ExitStack()

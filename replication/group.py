@@ -39,10 +39,10 @@ from typing import Any
 from replication.election.patience import Patience
 from replication.election.silence import Silence
 from replication.election.term_bound import TermBound
-from replication.group_state import Outlook
+from replication.group_state import GroupState
 from replication.journal.journal import Journal
 from replication.raft.agreement import Agreement
-from replication.raft.context import Station
+from replication.raft.context import RaftContext
 from replication.raft.follower import Follower
 from replication.raft.leader import Leader
 from replication.raft.members import Roster
@@ -82,7 +82,7 @@ def _nothing(*_: object) -> None:
     return
 
 
-class RaftGroup(Outlook):
+class RaftGroup(GroupState):
     """See the module. Not thread safe. After `on_fatal` the group is dead: it neither sends nor applies.
 
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
@@ -130,18 +130,18 @@ class RaftGroup(Outlook):
         self.roster = Roster(options.node_id, peers)
         self._change_index = 0
         promises = self._promises = Promises(
-            core, journal, wire.send, lambda: self._ballot.distrust(), lambda peer: self._leading.forget(peer)
+            core, journal, wire.send, lambda: self._votes.distrust(), lambda peer: self._leading.forget(peer)
         )
         least_s = options.election_min_s
         self.silence = Silence(least_s, max(least_s, kept_silence_s), monotonic())
         shared = (self.agreement, promises, self.silence, Patience(least_s))
-        station = Station(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, *shared)
-        self._ballot = Votes(station, random)
-        self._following = Follower(station, self._ballot)
-        self._leading = Leader(station)
+        context = RaftContext(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, *shared)
+        self._votes = Votes(context, random)
+        self._following = Follower(context, self._votes)
+        self._leading = Leader(context)
         self._leading.on_trusted = lambda: self.on_trusted()
-        self._transfer = Transfer(station, self._leading, self.resign)
-        self._handlers = self._ballot.handlers | self._following.handlers | self._leading.handlers
+        self._transfer = Transfer(context, self._leading, self.resign)
+        self._handlers = self._votes.handlers | self._following.handlers | self._leading.handlers
         self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot) | promises.handlers
         self._terms = TermBound(monotonic())
         self._seldom = SaidSeldom(log, monotonic)
@@ -225,13 +225,13 @@ class RaftGroup(Outlook):
     @property
     def given(self) -> bool:
         """Whether the leader of the term before gave leadership to this node for this term (transfer.py)."""
-        return self._ballot.given_term == self._core.term
+        return self._votes.given_term == self._core.term
 
     def resign(self) -> None:
         """Step down on purpose, in the same term: whoever misses the heartbeats first is elected, perhaps this node."""
         if self.is_leader:
             self._core.step_down()
-            self._ballot.heard_leader(self._monotonic())
+            self._votes.heard_leader(self._monotonic())
             self.on_wake()
 
     def close(self) -> None:
@@ -332,7 +332,7 @@ class RaftGroup(Outlook):
             return most_s if self._closed else TICK_S
         if self._core.state == LEADER:
             return min(most_s, self._leading.next_beat - now)
-        return max(TICK_S, min(2 * most_s, self._ballot.due_s - now))  # heartbeats come before that, and are ticks
+        return max(TICK_S, min(2 * most_s, self._votes.due_s - now))  # heartbeats come before that, and are ticks
 
     def _tick(self, now: float, writing: bool) -> bool:
         if now - self._last_tick > self.options.stall_s:
@@ -342,7 +342,7 @@ class RaftGroup(Outlook):
         if now >= self._next_second:
             self._next_second = now + 1
             self.journal.onOneSecondTimer()
-        self._ballot.tick(now)
+        self._votes.tick(now)
         if self._core.state == LEADER:
             self._leading.tick(now)
         if self._core.state == LEADER:  # still
@@ -383,7 +383,7 @@ class RaftGroup(Outlook):
                 self._promises.made(self._core.term, message["next_node_idx"] - 1)
         elif message["type"] == "response_vote":
             self._promises.made(self._core.term)
-            self._ballot.granted()
+            self._votes.granted()
         self._outbox.send(peer, message)
 
     def _state_changed(self, old: int, new: int) -> None:

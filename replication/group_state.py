@@ -19,7 +19,7 @@ from replication.raft.proposal import Pending
 from replication.raft.pysyncobj_core import CANDIDATE, LEADER, Core
 
 
-class Outlook:
+class GroupState:
     """Read-only properties; `established` and what stands below are RaftGroup's to set."""
 
     options: GroupOptions

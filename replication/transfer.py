@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replication.raft.context import Station
+from replication.raft.context import RaftContext
 from replication.raft.leader import Leader
 
 BEAT_S = 0.004
@@ -41,8 +41,8 @@ Told = Callable[[bool], None]
 class Transfer:
     """The transfer under way on this node as leader, if any. `step_down` ends the leadership of this node."""
 
-    def __init__(self, station: Station, leading: Leader, step_down: Callable[[], None]) -> None:
-        self._station = station
+    def __init__(self, context: RaftContext, leading: Leader, step_down: Callable[[], None]) -> None:
+        self._context = context
         self._leading = leading
         self._step_down = step_down
         self._to: str | None = None
@@ -58,7 +58,7 @@ class Transfer:
         """As leader: give leadership to `to`. `told` is called once, not from here: True when it was given away."""
         assert self._told is None, "one at a time"
         self._to, self._told = to, told
-        self._until_s, self._beat_s = now + self._station.options.transfer_s, now
+        self._until_s, self._beat_s = now + self._context.options.transfer_s, now
 
     def tick(self, now: float) -> None:
         """As leader: give it away if the target is there, call it off if it is too late, else ask how far it is."""
@@ -82,14 +82,14 @@ class Transfer:
 
     def _arrived(self, to: str) -> bool:
         """Everything is committed, and on the disk of `to`, and applied there."""
-        peer, last = self._leading.survey()[to], self._station.core.last_index
+        peer, last = self._leading.survey()[to], self._context.core.last_index
         held = peer.voter and peer.match_index == last and peer.applied_index == last
-        return held and peer.connected and self._station.core.commit_index == last
+        return held and peer.connected and self._context.core.commit_index == last
 
     def _give_away(self, to: str) -> None:
-        term = self._station.core.term
+        term = self._context.core.term
         told, self._to, self._told = self._told, None, None
         self._step_down()
-        self._station.wire.send(to, {"type": "timeout_now", "term": term})
+        self._context.wire.send(to, {"type": "timeout_now", "term": term})
         assert told is not None
         told(True)

@@ -27,7 +27,7 @@ from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
 from storage.format.record import Record, patch
 from storage.format.record_rows import FEW, RecordRows
 from storage.format.rows import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, select_rows, take_rows
-from storage.hour.batch_by_hour import Arrangement
+from storage.hour.batch_by_hour import BatchByHour
 from storage.hour.hour import Hour
 from storage.hour.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.hour.open_hour import HourOpening
@@ -124,7 +124,7 @@ class Store:
         """
         if not len(batch):
             return np.empty(0, np.uint64)
-        arranged = Arrangement.of(batch)
+        arranged = BatchByHour.of(batch)
         assert arranged.hours[0] >= 0, f"hour {arranged.hours[0]}"
         assert arranged.hours[-1] <= HOUR_MAX, f"hour {arranged.hours[-1]}"
         following, log_ends = self._hours.begin(arranged.hours)

@@ -22,8 +22,8 @@ import pyarrow as pa
 from ledger.bucket import ABROAD, BUCKET_UNITS, PLACE, RECEIPT, TWIN, Bucket, Context
 from ledger.columns import LEDGER, Columns, join_columns, take_columns
 from ledger.judge import Ledger, judge
+from ledger.scheduled_twice import twin_rows
 from ledger.summary import Summary
-from ledger.twins import twin_rows
 from reconcile.files.copies import disputed
 from reconcile.files.deliveries import delivery_blocks, hand_overs
 from reconcile.files.find import DeliverySource

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ledger.abroad import abroad_of
 from ledger.bucket import BUCKET_UNITS, Bucket
+from ledger.moved import abroad_of
 from ledger.terms import merge_terms, terms_of
 from reconcile.files.deliveries import Gap, delivery_blocks, hand_overs
 from reconcile.files.find import DeliverySource

@@ -23,7 +23,7 @@ class Diverged(Exception):
 
 
 @dataclass(frozen=True)
-class Station:
+class RaftContext:
     """One node's place in the group. `monotonic` is the only clock."""
 
     options: GroupOptions

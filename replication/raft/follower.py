@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replication.election.median import MedianHeard
-from replication.raft.context import Diverged, Station
+from replication.raft.context import Diverged, RaftContext
 from replication.raft.pysyncobj_core import FOLLOWER, LEADER
 from replication.raft.votes import Votes
 from replication.wire.frame import Message
@@ -26,7 +26,7 @@ NEVER = float("-inf")
 class Follower:
     """What this node heard of leaders. `_verified` is (term, index): up to index the log is that term's leader's."""
 
-    def __init__(self, station: Station, ballot: Votes) -> None:
+    def __init__(self, context: RaftContext, votes: Votes) -> None:
         self.heard_s = NEVER
         """Monotonic second at which a leader of the then current term was heard last."""
         self.answering = 0
@@ -39,10 +39,10 @@ class Follower:
         """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
         self.leader_commit = 0
         """What the leader last said is committed; this node may not have it yet."""
-        self.median = MedianHeard(station.options.heartbeat_s)
-        self._station = station
-        self._core = station.core
-        self._ballot = ballot
+        self.median = MedianHeard(context.options.heartbeat_s)
+        self._context = context
+        self._core = context.core
+        self._votes = votes
         self._verified = (0, 0)
         self._beat = (0, NEVER)  # term and moment of the newest heartbeat
 
@@ -77,24 +77,24 @@ class Follower:
         if self.answered is not None and self._core.leader_id == peer:
             told, message = self.answered
             if told == peer and message["term"] == self._core.term:
-                self._station.outbox.send(peer, message)
+                self._context.outbox.send(peer, message)
 
     def _heard(self) -> None:
-        self.heard_s = self._station.monotonic()
-        self._ballot.heard_leader(self.heard_s)
+        self.heard_s = self._context.monotonic()
+        self._votes.heard_leader(self.heard_s)
 
     def _listen(self, wish_s: float) -> None:
         """A heartbeat came: how long a silence is owed for it, by its gap to the one before and the leader's wish."""
-        station, core = self._station, self._core
-        now, before = station.monotonic(), self._beat
+        context, core = self._context, self._core
+        now, before = context.monotonic(), self._beat
         self._beat = (core.term, now)
         if before[0] == core.term:
-            station.patience.saw(now - before[1], now)
-        station.silence.want(max(wish_s, station.patience.silence_s(now)), now)
+            context.patience.saw(now - before[1], now)
+        context.silence.want(max(wish_s, context.patience.silence_s(now)), now)
 
     def _append_entries(self, peer: str, message: Message) -> None:
-        core, journal = self._core, self._station.journal
-        if self._station.stale(peer, message):
+        core, journal = self._core, self._context.journal
+        if self._context.stale(peer, message):
             return
         self._check(peer, message)
         self._heard()
@@ -116,7 +116,7 @@ class Follower:
         for _command, index, term in (before, *message["entries"]):
             if index > core.commit_index:
                 return
-            here = self._station.journal.term_at(index)
+            here = self._context.journal.term_at(index)
             if here not in (term, None):
                 raise Diverged(f"{peer} has entry {index} of term {term}, committed here is one of term {here}")
 
@@ -126,13 +126,13 @@ class Follower:
         skip = committed - message["prevLogIdx"]
         if skip <= 0:
             return message
-        term = self._station.journal.term_at(committed)
+        term = self._context.journal.term_at(committed)
         assert term is not None, "the last committed entry is always kept"
         return message | {"prevLogIdx": committed, "prevLogTerm": term, "entries": message["entries"][skip:]}
 
     def _heartbeat(self, peer: str, message: Message) -> None:
-        core, station = self._core, self._station
-        if station.stale(peer, message):
+        core, context = self._core, self._context
+        if context.stale(peer, message):
             return
         if message["term"] > core.term:
             core.adopt(message["term"])
@@ -140,11 +140,11 @@ class Follower:
             if core.state == LEADER:
                 raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
             core.follow(peer)
-        station.promises.showed(peer, core.term, message["durable_index"])
-        now, stamp_s = station.monotonic(), message["stamp_us"] / 1e6
+        context.promises.showed(peer, core.term, message["durable_index"])
+        now, stamp_s = context.monotonic(), message["stamp_us"] / 1e6
         median_ms, slack_ms = message["median_ms"], message["median_slack_ms"]
         counts = self.median.hear((peer, core.term), stamp_s, median_ms, now, slack_ms)
-        self._ballot.heard_heartbeat(core.term, message["last_index"], median_ms if counts else None)
+        self._votes.heard_heartbeat(core.term, message["last_index"], median_ms if counts else None)
         self._listen(message["wish_ms"] / 1000)
         self._heard()
         self.low_water, self.leader_commit = message["low_water"], message["commit_index"]
@@ -152,8 +152,8 @@ class Follower:
         term, verified = self._verified
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
-        vitals, index = station.vitals(), message["check_index"]
-        held = station.agreement.sum_at(index)
+        vitals, index = context.vitals(), message["check_index"]
+        held = context.agreement.sum_at(index)
         echo = {
             "type": "echo",
             "term": core.term,
@@ -165,21 +165,21 @@ class Follower:
             "retiring": vitals.retiring,
             "leaving": vitals.leaving,
             "busy": vitals.busy,
-            "voter": station.journal.voter,
-            "silence_ms": int(station.silence.promise_s * 1000),  # rounded down: never more than is owed
+            "voter": context.journal.voter,
+            "silence_ms": int(context.silence.promise_s * 1000),  # rounded down: never more than is owed
             "sum_index": index if held else 0,
             "sum": held,
         }
-        station.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything
-        doubtful = station.agreement.heard(message["agreed_index"], message["agreed_sum"])
-        for other in station.peers if doubtful else ():
-            station.wire.send(other, {"type": "sum_asked", "index": doubtful})
+        context.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything
+        doubtful = context.agreement.heard(message["agreed_index"], message["agreed_sum"])
+        for other in context.peers if doubtful else ():
+            context.wire.send(other, {"type": "sum_asked", "index": doubtful})
 
     def _sum_asked(self, peer: str, message: Message) -> None:
         index = message["index"]
-        told = {"type": "sum_told", "index": index, "sum": self._station.agreement.sum_at(index)}
-        self._station.wire.send(peer, told)
+        told = {"type": "sum_told", "index": index, "sum": self._context.agreement.sum_at(index)}
+        self._context.wire.send(peer, told)
 
     def _sum_told(self, peer: str, message: Message) -> None:
-        roster = self._station.roster
-        self._station.agreement.told(peer, message["index"], message["sum"], roster.others, roster.majority)
+        roster = self._context.roster
+        self._context.agreement.told(peer, message["index"], message["sum"], roster.others, roster.majority)

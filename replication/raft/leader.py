@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from replication.election.trust import NEVER, Trust
 from replication.journal.record import NO_OP
-from replication.raft.context import Station
+from replication.raft.context import RaftContext
 from replication.raft.options import Peer
 from replication.raft.progress import Follower, Progress
 from replication.raft.pysyncobj_core import LEADER
@@ -29,18 +29,18 @@ def _nothing() -> None:
 class Leader:
     """What this node does as leader. `peers` are the live records of all others, also while it is not."""
 
-    def __init__(self, station: Station) -> None:
-        options = station.options
-        self.peers = {peer: Peer(peer) for peer in station.peers}
+    def __init__(self, context: RaftContext) -> None:
+        options = context.options
+        self.peers = {peer: Peer(peer) for peer in context.peers}
         self.trust = Trust(
-            station.peers,
+            context.peers,
             window_s=options.trust_s,
             fallback_s=options.fallback_s,
             silence_s=options.election_min_s,
         )
-        self._station = station
-        self._core = station.core
-        self._progress = Progress(station.peers, resend_s=options.resend_s, idle_s=options.idle_s)
+        self._context = context
+        self._core = context.core
+        self._progress = Progress(context.peers, resend_s=options.resend_s, idle_s=options.idle_s)
         self.next_beat = NEVER
         """When heartbeats go out again, while this node leads."""
         self._members_index = 0
@@ -60,9 +60,9 @@ class Leader:
 
     def set_members(self) -> None:
         """The roster has changed: book new members in, removed ones out."""
-        roster, last = self._station.roster, self._core.last_index
+        roster, last = self._context.roster, self._core.last_index
         for gone in sorted(self.peers.keys() - set(roster.peers)):
-            self._station.agreement.forget(gone)
+            self._context.agreement.forget(gone)
         self.peers = {peer: self.peers.get(peer) or Peer(peer) for peer in roster.peers}
         for peer in self.peers.values():
             peer.store_id = self._stores.get(peer.node_id, b"")
@@ -76,16 +76,16 @@ class Leader:
         """This node became leader; its no-op is not yet in the log."""
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
-        self._station.agreement.lead()
+        self._context.agreement.lead()
         self.next_beat = now
         self._sure_until = NEVER
         self.lets_go = False
 
     def tick(self, now: float) -> None:
         """Commit what a majority has; step down if no majority listens."""
-        core, index = self._core, self._progress.majority_index(self._station.journal.durable_index)
+        core, index = self._core, self._progress.majority_index(self._context.journal.durable_index)
         # Only an entry of the own term is committed by counting (figure 8 of the Raft paper); it brings the rest along.
-        if index > core.commit_index and self._station.journal.term_at(index) == core.term:
+        if index > core.commit_index and self._context.journal.term_at(index) == core.term:
             core.commit_index = index
         if self._is_out() or not self.trust.holds(now):
             core.step_down()
@@ -93,8 +93,8 @@ class Leader:
     def keep_time(self, now: float) -> None:
         """Heartbeats that are due. They go before anything that takes time: trust counts from `now`."""
         if now >= self.next_beat:
-            voters = self._station.roster.others
-            self._station.agreement.tick(now, voters, [peer for peer in voters if self._station.wire.connected(peer)])
+            voters = self._context.roster.others
+            self._context.agreement.tick(now, voters, [peer for peer in voters if self._context.wire.connected(peer)])
             self._beat_all(now)
 
     def send(self, now: float) -> None:
@@ -102,13 +102,13 @@ class Leader:
         self.keep_time(now)
         last = self._core.last_index
         for follower in self._progress.followers.values():
-            if self._progress.due(follower, last, now) and self._station.wire.connected(follower.peer):
+            if self._progress.due(follower, last, now) and self._context.wire.connected(follower.peer):
                 self._append(follower, last, now)
 
     def _is_out(self) -> bool:
         """Whether its own removal is applied here, and by a majority of those that stay. Sooner they would not know
         that it is committed, and might need a vote of this node, which ends."""
-        roster = self._station.roster
+        roster = self._context.roster
         if roster.votes:
             return False
         aware = sum(self.peers[voter].applied_index >= self._members_index for voter in roster.others)
@@ -116,14 +116,14 @@ class Leader:
 
     @property
     def _beat_s(self) -> float:
-        return self._station.options.heartbeat_s * self.trust.pace
+        return self._context.options.heartbeat_s * self.trust.pace
 
     def _beat_all(self, now: float) -> None:
         self.next_beat = now + self._beat_s
-        self._station.silence.want(self._station.patience.silence_s(now), now)
+        self._context.silence.want(self._context.patience.silence_s(now), now)
         told = self._heartbeat(now)
-        for peer in self._station.peers:
-            self._station.wire.send(peer, self._told(peer, told))
+        for peer in self._context.peers:
+            self._context.wire.send(peer, self._told(peer, told))
 
     def connected(self, peer: str, store_id: bytes) -> None:
         """A connection to or from the peer is new. Another store_id: its disk was wiped, it has nothing any more."""
@@ -141,13 +141,13 @@ class Leader:
         if peer in self.peers:
             self._progress.forget(peer)
             self.trust.forget(peer)
-            self._station.agreement.forget(peer)
+            self._context.agreement.forget(peer)
 
     def survey(self) -> dict[str, Peer]:
         """The peers with all that is known now."""
         for peer in self.peers.values():
             follower = self._progress.followers[peer.node_id]
-            peer.connected = self._station.wire.connected(peer.node_id)
+            peer.connected = self._context.wire.connected(peer.node_id)
             peer.match_index, peer.stranded = follower.match, follower.stranded
             peer.remembers, peer.voter = follower.voter, follower.voter and follower.counts
         return self.peers
@@ -159,22 +159,22 @@ class Leader:
 
     def beat(self, peer: str, now: float) -> None:
         """A heartbeat to this peer alone, out of turn: it learns what is committed and says what it has applied."""
-        self._station.wire.send(peer, self._told(peer, self._heartbeat(now)))
+        self._context.wire.send(peer, self._told(peer, self._heartbeat(now)))
 
     def outnumbered(self) -> bool:
         """Whether the nodes that are up and do not leave, this one perhaps among them, are no majority."""
-        staying = int(self._station.roster.votes and not self._station.vitals().leaving)
+        staying = int(self._context.roster.votes and not self._context.vitals().leaving)
         staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
-        return staying < self._station.roster.majority
+        return staying < self._context.roster.majority
 
     def _told(self, peer: str, heartbeat: Message) -> Message:
         return heartbeat | {"released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered())}
 
     def _heartbeat(self, now: float) -> Message:
-        vitals, agreement = self._station.vitals(), self._station.agreement
-        durable = self._station.journal.durable_index
+        vitals, agreement = self._context.vitals(), self._context.agreement
+        durable = self._context.journal.durable_index
         ahead_ms, slack_ms = vitals.ahead_ms()
-        self._station.promises.made(self._core.term, durable)
+        self._context.promises.made(self._core.term, durable)
         return {
             "type": "heartbeat",
             "term": self._core.term,
@@ -183,7 +183,7 @@ class Leader:
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
             "low_water": self.low_water,
-            "wish_ms": int(self._station.patience.silence_s(now) * 1000),
+            "wish_ms": int(self._context.patience.silence_s(now) * 1000),
             "released": False,
             "median_ms": max(0, vitals.wall_ms - ahead_ms),
             "median_slack_ms": slack_ms,
@@ -195,7 +195,7 @@ class Leader:
 
     def _append(self, follower: Follower, last: int, now: float) -> None:
         previous = follower.next - 1
-        term = self._station.journal.term_at(previous)
+        term = self._context.journal.term_at(previous)
         follower.stranded = term is None
         if term is None:
             return
@@ -208,13 +208,13 @@ class Leader:
             "prevLogTerm": term,
             "entries": [] if follower.backing_off else self._batch(follower.next, last),
         }
-        if not self._station.wire.send(follower.peer, message):
+        if not self._context.wire.send(follower.peer, message):
             follower.seq = 0
 
     def _batch(self, start: int, last: int) -> list[tuple[bytes, int, int]]:
         if start > last:
             return []
-        options = self._station.options
+        options = self._context.options
         entries = self._core.entries(start, options.max_batch_entries)
         size = 0
         for count, entry in enumerate(entries):
@@ -227,7 +227,7 @@ class Leader:
         if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return  # R5: the library takes an answer of any term
         if message["success"] and message["next_node_idx"] <= self._core.last_index + 1:
-            self._station.promises.showed(peer, message["term"], message["next_node_idx"] - 1)
+            self._context.promises.showed(peer, message["term"], message["next_node_idx"] - 1)
         self._progress.followers[peer].voter = message["voter"]
         self._progress.answered(
             peer,
@@ -241,26 +241,26 @@ class Leader:
     def _echo(self, peer: str, message: Message) -> None:
         if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return
-        now, stamp = self._station.monotonic(), message["stamp_us"] / 1e6
-        self.peers[peer].echoed(message, now, stamp, self._station.vitals().wall_ms)
-        self._station.agreement.answered(peer, message["sum_index"], message["sum"], self._station.roster.others)
+        now, stamp = self._context.monotonic(), message["stamp_us"] / 1e6
+        self.peers[peer].echoed(message, now, stamp, self._context.vitals().wall_ms)
+        self._context.agreement.answered(peer, message["sum_index"], message["sum"], self._context.roster.others)
         follower = self._progress.followers[peer]
         follower.voter = message["voter"]
         if follower.voter:
             self._trust(peer, stamp, message["silence_ms"] / 1000, now)
-        elif follower.match == self._core.last_index and now - follower.nudged_s >= self._station.options.nudge_s:
+        elif follower.match == self._core.last_index and now - follower.nudged_s >= self._context.options.nudge_s:
             # It has all there is and waits for a committed entry made after it came (RegainVote): give it one.
             follower.nudged_s = now
             self._core.append(NO_OP)
 
     def _trust(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
         """A voter's echo: trust goes on. What came between is lateness, for the silence to bridge."""
-        trust, options = self.trust, self._station.options
+        trust, options = self.trust, self._context.options
         confirmed, before = trust.confirmed(now), self._sure_until
         trust.echoed(peer, stamp, owed_s or min(UNSAID_S, options.election_min_s), now)
         self.next_beat = min(self.next_beat, now + self._beat_s)
         if trust.confirmed(now) > confirmed > NEVER:
-            self._station.patience.saw((now - confirmed) * options.election_min_s / options.trust_s, now)
+            self._context.patience.saw((now - confirmed) * options.election_min_s / options.trust_s, now)
         until = trust.until(now)
         if until > now:
             returned, self._sure_until = now >= before, until

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from replication.election.may_vote import Census, Election, RegainVote
-from replication.raft.context import Station
+from replication.raft.context import RaftContext
 from replication.raft.members import unapplied_changes
 from replication.raft.pysyncobj_core import CANDIDATE, FOLLOWER, LEADER
 from replication.wire.frame import Message
@@ -29,21 +29,21 @@ others cannot win, as when it alone has the newest committed entries. To wait fo
 class Votes:
     """One node's part in elections."""
 
-    def __init__(self, station: Station, random: Callable[[], float]) -> None:
-        options = station.options
-        self._station = station
-        self._core = station.core
+    def __init__(self, context: RaftContext, random: Callable[[], float]) -> None:
+        options = context.options
+        self._context = context
+        self._core = context.core
         self._election = Election(
-            station.roster,
+            context.roster,
             min_s=options.election_min_s,
             max_s=options.election_max_s,
             random=random,
-            now=station.monotonic(),
-            silence=station.silence,
+            now=context.monotonic(),
+            silence=context.silence,
         )
-        self._census = Census(station.peers)
+        self._census = Census(context.peers)
         self._regain = RegainVote()
-        self._heard_s = station.monotonic()
+        self._heard_s = context.monotonic()
         self.given_term = 0
         """The term for which the leader before gave this node leadership, if it won it."""
         self._voted_seq = 0  # the write that holds the own vote
@@ -65,12 +65,12 @@ class Votes:
 
     def tick(self, now: float) -> None:
         """Become a voter, or ask for votes, when it is time."""
-        if not self._station.journal.voter:
+        if not self._context.journal.voter:
             self._seek_vote(now)
-        elif self._core.state == CANDIDATE and self._station.roster.majority == 1:
+        elif self._core.state == CANDIDATE and self._context.roster.majority == 1:
             # The own vote is a majority, and it counts when it is on disk, as every vote does: a leader whose power is
             # cut before would lead the same term twice, and be told that it has forgotten one.
-            if self._station.journal.durable_seq >= self._voted_seq:
+            if self._context.journal.durable_seq >= self._voted_seq:
                 self._core.win()
         elif self._core.state != LEADER and self._election.due(now) and self._ready(now):
             if self._election.ask(self._core.term + 1, now):
@@ -93,72 +93,72 @@ class Votes:
         was some time ago."""
         self._regain.heartbeat(term, last_index)
         if median_ms is not None:
-            apart_ms = abs(self._station.vitals().wall_ms - median_ms)
-            self._election.reluctant = apart_ms > self._station.options.apart_ms
+            apart_ms = abs(self._context.vitals().wall_ms - median_ms)
+            self._election.reluctant = apart_ms > self._context.options.apart_ms
 
     def granted(self) -> None:
         """The library gives a vote."""
-        self._election.granted(self._station.monotonic())
+        self._election.granted(self._context.monotonic())
 
     def distrust(self) -> None:
         """This node's disk has forgotten promises (promise.py): it is a voter again by rule (b) alone, from now on."""
-        self._station.journal.set_voter(False)
+        self._context.journal.set_voter(False)
         self._regain = RegainVote()
         if self._core.state != FOLLOWER:
             self._core.step_down()
 
     def _seek_vote(self, now: float) -> None:
-        core, journal = self._core, self._station.journal
-        founds = self._station.options.founds and self._empty and self._census.all_empty
+        core, journal = self._core, self._context.journal
+        founds = self._context.options.founds and self._empty and self._census.all_empty
         if founds or self._regain.reached(core.term, core.commit_index, journal.durable_index):
             journal.set_voter(True)
         elif self._census.due(now):
-            for peer in self._station.peers:
-                self._station.wire.send(peer, {"type": "census"})
+            for peer in self._context.peers:
+                self._context.wire.send(peer, {"type": "census"})
 
     @property
     def _empty(self) -> bool:
         return self._core.term == 0 and self._core.last_index <= 1
 
     def _ready(self, now: float) -> bool:
-        vitals = self._station.vitals()
-        alone = now - self._heard_s >= YIELDS_FOR * self._station.options.election_max_s
+        vitals = self._context.vitals()
+        alone = now - self._heard_s >= YIELDS_FOR * self._context.options.election_max_s
         return (not vitals.retiring or (alone and not vitals.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
         """Rule 2 of members.py. What is known to be committed is applied first. There is an end of terms."""
-        station, core = self._station, self._core
+        context, core = self._context, self._core
         if core.term >= TERM_MAX or core.applied_index < core.commit_index:
             return False
-        changes = unapplied_changes(core, station.options.is_change)
+        changes = unapplied_changes(core, context.options.is_change)
         if len(changes) > 1:  # all but the last are committed, or it would not have been proposed
             core.commit_index = changes[-2]
             return False
-        return station.roster.votes  # asked last: what was just found committed may make it a voter
+        return context.roster.votes  # asked last: what was just found committed may make it a voter
 
     def _may_grant(self, *, transfer: bool = False) -> bool:
         # A leader does not vote either: it steps down by itself once no majority echoes it, or when told of its term.
-        quiet = not transfer and not self._election.may_grant(self._station.monotonic())
-        return self._station.journal.voter and self._core.state != LEADER and not quiet
+        quiet = not transfer and not self._election.may_grant(self._context.monotonic())
+        return self._context.journal.voter and self._core.state != LEADER and not quiet
 
     def _ask(self, message: Message) -> None:
         message |= {"last_log_index": self._core.last_index, "last_log_term": self._core.last_term}
-        for peer in self._station.roster.others:
-            self._station.outbox.send(peer, message)
+        for peer in self._context.roster.others:
+            self._context.outbox.send(peer, message)
 
     def _campaign(self, now: float, *, transfer: bool = False) -> None:
         self._election.campaigned(now)
         self._core.campaign()
-        self._voted_seq = self._station.journal.write_seq
-        self._station.promises.made(self._core.term)
+        self._voted_seq = self._context.journal.write_seq
+        self._context.promises.made(self._core.term)
         self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
 
     def _timeout_now(self, peer: str, message: Message) -> None:
         """The leader of this very term gave up and chose this node. Of any other term, or of anybody else: void."""
         core = self._core
         named = message["term"] == core.term and core.leader_id == peer and core.state == FOLLOWER
-        if named and self._station.journal.voter and self._may_stand():
-            self._campaign(self._station.monotonic(), transfer=True)
+        if named and self._context.journal.voter and self._may_stand():
+            self._campaign(self._context.monotonic(), transfer=True)
             self.given_term = core.term
 
     def _stale_term(self, peer: str, message: Message) -> None:
@@ -166,50 +166,50 @@ class Votes:
             self._core.adopt(message["term"])
 
     def _request_vote(self, peer: str, message: Message) -> None:
-        self._station.promises.showed(peer, message["term"])
-        if not self._station.stale(peer, message) and self._may_grant(transfer=message["transfer"]):
+        self._context.promises.showed(peer, message["term"])
+        if not self._context.stale(peer, message) and self._may_grant(transfer=message["transfer"]):
             self._core.handle(peer, message)
 
     def _response_vote(self, peer: str, message: Message) -> None:
         if message["term"] > self._core.term:
             return  # a vote that nobody asked for
-        self._station.promises.showed(peer, message["term"])
+        self._context.promises.showed(peer, message["term"])
         in_time = self._core.state == CANDIDATE and message["term"] == self._core.term
-        if in_time and peer in self._station.roster.others and self._election.first_vote(peer):
+        if in_time and peer in self._context.roster.others and self._election.first_vote(peer):
             self._core.handle(peer, message)
 
     def _pre_vote(self, peer: str, message: Message) -> None:
         core = self._core
         if message["term"] <= core.term:
             # It would campaign in a term that is over: it has to know ours before it can win.
-            self._station.wire.send(peer, {"type": "stale_term", "term": core.term})
+            self._context.wire.send(peer, {"type": "stale_term", "term": core.term})
             return
         theirs = (message["last_log_term"], message["last_log_index"])
         if self._may_grant() and theirs >= (core.last_term, core.last_index):
-            self._station.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
-        elif self._election.may_grant(self._station.monotonic()):
+            self._context.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
+        elif self._election.may_grant(self._context.monotonic()):
             # What is committed is a fact, whoever says it, and may be a change of the members that the asker counts.
             index = core.commit_index
-            entry_term = self._station.journal.term_at(index) or 0
-            self._station.wire.send(peer, {"type": "committed", "index": index, "entry_term": entry_term})
+            entry_term = self._context.journal.term_at(index) or 0
+            self._context.wire.send(peer, {"type": "committed", "index": index, "entry_term": entry_term})
 
     def _pre_vote_ok(self, peer: str, message: Message) -> None:
         wanted = message["term"] == self._core.term + 1 and self._core.state != LEADER
-        if wanted and peer in self._station.roster.others and self._election.pre_voted(peer, message["term"]):
-            self._campaign(self._station.monotonic())
+        if wanted and peer in self._context.roster.others and self._election.pre_voted(peer, message["term"]):
+            self._campaign(self._context.monotonic())
 
     def _committed(self, peer: str, message: Message) -> None:
         """`peer`, which does not vote for us, knows that this entry is committed; if our log holds it, so do we."""
         core, index = self._core, message["index"]
         if core.state == LEADER or index <= core.commit_index:
             return
-        if self._station.journal.term_at(index) == message["entry_term"]:
+        if self._context.journal.term_at(index) == message["entry_term"]:
             if core.state == CANDIDATE:
                 core.step_down()  # its votes were asked for by the members of before
             core.commit_index = index
 
     def _census_asked(self, peer: str, message: Message) -> None:
-        self._station.wire.send(peer, {"type": "census_answer", "empty": self._empty})
+        self._context.wire.send(peer, {"type": "census_answer", "empty": self._empty})
 
     def _census_answered(self, peer: str, message: Message) -> None:
         self._census.answered(peer, message["empty"])

@@ -24,7 +24,7 @@ import lmdb
 
 from storage.catalog.catalog_file import MAP_SIZE, require_begun, require_whole
 from storage.catalog.checkpoint_record import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
-from storage.catalog.entry_checksum import Written
+from storage.catalog.entry_checksum import EntryChecksum
 from storage.catalog.genesis import Genesis, read_genesis, replace_genesis, write_genesis
 from storage.catalog.hour_lengths import HourLengths
 from storage.catalog.key import HOUR_BYTES, KeyEntry, Keys
@@ -117,7 +117,7 @@ class Catalog:
         self._reader = environment.begin()
         self.in_checkpoint = False
         """Whether one is on its way, from begin to finish."""
-        self.written = Written()
+        self.written = EntryChecksum()
         """What entries write: here, and what the store adds."""
         for table in tables:
             table.written = self.written

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Written:
+class EntryChecksum:
     """What was written since it was last taken. On the loop's thread."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 import google_crc32c
 import lmdb
 
-from storage.catalog.entry_checksum import Written
+from storage.catalog.entry_checksum import EntryChecksum
 from storage.format.rows import Corrupt
 
 _CRC: Final = struct.Struct("<I")
@@ -91,7 +91,7 @@ class Table:
         self._group = group
         self._put: dict[bytes, SortedRuns] = {}  # keys put since the last freeze, by group
         self._put_frozen: dict[bytes, SortedRuns] = {}  # likewise of what is frozen
-        self.written = Written()
+        self.written = EntryChecksum()
         """Told of every change; the catalog puts one in place for all tables."""
         self._database = database
         self._reader: lmdb.Transaction[bytes] | None = None

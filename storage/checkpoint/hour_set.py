@@ -29,7 +29,7 @@ from storage.format.array import I64, U64
 from storage.format.chain import HEADS_BYTES
 from storage.format.position import by_hour, hours_of, indexes_of
 from storage.format.rows import Units
-from storage.hour.batch_by_hour import Arrangement
+from storage.hour.batch_by_hour import BatchByHour
 from storage.hour.heads import HeadsKept, all_heads, used_heads
 from storage.hour.hour import Hour
 from storage.hour.hour_table import NOT_READ, HourCounters, HoursHeld, HourTable
@@ -189,7 +189,7 @@ class HourSet:
                 found.append(hour)
         return found
 
-    def append(self, arranged: Arrangement, units: Units, starts: I64) -> None:
+    def append(self, arranged: BatchByHour, units: Units, starts: I64) -> None:
         """Add units to hours that were begun, complete but for chain and checksum: near ones are written, the others
         staged. `starts` say where each one's record begins in `arranged.words`."""
         hours, rows, words = arranged.hours, arranged.edges, arranged.words
@@ -205,7 +205,7 @@ class HourSet:
             if begin < end:
                 self._add_staged(arranged, units, edges, slice(begin, end))
 
-    def _grow(self, arranged: Arrangement, units: Units, edges: I64) -> None:
+    def _grow(self, arranged: BatchByHour, units: Units, edges: I64) -> None:
         """Count the units and records to each hour, in its row and in its object if there is one."""
         hours, homes = arranged.hours, arranged.columns.homes
         counts, lengths = np.diff(arranged.edges), np.diff(edges) * 8
@@ -225,7 +225,7 @@ class HourSet:
                 part = slice(*arranged.edges[place : place + 2].tolist())
                 hour.move_in(units[part], homes[part])
 
-    def _add_staged(self, arranged: Arrangement, units: Units, edges: I64, which: slice) -> None:
+    def _add_staged(self, arranged: BatchByHour, units: Units, edges: I64, which: slice) -> None:
         hours, words = arranged.hours[which], arranged.words
         rows, edges = (each[which.start : which.stop + 1] for each in (arranged.edges, edges))
         if len(hours) < len(arranged.hours):  # a part: the batch itself is not to be held by it

@@ -22,7 +22,7 @@ _RANKS_MAX: Final = 1 << 16
 
 
 @dataclass(slots=True)  # not frozen: setting five fields past the guard takes 1 us, a fortieth of a one-row append
-class Arrangement:
+class BatchByHour:
     """The batch's columns by rising hour. `words` is a copy of its records that may be written to."""
 
     columns: UnitBatch
@@ -33,7 +33,7 @@ class Arrangement:
     order: npt.NDArray[np.intp] | None  # row i here was row order[i] of the batch; None: they are the same
 
     @classmethod
-    def of(cls, batch: UnitBatch) -> "Arrangement":
+    def of(cls, batch: UnitBatch) -> "BatchByHour":
         """Arrange a batch of at least one row."""
         hour = batch.due_ms // HOUR_MS
         words = np.frombuffer(batch.records, np.uint64)

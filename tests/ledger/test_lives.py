@@ -7,7 +7,7 @@ import pytest
 
 from ledger.bucket import SPAN, TERM, Rows, Topic
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
-from ledger.records import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
+from ledger.hand_overs import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
 from node.settle import retry
 from replication.apply import move as apply_move

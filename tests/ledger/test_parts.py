@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.abroad import abroad_of
 from ledger.bucket import SPAN, TERM, Bucket, Context, Rows
 from ledger.columns import (
     DUPLICATES,
@@ -26,8 +25,9 @@ from ledger.columns import (
     take_columns,
     words_of,
 )
+from ledger.coverage import Coverage
 from ledger.judge import Ledger
-from ledger.sight import Sight
+from ledger.moved import abroad_of
 from ledger.summary import Summary
 from ledger.terms import merge_terms, rival_terms, terms_of
 from storage.format.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED
@@ -49,7 +49,7 @@ def test_a_stretch_is_seen_if_every_moment_of_it_is(
     def rows(spans: list[tuple[int, int, int]]) -> Rows:
         return np.array([(node, 0, 0, begin, end) for node, begin, end in spans], SPAN)
 
-    sight = Sight(Context(0, 99, nodes=(1, 2), covered=rows(covered), gaps=rows(gaps)))
+    sight = Coverage(Context(0, 99, nodes=(1, 2), covered=rows(covered), gaps=rows(gaps)))
 
     def at(node: int, moment: int) -> bool:
         inside = [begin <= moment < end for its, begin, end in covered if its == node]
@@ -69,7 +69,7 @@ def test_a_stretch_is_seen_if_every_moment_of_it_is(
 
 def test_of_no_nodes_nothing_is_seen() -> None:
     """Who names no nodes knows nothing of who else could have handed something over."""
-    assert not Sight(Context(0, 99)).of_all(np.array([5]), np.array([6])).any()
+    assert not Coverage(Context(0, 99)).of_all(np.array([5]), np.array([6])).any()
 
 
 def term_rows(*rows: tuple[int, int, int, int, int]) -> Rows:

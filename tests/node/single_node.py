@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.cluster.ports import free_ports
-from node.outside import Outside
+from node.environment import Environment
 from node.runtime.config import parse_config
 from node.server import Node
 
@@ -19,12 +19,12 @@ def run_node(directory: Path, play: Play, **tables: Any) -> None:
     asyncio.run(_run(directory, play, tables))
 
 
-def run_node_in(outside: Outside, directory: Path, play: Play) -> None:
+def run_node_in(outside: Environment, directory: Path, play: Play) -> None:
     """The same, with another clock, disk or boot."""
     asyncio.run(_run(directory, play, {}, outside))
 
 
-async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Outside | None = None) -> None:
+async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Environment | None = None) -> None:
     http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
     config = parse_config(
         {

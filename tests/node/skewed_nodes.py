@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from chaos.cluster.ports import free_ports
-from node.outside import Outside
+from node.environment import Environment
 from node.runtime.clock import NodeClock
 from node.runtime.config import parse_config
 from node.server import Node
 from tests.node.three_nodes import leader_of
 
 
-class Skewed(Outside):
+class Skewed(Environment):
     """The real world but for the wall clock, which is `ahead_s` ahead of the true one."""
 
     def __init__(self, ahead_s: float = 0.0) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ledger.abroad import abroad_of
 from ledger.bucket import BUCKET_UNITS, RECEIPT, SPAN, Bucket, Context, Rows, Topic
 from ledger.judge import Ledger, judge
+from ledger.moved import abroad_of
 from ledger.terms import merge_terms, terms_of
 from reconcile.files.deliveries import hand_overs, read_deliveries
 from reconcile.files.hour import read_headers, read_settles, read_units

@@ -122,7 +122,7 @@ class SimNode:
     def _died(self, error: BaseException) -> None:
         self.fatal = error
 
-    # station.Wire
+    # wire.events.Wire
 
     def send(self, peer: str, message: Message) -> bool:
         """Put a message on the link."""

@@ -18,7 +18,7 @@ from tests.waiting import turns
 
 
 class Recorder:
-    """station.WireEvents that remembers, and wakes whoever waits for a condition."""
+    """wire.events.WireEvents that remembers, and wakes whoever waits for a condition."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, Message]] = []

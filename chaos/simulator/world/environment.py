@@ -1,4 +1,4 @@
-"""What a simulated node meets outside itself: node.outside.Outside on virtual time.
+"""What a simulated node meets outside itself: node.environment.Environment on virtual time.
 
 As much as can be is the real thing: the Raft transport with its greetings, pings and back-off runs over simulated
 sockets, and so does the forwarder with its waiting and its farewells. Replaced are the listener, the HTTP client and
@@ -28,8 +28,8 @@ from chaos.simulator.network.stream import dial
 from chaos.simulator.network.transport import SimTransport
 from chaos.simulator.time.loop import SimLoop
 from chaos.simulator.world.receivers import Receivers, SimPushClient
+from node.environment import Environment
 from node.forward import Forwarder, lost_answer
-from node.outside import Outside
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import RANDOM_BITS, Entropy
 from node.runtime.watchdog import Watchdog
@@ -288,7 +288,7 @@ def refusal(problem: Problem) -> Reply:
     return Reply(problem.status, {}, msgspec.json.encode({"code": problem.code}), problem=problem)
 
 
-class SimOutside(Outside):
+class SimEnvironment(Environment):
     """One incarnation of a node: made anew at every start, on what the host has."""
 
     def __init__(
@@ -315,35 +315,35 @@ class SimOutside(Outside):
         self._complain = complain
 
     def clock(self) -> NodeClock:
-        """See Outside."""
+        """See Environment."""
         return self._clock()
 
     def disk(self) -> SimDisk:
-        """See Outside."""
+        """See Environment."""
         return self._disk
 
     def entropy(self) -> Entropy:
-        """See Outside."""
+        """See Environment."""
         return SimEntropy(self._chance)
 
     def boot(self) -> int:
-        """See Outside."""
+        """See Environment."""
         return self._boot
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> SimTransport:
-        """See Outside."""
+        """See Environment."""
         return SimTransport(identity, listen, peers, self._network, self._chance, self._older)
 
     def writer(self) -> Writer:
-        """See Outside."""
+        """See Environment."""
         return SimWriter(self._loop)
 
     def forwarder(self, leader_http: Callable[[], str | None]) -> SimForwarder:
-        """See Outside."""
+        """See Environment."""
         return SimForwarder(leader_http, self._network)
 
     def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> SimPushClient:
-        """See Outside."""
+        """See Environment."""
         return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms)
 
     def watchdog(self, held_ms: int) -> Watchdog:
@@ -351,5 +351,5 @@ class SimOutside(Outside):
         return Watchdog()
 
     async def serve(self, port: Port, host: str, listen_port: int) -> SimServing:
-        """See Outside."""
+        """See Environment."""
         return SimServing(port, (host, listen_port), self._network, self._complain)

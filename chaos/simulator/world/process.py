@@ -31,7 +31,7 @@ from chaos.simulator.network.stream import connect
 from chaos.simulator.time.clock import SimClock
 from chaos.simulator.time.loop import Gone, Scheduler, SimLoop
 from chaos.simulator.time.trace import Trace
-from chaos.simulator.world.environment import SimOutside
+from chaos.simulator.world.environment import SimEnvironment
 from chaos.simulator.world.receivers import Receivers
 from node.runtime.config import Config
 from node.server import Node
@@ -75,7 +75,7 @@ class Surroundings:
 class _Incarnation:
     loop: SimLoop
     disk: SimDisk
-    outside: SimOutside
+    outside: SimEnvironment
     node: Node | None = None
     stopping: bool = False
     over: bool = False
@@ -148,7 +148,7 @@ class Process:
             lambda operation: around.trace.note(self.id, operation),
             lambda: self._end(incarnation, "crash"),
         )
-        outside = SimOutside(
+        outside = SimEnvironment(
             loop,
             around.network,
             disk,

@@ -136,7 +136,7 @@ def test_an_hour_goes_when_it_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
         await node.exports.export()
 
     with monkeypatch.context() as past:
-        past.setattr("node.outside.Outside.clock", lambda self: NodeClock(wall=lambda: time.time() - 7200))
+        past.setattr("node.environment.Environment.clock", lambda self: NodeClock(wall=lambda: time.time() - 7200))
         run_node(tmp_path / "data", two_hours_ago, **tables)
     run_node(tmp_path / "data", now, **tables)
     assert hours[0] in [hour.hour for _, partition in read_export(place, Disk())[1] for hour in partition.hours]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from node.outside import Outside
+from node.environment import Environment
 from node.runtime.config import Config, parse_config
 from node.server import Node
 from replication.journal.install import Promises
@@ -48,7 +48,7 @@ class DyingDisk(StoppingDisk):
             raise
 
 
-class OnDisk(Outside):
+class OnDisk(Environment):
     """The real world, but for this disk."""
 
     def __init__(self, disk: Disk) -> None:

@@ -152,7 +152,7 @@ def test_a_node_stands_with_one_unapplied_change_at_the_most(tmp_path: Path) -> 
 
 def test_without_that_rule_two_majorities_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same script, each node counting with what it happens to have applied."""
-    monkeypatch.setattr(Votes, "_may_stand", lambda ballot: ballot._station.roster.votes)
+    monkeypatch.setattr(Votes, "_may_stand", lambda votes: votes._context.roster.votes)
     assert len(split(grown(tmp_path))) == 2
 
 
@@ -307,7 +307,7 @@ def test_what_is_committed_is_taken_for_that_only_if_the_log_holds_it(tmp_path: 
     for said in ((index + 1, term + 1), (index + 2, term), (index - 1, term)):
         group.receive("A", {"type": "committed", "index": said[0], "entry_term": said[1]})
         assert group.commit_index == index
-    group._ballot._campaign(network.now)
+    group._votes._campaign(network.now)
     assert group.role == "candidate"
     group.receive("A", {"type": "committed", "index": index + 1, "entry_term": term})
     assert group.commit_index == index + 1

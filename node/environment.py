@@ -1,7 +1,7 @@
 """What a node meets outside itself: clocks, chance, the disk, its thread, its sockets. One object makes them all.
 
-`Outside` is the real world. The simulator (chaos/simulator) puts another one in its place and drives the whole node, as
-it is, on virtual time; so whatever reaches outside a node is made here, and nothing else in `node` may do so.
+`Environment` is the real world. The simulator (chaos/simulator) puts another one in its place and drives the whole
+node, as it is, on virtual time; so whatever reaches outside a node is made here, and nothing else in `node` may do so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Serving(Protocol):
     async def close(self, grace_s: float = ...) -> None: ...
 
 
-class Outside:
+class Environment:
     """The real one. Each part is made once for a node, when it is opened."""
 
     def clock(self) -> NodeClock:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger.bucket import TWIN, Bucket, Rows
 from ledger.columns import Cause, Flag, MessageClass
 from ledger.judge import judge
-from ledger.twins import CROWD, find_twins, twin_rows
+from ledger.scheduled_twice import CROWD, find_twins, twin_rows
 from storage.format.delivery_record import DELIVERY, START
 from storage.format.position import INDEX_BITS
 from storage.format.record import HEADER

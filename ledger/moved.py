@@ -11,14 +11,14 @@ from storage.format.position import INDEX_BITS
 from storage.format.rows import UNIT_MOVED, take_rows
 
 
-class Abroad(NamedTuple):
+class MovedRecords(NamedTuple):
     """Rows to be brought to the bucket in which `home` lies."""
 
     places: Rows  # PLACE
     settles: Rows  # ABROAD
 
 
-def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: int = 0) -> Abroad:
+def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: int = 0) -> MovedRecords:
     """The units of the bucket that were born elsewhere, and their settle records.
 
     Needs the record headers of those units: the bucket's own, or `moved_headers` [m], row by row those of its moved
@@ -27,7 +27,7 @@ def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: i
     """
     moved = np.flatnonzero(bucket.units["flags"] & np.uint32(UNIT_MOVED))
     if not len(moved):
-        return Abroad(np.zeros(0, PLACE), np.zeros(0, ABROAD))
+        return MovedRecords(np.zeros(0, PLACE), np.zeros(0, ABROAD))
     if moved_headers is None:
         assert bucket.headers is not None, "moved units without record headers: their homes are not known"
         moved_headers = take_rows(bucket.headers, moved)
@@ -51,4 +51,4 @@ def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: i
     for name in ("at_ms", "when", "term", "attempt", "node", "code", "what"):
         settles[name] = bucket.settles[name][named]
     settles["order"] = first_settle + named
-    return Abroad(places, settles)
+    return MovedRecords(places, settles)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import Bucket
-from ledger.trail import Newest, Trail, lift, name_of
+from ledger.by_message import Newest, RecordsByMessage, lift, name_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE
@@ -102,7 +102,7 @@ def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
     return order, ranked
 
 
-class Found(NamedTuple):
+class FoundRecords(NamedTuple):
     """Where keys that were asked for stand among those there are, [n] each."""
 
     there: _Bools
@@ -119,13 +119,13 @@ class Keyed:
         self._starts = np.flatnonzero(begins)
         self.keys = ranked[self._starts]
 
-    def find(self, key: U64) -> Found:
+    def find(self, key: U64) -> FoundRecords:
         """Look these keys up."""
         if not len(self.keys):
-            return Found(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
+            return FoundRecords(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
         at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)
         there = self.keys[at] == key
-        return Found(there, np.where(there, at, 0))
+        return FoundRecords(there, np.where(there, at, 0))
 
     def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Of each key the first value, in the order in which they were given."""
@@ -145,14 +145,14 @@ class Keyed:
         return least
 
 
-def read(of_keys: npt.NDArray[Any], found: Found, absent: int) -> npt.NDArray[Any]:
+def read(of_keys: npt.NDArray[Any], found: FoundRecords, absent: int) -> npt.NDArray[Any]:
     """What `first`, `last` or `least` of a Keyed gave, for the keys that were found there; `absent` for others."""
     if not len(of_keys):
         return np.full(len(found.at), absent, of_keys.dtype)
     return np.where(found.there, of_keys[found.at], absent)
 
 
-def records_of(bucket: Bucket, trail: Trail, newest: Newest, at: I64) -> Records:
+def records_of(bucket: Bucket, trail: RecordsByMessage, newest: Newest, at: I64) -> Records:
     """Gather what is on record of these units, rising."""
     message_of = np.full(len(bucket.units), -1, np.int64)
     message_of[at] = np.arange(len(at))
@@ -187,7 +187,7 @@ class _Ranks:
         return key
 
 
-def _hand_overs(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> HandOvers:
+def _hand_overs(bucket: Bucket, trail: RecordsByMessage, message_of: I64, rank: _Ranks) -> HandOvers:
     message = message_of[trail.start_at]
     mine = np.flatnonzero(message >= 0)
     message, row = message[mine], trail.starts[mine]
@@ -204,7 +204,7 @@ def _hand_overs(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> 
     )  # fmt: skip
 
 
-def _ends(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> Ends:
+def _ends(bucket: Bucket, trail: RecordsByMessage, message_of: I64, rank: _Ranks) -> Ends:
     message = message_of[trail.end_at]
     mine = np.flatnonzero(message >= 0)
     term, attempt, outcome, at_ms = lift(bucket.deliveries, ["term", "attempt", "outcome", "at_ms"], trail.ends[mine])
@@ -219,7 +219,7 @@ class _Places(NamedTuple):
     when: I64
 
 
-def _settles(bucket: Bucket, trail: Trail, message_of: I64, rank: _Ranks) -> tuple[Settles, _Places]:
+def _settles(bucket: Bucket, trail: RecordsByMessage, message_of: I64, rank: _Ranks) -> tuple[Settles, _Places]:
     message = message_of[trail.settle_at]
     mine = np.flatnonzero(message >= 0)
     fields = ["term", "attempt", "what", "at_ms", "when", "code", "node"]

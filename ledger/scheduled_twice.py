@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import TWIN, Rows
-from ledger.trail import lift
+from ledger.by_message import lift
 from storage.format.array import I64, U64
 from storage.format.position import INDEX_BITS
 from storage.format.rows import UNIT_MOVED
@@ -32,7 +32,7 @@ _DUE, _CRC, _TOPIC, _BODY = (
 _LENGTHS: Final = ("tags_len", "headers_len", "content_type_len", "target_len", "order_key_len", "extension_len")
 
 
-class Twins(NamedTuple):
+class ScheduledTwice(NamedTuple):
     """Messages that repeat an earlier one, [k] each."""
 
     home: U64
@@ -63,17 +63,17 @@ def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
     return rows
 
 
-def find_twins(before: Rows, rows: Rows, within_ms: int) -> Twins:
+def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
     """Those of `rows` that repeat a message of `before`, all of lower homes, or of `rows`."""
     if not len(rows):
-        return Twins(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
+        return ScheduledTwice(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
     parts = [lift(part, ["likeness", "created_ms", "home", "first_ms"]) for part in (before, rows)]
     likeness, created_ms, home, first_ms = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     some = _crowded(likeness)
     order = some[np.lexsort((home[some], created_ms[some], likeness[some]))]
     likeness, created_ms, home, first_ms = likeness[order], created_ms[order], home[order], first_ms[order]
     if not len(home):
-        return Twins(home, home, first_ms)
+        return ScheduledTwice(home, home, first_ms)
     alike = _run_starts(likeness[1:] != likeness[:-1])
     entry = _run_starts((likeness[1:] != likeness[:-1]) | (created_ms[1:] != created_ms[:-1]))
     other = entry - 1  # the last of those that one entry before scheduled, unless it is of another likeness
@@ -83,7 +83,7 @@ def find_twins(before: Rows, rows: Rows, within_ms: int) -> Twins:
         repeats &= home >= rows["home"][0]
     found = np.flatnonzero(repeats)
     found = found[np.argsort(home[found])]
-    return Twins(home[found], home[other[found]], first_ms[other[found]])
+    return ScheduledTwice(home[found], home[other[found]], first_ms[other[found]])
 
 
 def _crowded(likeness: U64) -> npt.NDArray[np.intp]:

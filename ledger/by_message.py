@@ -39,7 +39,7 @@ def lift(rows: Rows, names: Sequence[str], at: npt.NDArray[Any] | None = None) -
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class RecordsByMessage:
     """What is on record of a bucket's n units. Columns of units are [n]; of records [m], `*_at` says of which unit."""
 
     origin: int  # position of the first unit
@@ -60,7 +60,7 @@ class Trail:
     beyond: int  # hand-overs and ends told of after the end of the settle records
 
 
-def trail_of(bucket: Bucket, until_ms: int) -> Trail:
+def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
     """Bring the records to their units; what the accounts tell of after `until_ms` stays behind."""
     count = len(bucket.units)
     flags, kind = lift(bucket.units, ["flags", "kind"])
@@ -98,7 +98,7 @@ def trail_of(bucket: Bucket, until_ms: int) -> Trail:
     got, good = named(home, its_random)
     foreign += int(np.count_nonzero(~good))
     settles, settle_at, what, name, newest, unnamed = _settled(bucket, count)
-    return Trail(
+    return RecordsByMessage(
         origin=origin,
         born=born,
         newest=newest,
@@ -146,7 +146,7 @@ class Newest:
     node: U16
 
 
-def newest_of(bucket: Bucket, trail: Trail) -> Newest:
+def newest_of(bucket: Bucket, trail: RecordsByMessage) -> Newest:
     """Read the newest records: in file order, and spread to their units, which is kinder to memory than the reverse."""
     newest = trail.is_newest
     at, rows = trail.settle_at[newest], trail.settles[newest]
@@ -162,7 +162,7 @@ def _spread(column: npt.NDArray[Any], at: _Ints, count: int) -> npt.NDArray[Any]
     return full
 
 
-def storied(bucket: Bucket, trail: Trail, newest: Newest) -> tuple[_Bools, _Bools]:
+def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_Bools, _Bools]:
     """Units of which more is on record than an end and the leases of the hand-over that it names; and units of which
     more is on record than one settle record. [n] each."""
     count = len(bucket.units)

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.bucket import Bucket, Context
+from ledger.by_message import Newest, RecordsByMessage, lift
 from ledger.columns import DUPLICATES, Columns, Flag, Lost, MessageClass, empty_columns
+from ledger.coverage import Coverage
+from ledger.hand_overs import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, read, records_of
 from ledger.lateness import FirstHandOvers, late_causes
-from ledger.records import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, read, records_of
 from ledger.repeats import Outcomes, Repeats, outcomes_of, repeats_of
-from ledger.sight import Sight
-from ledger.trail import Newest, Trail, lift
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U8
 from storage.format.rows import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED
@@ -31,8 +31,14 @@ _ENDED[DEAD] = MessageClass.DEAD
 _ENDED[EXPIRED] = MessageClass.EXPIRED
 
 
-def tell(
-    bucket: Bucket, trail: Trail, newest: Newest, at: I64, rows: Columns, context: Context, sight: Sight
+def judge_in_detail(
+    bucket: Bucket,
+    trail: RecordsByMessage,
+    newest: Newest,
+    at: I64,
+    rows: Columns,
+    context: Context,
+    coverage: Coverage,
 ) -> Columns:
     """Judge these units of the bucket, rising, into `rows`; returns their DUPLICATES."""
     records = records_of(bucket, trail, newest, at)
@@ -50,7 +56,7 @@ def tell(
     _flag_cancelled(records, newest, settled_ms, context, flags)
     _flag_moves(records, flags)
     _flag_unsettled(records, kind, rows, context, flags)
-    _trace(records, newest, kind, settled_ms, rows, flags, context, sight)
+    _trace(records, newest, kind, settled_ms, rows, flags, context, coverage)
     rows["class"][at] = kind
     rows["settled_ms"][at] = settled_ms
     rows["code"][at] = np.where(settled_ms > 0, newest.code[at], 0)
@@ -208,7 +214,7 @@ def _trace(
     rows: Columns,
     flags: npt.NDArray[np.uint32],
     context: Context,
-    sight: Sight,
+    coverage: Coverage,
 ) -> None:
     """Hand-overs that the settle records name and no node tells of: unknown where the accounts have a hole. A message
     that was delivered without any is lost."""
@@ -218,7 +224,7 @@ def _trace(
     its = np.flatnonzero(leases(settles))
     its = its[~told.find(settles.key[its]).there]
     leased_ms = settles.at_ms[its]
-    seen = sight.of_node(settles.node[its], leased_ms, leased_ms) & sight.of_term(settles.term[its], leased_ms)
+    seen = coverage.of_node(settles.node[its], leased_ms, leased_ms) & coverage.of_term(settles.term[its], leased_ms)
     by_receipt = settles.code[its] & np.uint16(BY_RECEIPT) > 0  # node and time of who extended it
     blind = its[~seen | by_receipt]
     flags[settles.message[blind]] |= np.uint32(Flag.RECORDS_MISSING)
@@ -234,14 +240,14 @@ def _trace(
     from_ms = np.minimum(rows["asked_due_ms"][at[untold]], settled_ms[untold]) - context.skew_ms
     term = records.ended_term[untold]
     # It may have been settled with another leader, whose clock was behind.
-    seen_ms = settled_ms[untold] + np.where(newest.node[at[untold]] == sight.leader_of(term), 0, CLOCKS_MS)
+    seen_ms = settled_ms[untold] + np.where(newest.node[at[untold]] == coverage.leader_of(term), 0, CLOCKS_MS)
     until_ms = seen_ms + context.skew_ms  # a strict start is written when its Lease is in the log
     seen = np.where(
         leased_ms > 0,
-        sight.of_node(node, leased_ms, np.maximum(leased_ms, until_ms)),
-        sight.of_all(from_ms, until_ms),
+        coverage.of_node(node, leased_ms, np.maximum(leased_ms, until_ms)),
+        coverage.of_all(from_ms, until_ms),
     )
-    seen &= sight.of_term(term, np.maximum(leased_ms, seen_ms))
+    seen &= coverage.of_term(term, np.maximum(leased_ms, seen_ms))
     flags[untold[~seen]] |= np.uint32(Flag.RECORDS_MISSING)
     flags[untold[seen]] |= np.uint32(Flag.UNTRACED)
     inside = rows["flags"][at[untold]] & np.uint32(Flag.OUTSIDE_WINDOW) == 0

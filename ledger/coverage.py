@@ -22,7 +22,7 @@ _Bools = npt.NDArray[np.bool_]
 _EVER = np.iinfo(np.int64).max
 
 
-class Sight:
+class Coverage:
     """The stretches of time that were seen, by node; disjoint and rising."""
 
     def __init__(self, context: Context) -> None:
