@@ -24,8 +24,8 @@ from node.cluster.clock_guard import ClockGuard
 from node.cluster.clock_skew import Skew
 from node.cluster.drain import Drain
 from node.cluster.levels import Levels
+from node.cluster.member_changes import MemberChanges
 from node.cluster.members import Members
-from node.cluster.membership import Membership
 from node.cluster.metrics import Metrics
 from node.cluster.status import Status
 from node.cluster.transfer import Transfer
@@ -130,7 +130,7 @@ class Node:
         self.group.on_stepped_down = self.leading.stepped_down
         self.group.on_leader_changed = self.leading.leader_changed
         self.group.on_trusted = self.leading.trusted
-        self.membership.begin()
+        self.member_changes.begin()
 
     def _make_parts(self) -> None:
         """What works on the group, the store and each other."""
@@ -199,7 +199,7 @@ class Node:
             self.config.node_id, self.group, self.transfer, self.pusher, self.proposer, self.forwarder, self.clock,
             self.leadership, self.life,
         )  # fmt: skip
-        self.membership = Membership(
+        self.member_changes = MemberChanges(
             self.members, self.machine, self.transport, self.group, self.own_entries, self.journal, self.proposer,
             self.delivery_log, self.transfer, self.forwarder, self.leadership, self.life,
         )  # fmt: skip
@@ -255,7 +255,7 @@ class Node:
             self.snapshots.start()
             self.life.spawn(self._unlink_hours())
             self.exports.start()
-            self.life.spawn(self.membership.promote())
+            self.life.spawn(self.member_changes.promote())
             log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
             await self.life.until_ended()
         finally:
@@ -285,7 +285,7 @@ class Node:
             clock=self.clock, entropy=self.entropy, life=self.life, group=self.group, driver=self.driver,
             proposer=self.proposer, leadership=self.leadership, forwarder=self.forwarder,
             delivery_log=self.delivery_log, counters=self.counters, topic_metrics=self.topic_metrics,
-            reserve=self.reserve, counting=self.counting, members=self.members, membership=self.membership,
+            reserve=self.reserve, counting=self.counting, members=self.members, member_changes=self.member_changes,
             levels=self.levels, transfer=self.transfer, leaving=self.leaving, backups=self.backups,
             status=self.status, metrics=self.metrics,
         )  # fmt: skip

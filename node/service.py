@@ -340,7 +340,7 @@ class Service:
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
         """A node becomes a learner."""
-        return await self._parts.membership.add(node_id, raft, http)
+        return await self._parts.member_changes.add(node_id, raft, http)
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
         """A backup on this node's disk."""
@@ -348,7 +348,7 @@ class Service:
 
     async def remove_member(self, node_id: str) -> MemberView:
         """A node is a member no more."""
-        return await self._parts.membership.remove(node_id)
+        return await self._parts.member_changes.remove(node_id)
 
     async def upgrade(self, level: int | None) -> int:
         """The level of the cluster rises."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from node.cluster.drain import Drain
 from node.cluster.levels import Levels
+from node.cluster.member_changes import MemberChanges
 from node.cluster.members import Members
-from node.cluster.membership import Membership
 from node.cluster.metrics import Metrics
 from node.cluster.status import Status
 from node.cluster.transfer import Transfer
@@ -53,7 +53,7 @@ class ServiceParts:
     reserve: Reserve
     counting: Counting
     members: Members
-    membership: Membership
+    member_changes: MemberChanges
     levels: Levels
     transfer: Transfer
     leaving: Drain

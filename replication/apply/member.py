@@ -1,7 +1,7 @@
 """How Genesis fills the table of members, and how a change of one of them is applied: by the table alone.
 
-The leader has looked at more before it proposed (node/cluster/membership.py: is the node there, would the quorum be);
-here is what makes a change impossible whatever anybody saw, so that it is void on all nodes alike.
+The leader has looked at more before it proposed (node/cluster/member_changes.py: is the node there, would the quorum
+be); here is what makes a change impossible whatever anybody saw, so that it is void on all nodes alike.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ loses acknowledged entries in tests/replication/raft/test_members_model.py.
 
 Learners (R20: the library counts a node that was just added at once, so adding an empty one to three of which one is
 down stops the cluster until it has caught up): a learner is sent everything and counts for nothing, neither for commits
-nor for trust nor for elections. The node's leader gives it a vote when it has caught up (node/cluster/membership.py).
+nor for trust nor for elections. The node's leader gives it a vote when it has caught up
+(node/cluster/member_changes.py).
 
 A node with an empty directory is no voter by the rule in election/may_vote.py, whatever the table says: that one is
 about what a disk has forgotten, this one about who was asked. Both must hold for a node to count.

@@ -156,7 +156,7 @@ def test_a_learner_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     async def scene() -> None:
         async with cluster(tmp_path, "n1") as place:
             leader = place.nodes["n1"]
-            monkeypatch.setattr(leader.membership, "_has_caught_up", lambda peer: False)
+            monkeypatch.setattr(leader.member_changes, "_has_caught_up", lambda peer: False)
             learner = place.start("n2", "n1", join=True)
             view = await place.add("n2")
             assert (view.number, view.role) == (2, "learner")
@@ -272,7 +272,7 @@ def test_a_leader_that_finds_itself_removed_ends(tmp_path: Path) -> None:
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
             leader = await place.leader()
             own = leader.config.node_id
-            await leader.membership._change(ChangeMember(REMOVE, own, leader.members.table.index))
+            await leader.member_changes._change(ChangeMember(REMOVE, own, leader.members.table.index))
             assert isinstance(await place.ended(own), NodeRemoved)
             successor = await place.leader()
             await place.schedule()
@@ -288,7 +288,7 @@ def test_a_majority_that_lags_keeps_a_node_in(tmp_path: Path, monkeypatch: pytes
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
             leader = await place.leader()
             slow, quick = (node_id for node_id in place.nodes if node_id != leader.config.node_id)
-            monkeypatch.setattr(leader.membership, "_lag", lambda peer: 1_000 * (peer.node_id == slow))
+            monkeypatch.setattr(leader.member_changes, "_lag", lambda peer: 1_000 * (peer.node_id == slow))
             behind = await place.refusal(lambda leader: leader.service.remove_member(quick))
             assert (behind.code, slow in behind.detail) == ("not-caught-up", True)
             assert (await leader.service.remove_member(slow)).role == "removed"

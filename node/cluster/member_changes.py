@@ -50,7 +50,7 @@ PROMOTE_S = 0.25
 SPREAD_S = 0.002
 
 
-class Membership:
+class MemberChanges:
     """The changes of one node's group. `begin` once the group and the transport are there, before they start."""
 
     def __init__(
