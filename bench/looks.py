@@ -29,7 +29,7 @@ from replication.command.genesis import Genesis
 from replication.command.registry import Command
 from replication.command.unlink import Unlink
 from replication.journal.journal import Journal
-from storage.catalog.key import DROPPED_MAX, KeyEntry
+from storage.catalog.client_key import DROPPED_MAX, KeyEntry
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import HOUR_MS

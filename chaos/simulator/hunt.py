@@ -23,7 +23,7 @@ SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundMistake:
     """A mutant, the first seed that finds it (None: none did), and the promises it broke."""
 
     name: str
@@ -31,14 +31,14 @@ class Found:
     promises: tuple[str, ...] = ()
 
 
-def hunt(name: str, first: int = 1) -> Found:
+def hunt(name: str, first: int = 1) -> FoundMistake:
     """Plant the mutant of this name, and run seeds from `first` on until one goes wrong that does not without it."""
     for seed in range(first, SEEDS_MAX + 1):
         with planted(name):
             run = run_plan(with_asks(draw_plan(seed, SECONDS)))
         if run.broken and (by_it := run.promises - run_plan(with_asks(draw_plan(seed, SECONDS))).promises):
-            return Found(name, seed, tuple(sorted(by_it)))
-    return Found(name, None)
+            return FoundMistake(name, seed, tuple(sorted(by_it)))
+    return FoundMistake(name, None)
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ from node.ledger.judge import (
 from node.ledger.own_log import HandOverRecords
 from node.ledger.read import HourGone, Story, read_story
 from node.ledger.view import show_entries, show_hand_overs
-from node.message.view import Found
+from node.message.view import FoundMessage
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from storage.format.array import I64
@@ -148,7 +148,7 @@ class Ledgers:
         assert not wrong, f"the ledger does not add up: {wrong}"
         return LedgerSummary(summary.document(), self._window(query, seen))
 
-    async def message(self, found: Found, leads: Leads) -> MessageLedger:
+    async def message(self, found: FoundMessage, leads: Leads) -> MessageLedger:
         """Of one message that is there."""
         hour_number, index = found.home >> INDEX_BITS, found.home & INDEX_MAX
         hour = self._store.hour(hour_number)

@@ -22,7 +22,7 @@ from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.file.disk import Disk
 from storage.format.array import U64
-from storage.query.delivery_search import DeliverySearch, Found, Search, TooMuch
+from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search, TooMuch
 
 #: Most records one search looks at: 1.3 GB, a few seconds.
 LOOKED_MAX: Final = 16_000_000
@@ -61,7 +61,7 @@ class HandOverRecords:
             removed=found.removed,
         )
 
-    async def search(self, homes: U64, from_ms: int, until_ms: int) -> Found:
+    async def search(self, homes: U64, from_ms: int, until_ms: int) -> FoundDeliveries:
         """Records of the messages born at `homes`, ascending, in from_ms <= t < until_ms."""
         if len(homes) <= QUICK_HOMES:
             with suppress(TooMuch):
@@ -79,7 +79,7 @@ class _Searches:
         self._search, self._delivery_log = search, delivery_log
         self._turns = OneAtATime("searches of the delivery log", most, 1)
 
-    async def run(self, search: Search) -> Found:
+    async def run(self, search: Search) -> FoundDeliveries:
         """In a thread. A caller that goes away ends it too, before the next one's turn. Raises TooMuch, and Problem
         `over-limit` where too many wait."""
         async with self._turns.shared():

@@ -16,7 +16,16 @@ from api.port.port import CancelResult, RescheduleResult
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
 from node.handover.term import Term
-from node.message.view import EVENTS, Found, find, handed_over_at, newest_lease, revision_of, tell, unknown_message
+from node.message.view import (
+    EVENTS,
+    FoundMessage,
+    find,
+    handed_over_at,
+    newest_lease,
+    revision_of,
+    tell,
+    unknown_message,
+)
 from node.runtime.clock import NodeClock
 from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
@@ -101,7 +110,7 @@ class MessageChange:
         return _settled(told)
 
 
-def _revision(found: Found, if_match: int | None) -> int:
+def _revision(found: FoundMessage, if_match: int | None) -> int:
     """The revision that the command is to name, 0 for any. No message has the revision 0 or one past 32 bits."""
     if if_match is not None and not 0 < if_match <= REVISION_MAX:
         raise _mismatch(revision_of(found.record), if_match)

@@ -50,7 +50,7 @@ MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
 TELL_MAX: Final = 4
 
 
-class Found(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message that is there: `record` is that of its newest place."""
 
     home: int
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     record: Record
 
 
-def find(store: Store, id: str) -> Found:
+def find(store: Store, id: str) -> FoundMessage:
     """The message of this id. `unknown-message`, also for text that is no id."""
     try:
         named = decode_id(id)
@@ -71,11 +71,11 @@ def find(store: Store, id: str) -> Found:
             raise unknown_message()
         record = store.records(np.array([place], np.uint64))[0]
         if (record.position, record.random) == (named.position, named.random):
-            return Found(named.position, place, record)
+            return FoundMessage(named.position, place, record)
     raise unknown_message()
 
 
-async def tell(store: Store, id: str) -> tuple[Found, Settles]:
+async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
     """The message of this id and what befell it, as of one moment: a long story is read in turns, and again where it
     went on meanwhile."""
     for _ in range(TELL_MAX):
@@ -102,7 +102,7 @@ def unknown_message() -> Problem:
 
 def view_message(
     store: Store,
-    found: Found,
+    found: FoundMessage,
     id: str,
     *,
     topic: str,

@@ -6,7 +6,7 @@ is not computed again here: reading checks the same bytes.
 
 from pathlib import Path
 
-from reconcile.files.find import DeliverySource, Found, HourCopy, header_of, name_of
+from reconcile.files.find import DeliverySource, FoundFiles, HourCopy, header_of, name_of
 from reconcile.files.node import NodeData
 from reconcile.files.problem import CUT_SHORT, MISSING, DataRefused, Problem
 from storage.catalog.members import REMOVED
@@ -39,14 +39,14 @@ def is_export_directory(path: Path) -> bool:
     return is_export(path, Disk())
 
 
-def find_export(path: Path) -> tuple[list[NodeData], Found]:
+def find_export(path: Path) -> tuple[list[NodeData], FoundFiles]:
     """The nodes of an export and all that they exported. Raises DataRefused for a manifest that is not as written, or
     of another format: nothing else tells what counts."""
     try:
         nodes, partitions = read_export(path, Disk())
     except (Corrupt, FormatRefused) as error:
         raise DataRefused(f"{path}: {error}") from error
-    found = Found()
+    found = FoundFiles()
     for folder, partition in partitions:
         for hour in partition.hours:
             _find_hour(found, partition, folder / hour.folder, hour)
@@ -80,7 +80,7 @@ def _topic(topic: ExportedTopic) -> Topic:
     )
 
 
-def _find_hour(found: Found, partition: Partition, directory: Path, hour: ExportedHour) -> None:
+def _find_hour(found: FoundFiles, partition: Partition, directory: Path, hour: ExportedHour) -> None:
     lengths = {}
     for name, magic, file, size in (
         ("index", MAGIC_INDEX, hour.index.bytes, 64),
@@ -107,14 +107,14 @@ def _find_hour(found: Found, partition: Partition, directory: Path, hour: Export
         )
 
 
-def _find_deliveries(found: Found, partition: Partition, path: Path, file: ExportedDeliveries) -> None:
+def _find_deliveries(found: FoundFiles, partition: Partition, path: Path, file: ExportedDeliveries) -> None:
     length = _length(found, partition.node, path, MAGIC_DELIVERIES, file.bytes, None)
     hour, sequence, store = path.name.removesuffix(".log").split("-")
     rows = min(file.rows, max(0, length - HEADER_SIZE) // DELIVERY.itemsize)
     found.deliveries.append(DeliverySource(partition.node, store, path, int(hour), int(sequence), rows))
 
 
-def _length(found: Found, node: str, path: Path, magic: bytes, stated: int, hour: int | None) -> int:
+def _length(found: FoundFiles, node: str, path: Path, magic: bytes, stated: int, hour: int | None) -> int:
     """How many of the bytes that the manifest states are there; a problem if that is not all, or they are no such
     file's."""
     if not stated:

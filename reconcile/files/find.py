@@ -75,7 +75,7 @@ class DeliverySource:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundFiles:
     """What was found in one node's directory. `clusters` has the cluster ids in headers, and a file of each."""
 
     copies: list[HourCopy] = field(default_factory=list)
@@ -84,9 +84,9 @@ class Found:
     clusters: dict[bytes, str] = field(default_factory=dict)
 
 
-def find_hours(node: NodeData) -> Found:
+def find_hours(node: NodeData) -> FoundFiles:
     """All hours of a node. Raises DataRefused for a format version that this build does not read."""
-    found = Found()
+    found = FoundFiles()
     there: set[str] = set()
     for directory in _listed(node.path / "hours"):
         match = _HOUR_NAME.fullmatch(directory.name)
@@ -119,9 +119,9 @@ def _each_once(copies: list[HourCopy]) -> list[HourCopy]:
     return list(best.values())
 
 
-def find_deliveries(node: NodeData) -> Found:
+def find_deliveries(node: NodeData) -> FoundFiles:
     """The delivery log of a node, oldest file first. Raises as find_hours."""
-    found = Found()
+    found = FoundFiles()
     there: list[tuple[int, int, Path]] = []
     for path in _listed(node.path / "deliveries"):
         match = _DELIVERY_NAME.fullmatch(path.name)
@@ -149,7 +149,7 @@ def _listed(directory: Path) -> Iterator[Path]:
 
 
 def _find_hour(
-    found: Found, node: str, directory: Path, hour: int, generation: int, lengths: HourLengths | None
+    found: FoundFiles, node: str, directory: Path, hour: int, generation: int, lengths: HourLengths | None
 ) -> None:
     sealed = lengths.units if lengths else 0
     index = directory / "index"
@@ -177,7 +177,7 @@ def _find_hour(
     )
 
 
-def header_of(found: Found, node: str, path: Path, magic: bytes, hour: int | None = None) -> FileHeader | None:
+def header_of(found: FoundFiles, node: str, path: Path, magic: bytes, hour: int | None = None) -> FileHeader | None:
     """The header of a file that is there and is what its name says; else a problem, if it is one, and None."""
     try:
         header = read_header(path, magic)
@@ -204,7 +204,7 @@ def _first_index(index: Path) -> int | None:
     return int(rows["global_index"][intact[0]]) - int(intact[0]) if len(intact) else None
 
 
-def _intact(found: Found, node: str, path: Path, dtype: np.dtype[Any], sealed: int) -> int:
+def _intact(found: FoundFiles, node: str, path: Path, dtype: np.dtype[Any], sealed: int) -> int:
     """How many rows count: all that the checkpoint vouches for and are there, and the intact ones behind those."""
     count = whole_rows(path.stat().st_size, dtype)
     if count < sealed:
@@ -223,7 +223,7 @@ def _good(rows: Rows) -> npt.NDArray[np.intp]:
     return np.flatnonzero(row_checksums(rows) == rows["checksum"]) if len(rows) else np.empty(0, np.intp)
 
 
-def _miss(found: Found, node: str, path: Path, sealed: int) -> None:
+def _miss(found: FoundFiles, node: str, path: Path, sealed: int) -> None:
     named = any(problem.file == name_of(path) and problem.node == node for problem in found.problems)
     if sealed and not named:
         what = f"the checkpoint names {sealed} rows"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from reconcile.files.export import find_export, is_export_directory
-from reconcile.files.find import DeliverySource, Found, HourCopy, find_deliveries, find_hours
+from reconcile.files.find import DeliverySource, FoundFiles, HourCopy, find_deliveries, find_hours
 from reconcile.files.node import NodeData, is_node_directory, read_node
 from reconcile.files.problem import MISSING, DataRefused, Problem
 from storage.catalog.topic import Topic
@@ -96,7 +96,7 @@ class Inventory:
         format version that this build does not read.
         """
         nodes: list[NodeData] = []
-        all_found: list[Found] = []
+        all_found: list[FoundFiles] = []
         for path in _data_directories([Path(path) for path in paths]):
             if is_export_directory(path):
                 exported, found = find_export(path)
@@ -184,7 +184,7 @@ def _data_directories(paths: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def _hours_of(node: NodeData) -> tuple[NodeData, Found]:
+def _hours_of(node: NodeData) -> tuple[NodeData, FoundFiles]:
     """The hours of a node. One that its checkpoint names and that is gone may have been unlinked since that was read:
     then a newer checkpoint, which does not name it, is the one to go by."""
     while True:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from replication.command.entry import Envelope
 from replication.command.schedule import ON_CONFLICT, Key, Schedule
-from storage.catalog.key import KeyEntry
+from storage.catalog.client_key import KeyEntry
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.position import GONE

@@ -13,7 +13,7 @@ import numpy as np
 
 from replication.command.column import ColumnReader, check_due, filled, names, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
-from storage.catalog.key import FINGERPRINT_SIZE
+from storage.catalog.client_key import FINGERPRINT_SIZE
 from storage.format.array import I64, U16, U32, U64
 from storage.format.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
 

@@ -60,7 +60,7 @@ class Search:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundDeliveries:
     """`rows` are starts and ends, in the order in which they were written; `edges` the first and last records of all
     files, among which those of the terms are, and their last starts; `holes` [(from_ms, until_ms)] times of which
     nothing is known, `open_holes` those of them that nothing of the same term is behind. `first_ms` is the time of the
@@ -96,7 +96,7 @@ class DeliverySearch:
         search: Search,
         written: tuple[DeliveryFile, int] | None = None,
         stopped: Callable[[], bool] = lambda: False,
-    ) -> Found:
+    ) -> FoundDeliveries:
         """What is there of it. `written` names the file that is appended to, and how many of its records to read.
 
         Raises TooMuch or DiskFailed. A file that is removed meanwhile, or whose header is damaged, holds nothing.
@@ -104,7 +104,7 @@ class DeliverySearch:
         files = delivery_files(self._directory, self._disk)
         if written is not None:
             files = [file for file in files if file.sequence <= written[0].sequence]
-        found, parts = Found(removed=bool(files) and files[0].sequence > 1), []
+        found, parts = FoundDeliveries(removed=bool(files) and files[0].sequence > 1), []
         edges: dict[DeliveryFile, _Edge] = {}
         for file, following in zip_longest(files, files[1:]):
             live = written is not None and file == written[0]
@@ -133,7 +133,7 @@ class DeliverySearch:
 
 
 def _matching(
-    reader: _Reader, search: Search, found: Found, end_ms: int, stopped: Callable[[], bool]
+    reader: _Reader, search: Search, found: FoundDeliveries, end_ms: int, stopped: Callable[[], bool]
 ) -> Iterator[Deliveries]:
     """The rows of one file that are sought; counts in `found` what was looked at, and notes the holes there."""
     before_ms = reader.hour_ms

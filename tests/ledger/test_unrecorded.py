@@ -18,7 +18,7 @@ from storage.file.disk import Disk
 from storage.format.delivery_record import DELIVERY, FAILED
 from storage.format.position import HOUR_MS
 from storage.format.rows import DELIVERED, HEADER_SIZE
-from storage.query.delivery_search import DeliverySearch, Found, Search
+from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search
 from tests.ledger.life import Life, T, told
 
 NOW_MS = 1_790_000_000_000
@@ -74,7 +74,7 @@ class Logs:
         for file in delivery_files(self.paths[node], Disk()):
             (self.paths[node] / file.name).unlink()
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[FoundDeliveries]:
         """What each node answers of no message."""
         search = Search(np.zeros(0, np.uint64), 0, 0)
         return [DeliverySearch(path, Disk()).run(search) for path in self.paths.values()]

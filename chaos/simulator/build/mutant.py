@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 import replication.apply.settle
-import storage.catalog.key
+import storage.catalog.client_key
 import storage.checkpoint.states_due
 import storage.state.files
 from node.cluster.levels import Levels
@@ -197,7 +197,7 @@ def _away_is_forgotten() -> list[Patch]:
 
 def _keys_at_once() -> list[Patch]:
     """The entry that unlinks an hour, or the next one, drops all keys of it."""
-    return [(storage.catalog.key, "DROPPED_MAX", 1 << 40)]
+    return [(storage.catalog.client_key, "DROPPED_MAX", 1 << 40)]
 
 
 def _look_at_all_hours() -> list[Patch]:

@@ -52,7 +52,7 @@ KEY_WEIGHT_MAX: Final = 200
 
 #: Module and name of what bounds a step by rows that the weight stands for.
 BOUNDS: Final = (
-    ("storage.catalog.key", "DROPPED_MAX"),
+    ("storage.catalog.client_key", "DROPPED_MAX"),
     ("storage.checkpoint.hour_set", "_READ_UNITS_MAX"),
     ("storage.state.unit_states", "PAGE_UNITS"),
     ("storage.state.file", "PAGE_UNITS"),

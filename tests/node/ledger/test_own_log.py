@@ -13,7 +13,7 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.ledger.own_log import LARGE_MAX, QUICK_HOMES
 from node.server import Node
-from storage.query.delivery_search import DeliverySearch, Found, Search
+from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search
 from tests.node.single_node import run_node
 
 LARGE = RecordsAsked(np.arange(QUICK_HOMES + 1, dtype=np.uint64).tobytes(), 0, 1 << 42)
@@ -24,7 +24,7 @@ def test_b16_searches_of_others_make_no_look_at_a_message_slow(tmp_path: Path, m
     go_on = threading.Event()
     run = DeliverySearch.run
 
-    def held(self: DeliverySearch, search: Search, *args: Any) -> Found:
+    def held(self: DeliverySearch, search: Search, *args: Any) -> FoundDeliveries:
         if len(search.homes) > QUICK_HOMES:
             assert go_on.wait(30)
         return run(self, search, *args)
@@ -55,7 +55,7 @@ def test_what_a_quick_search_does_not_find_soon_is_a_large_one(tmp_path: Path, m
     looked: list[int] = []
     run = DeliverySearch.run
 
-    def noted(self: DeliverySearch, search: Search, *args: Any) -> Found:
+    def noted(self: DeliverySearch, search: Search, *args: Any) -> FoundDeliveries:
         looked.append(search.looked_max)
         return run(self, search, *args)
 

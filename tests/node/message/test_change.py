@@ -19,7 +19,7 @@ from node.handover.handing_over import HandingOver
 from node.message import change as message_change
 from node.message import view as message_view
 from node.message.change import MessageChange
-from node.message.view import Found
+from node.message.view import FoundMessage
 from node.server import Node
 from replication.apply.settle import CANCELLED, LEASED, NONE
 from storage.catalog.doubt import CLOCKS_MS
@@ -51,7 +51,7 @@ class Play:
     """A change of one message whose outcome the test decides."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = Found(HOME, PLACE, cast(Any, SimpleNamespace(body=b"", created_ms=0, extension={"revision": 3})))
+        found = FoundMessage(HOME, PLACE, cast(Any, SimpleNamespace(body=b"", created_ms=0, extension={"revision": 3})))
         monkeypatch.setattr(message_change, "find", lambda store, id: found)
         self.outcome: Outcome = asyncio.get_running_loop().create_future()
         self.held = Held()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import storage.catalog.key
+import storage.catalog.client_key
 import storage.catalog.table
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
@@ -48,7 +48,7 @@ class _Keyed:
             catalog.written.take()
         dropped = [catalog.drop_dead_keys() for catalog in self.catalogs]
         assert len(set(dropped)) == 1
-        assert dropped[0] <= storage.catalog.key.DROPPED_MAX
+        assert dropped[0] <= storage.catalog.client_key.DROPPED_MAX
         assert len({catalog.written.take() for catalog in self.catalogs}) == 1
         return dropped[0]
 
@@ -73,8 +73,8 @@ class _Keyed:
 @pytest.mark.parametrize("seed", range(30))
 def test_the_same_keys_go_on_every_node(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts, unlinks, hours begun again, checkpoints and restarts in any order; in the end no dead key is left."""
-    monkeypatch.setattr(storage.catalog.key, "DROPPED_MAX", 3)
-    monkeypatch.setattr(storage.catalog.key, "_HOUR_COST", 1)
+    monkeypatch.setattr(storage.catalog.client_key, "DROPPED_MAX", 3)
+    monkeypatch.setattr(storage.catalog.client_key, "_HOUR_COST", 1)
     monkeypatch.setattr(storage.catalog.table, "RUN_KEYS", 4)
     random = Random(seed)
     keyed = _Keyed(tmp_path, random)
@@ -99,9 +99,9 @@ def test_a_few_keys_are_read_where_many_came_since_the_last_checkpoint(
 ) -> None:
     """All keys of the hour were read and sorted at the first entry behind it: 588 ms with 300,000."""
     catalog = Catalog.open(tmp_path / "catalog", Disk())
-    for number in range(20 * storage.catalog.key.DROPPED_MAX):
+    for number in range(20 * storage.catalog.client_key.DROPPED_MAX):
         catalog.put_key(1, b"k%d" % number, entry(pack(0, number)))
-    catalog.forget_hour_keys(0, 20 * storage.catalog.key.DROPPED_MAX)
+    catalog.forget_hour_keys(0, 20 * storage.catalog.client_key.DROPPED_MAX)
     read: list[bytes] = []
     get = storage.catalog.table.Table.get
 
@@ -112,8 +112,8 @@ def test_a_few_keys_are_read_where_many_came_since_the_last_checkpoint(
     monkeypatch.setattr(storage.catalog.table.Table, "get", counted)
     for _ in range(20):
         read.clear()
-        assert catalog.drop_dead_keys() == storage.catalog.key.DROPPED_MAX
-        assert len(read) < 3 * storage.catalog.key.DROPPED_MAX
+        assert catalog.drop_dead_keys() == storage.catalog.client_key.DROPPED_MAX
+        assert len(read) < 3 * storage.catalog.client_key.DROPPED_MAX
     catalog.close()
 
 
