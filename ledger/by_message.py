@@ -1,4 +1,4 @@
-"""The records of a bucket as columns by message: what the quick verdicts read, and whom they are not enough for.
+"""Records of one bucket as columns by message, for the quick rules; marks the messages that need the detailed rules.
 
 Rows of 48 and 80 bytes are read field by field, so a pass over one field of a million rows reads all of them from
 memory. Fields are lifted out in blocks that stay in the cache: once through memory for all fields of a row.

@@ -1,13 +1,12 @@
-"""What the nodes' accounts of their hand-overs cover, and what they are blind to.
+"""Coverage of the nodes' delivery logs: for which times and terms the absence of a record proves something.
 
-That no node tells of a hand-over means that there was none only if every node that could have made it gave its account
-of that time, without a hole. Where it did not, nothing is concluded.
+No record of a hand-over means no hand-over only if every node that could have made it gave its log of that time,
+without a gap. Otherwise nothing is concluded. Two cases look like full coverage and are not:
 
-Nor of a hand-over in a term of which no account tells at all: every leader begins with a record of its term, so the
-account of this one was lost with its disk, whatever the log says that its node began after it. Nor of one that is not
-before the last that is told of a term without a record of its end: a start is written before its Lease is proposed, in
-a strict topic when that is in the log, so the log's end was cut off, as by a power cut that took what was not synced,
-or read before.
+- No log has a record of the term. Every leader begins its term with one, so that log was lost with its disk.
+- A term's log has no end record. It is trusted up to its last record only. A start record is written before its Lease
+  is proposed (in a strict topic: before the Lease is applied), so a Lease without a start means that the end of the
+  log was lost, or had not been written when the log was read.
 """
 
 from __future__ import annotations

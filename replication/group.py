@@ -151,9 +151,8 @@ class RaftGroup(GroupState):
         self._last_tick = self._next_second = monotonic()
 
     def let_go(self, goes: bool = True) -> None:
-        """As leader: nothing here needs a majority any more; the nodes that wait to leave are told so at once. Until it
-        is taken back (`goes` False) or another reign begins. Nothing happens when leadership is lost already: whoever
-        beats leads, to all who hear it."""
+        """On the leader: tell all peers now that they may shut down. Holds until `let_go(False)` or the next term. No
+        effect on a node that does not lead."""
         if self.is_leader:
             self._leading.lets_go = goes
             for peer in self.peers:
@@ -388,7 +387,7 @@ class RaftGroup(GroupState):
 
     def _state_changed(self, old: int, new: int) -> None:
         if new == LEADER:
-            self._change_index = 0  # what an earlier reign proposed is applied before this one is established, or gone
+            self._change_index = 0  # what an earlier term proposed is applied before this one is established, or gone
             self.elected_term = self._core.term
             self.term_before = self.journal.term_at(self.journal.last_index) or 0  # the own no-op comes behind this
             assert self.term_before < self.elected_term, (self.term_before, self.elected_term)

@@ -138,7 +138,7 @@ class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node begins to reign. `open_ids`: messages that by its records are due, and neither leased nor settled.
+    """A node begins a term as leader. `open_ids`: messages that by its records are due, and neither leased nor settled.
     `given`: by the leader before; else it was elected."""
 
     node: str

@@ -10,7 +10,8 @@ from replication.command.handover import Lease, Release
 
 
 class LeaderCommands(NamedTuple):
-    """None: nothing of that kind. All but the state are waited for: whoever gave them is told when they are applied."""
+    """A field is None if there is no such command. The dispatcher is notified when the entry with `lease`, `planned` or
+    `release` is applied."""
 
     lease: Lease | None = None  # of hand-overs made, and of strict ones that wait for it
     state: DispatchState | None = None

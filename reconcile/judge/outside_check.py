@@ -1,5 +1,4 @@
-"""What others say of a bucket's messages, held against the records: consumers that got them, producers that were told
-they are kept.
+"""Compares consumers' receipts and producers' acknowledgements with the records of one bucket.
 
 Every row given ends in exactly one class, and the report's counts add up to the rows that were read:
 

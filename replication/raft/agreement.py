@@ -67,7 +67,7 @@ class Agreement:
         self.agreed_sum = b""
         self.split: Split | None = None
         self.differing: tuple[str, ...] = ()
-        """Members that were found to stand elsewhere than the majority in this reign; they stop."""
+        """Members that were found to stand elsewhere than the majority in this term; they stop."""
         self.asked = 0
         """Index of the round, 0 while there is nothing to compare."""
         self._accused = 0
@@ -79,7 +79,7 @@ class Agreement:
         self._until = float("-inf")
 
     def lead(self) -> None:
-        """A reign begins: what was heard as leader before says nothing."""
+        """A term as leader begins: what was heard in an earlier one says nothing."""
         self.asked, self.split, self.differing = 0, None, ()
         self._said.clear()
         self._until = float("-inf")

@@ -1,9 +1,9 @@
 """The follower's side of a snapshot: builds aside what the leader offers, piece by piece, and says when it is whole.
 
-The follower asks and the leader answers, so nobody is sent what he cannot take, and whoever dies leaves nothing to be
-cleaned up at the other end. What is on the disk is the only memory: with every pull goes the checksum of what this node
-has of that piece already, from an earlier try, another leader's snapshot, or its own hours, and the leader sends the
-rest. So going on after a crash, a change of leader or of the offer is the same as beginning.
+The follower pulls at its own speed, and a crash on one side leaves nothing to clean up on the other. The disk is the
+only memory. Every pull carries the checksum of what this node already has of a piece: from an earlier try, from another
+leader's snapshot, or from its own hours. The leader sends the rest. So going on after a crash, or with another leader,
+is the same as beginning.
 
 Nothing of the old state is touched until all of the new one is there, synced and read back
 (storage/directory/snapshot_install.py). Whatever is wrong before that (a piece that stays damaged, another cluster's
