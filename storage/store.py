@@ -176,7 +176,7 @@ class Store:
         result = np.empty(len(positions), UNIT)
         for hour, rows, at in self._hours.existing(positions):
             found = hour.unit_rows(at)
-            if len(found) == len(positions):  # all of one hour: copying rows is the dearest part
+            if isinstance(rows, slice):  # all of one hour: copying rows is the dearest part
                 return found
             put_rows(result, rows, found)
         return result
@@ -184,9 +184,9 @@ class Store:
     def records(self, positions: U64, units: Units | None = None) -> list[Record]:
         """The records of these units, in order; `units` are these if they are known. All must exist."""
         found: dict[int, Record] = {}
-        places = np.arange(len(positions))
         for hour, rows, at in self._hours.existing(positions):
-            found.update(zip(places[rows].tolist(), hour.records(at, select_rows(units, rows)), strict=True))
+            places = range(len(at)) if isinstance(rows, slice) else rows.tolist()
+            found.update(zip(places, hour.records(at, select_rows(units, rows)), strict=True))
         return [found[place] for place in range(len(positions))]
 
     def record_rows(self, positions: U64, units: Units | None = None) -> RecordRows:

@@ -75,9 +75,11 @@ class Exhaustion:
         """Take of the units `chosen`, ready and with their rows of the index beside them, as many as have room; those
         that are over their limit step aside first. Returns the others, and how many of these were taken."""
         made: U16 = np.maximum(seen.attempt[chosen], rows["attempt"])
+        if not made.any():
+            return chosen, taking.add(units.position[chosen], made + np.uint16(1), rows)
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
         again, later = np.flatnonzero(made), chosen[:0]
-        if self._limit is not None and len(again):
+        if self._limit is not None:
             # Their policies stand in their records: those alone are read that have room in what is handed over.
             few = rows_within(rows, min(taking.bytes, EXACT_BYTES))
             chosen, later, attempts, rows = chosen[:few], chosen[few:], attempts[:few], rows[:few]

@@ -256,6 +256,8 @@ class HandingOver:
         chosen = np.flatnonzero(seen.ready)[:most]
         rows = self._store.units(units.position[chosen])
         offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows, taking)
+        if took == len(units):
+            return took
         stays = seen.stays
         if not stays.all():
             self._claims.free(units.position[~stays])

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.array import U64
-from storage.format.position import by_hour, hours_of, indexes_of
+from storage.format.position import in_hours
 
 Mask = npt.NDArray[np.bool_]
 
@@ -31,18 +31,16 @@ class ClaimedUnits:
     def mask(self, positions: U64) -> Mask:
         """True, shape [n], where a position is claimed."""
         claimed = np.zeros(len(positions), np.bool_)
-        for hour, rows in by_hour(hours_of(positions)):
+        for hour, rows, index in in_hours(positions):
             marks = self._marks.get(hour)
             if marks is not None:
-                index = indexes_of(positions[rows])
                 known = index < len(marks)
                 claimed[rows] = marks[np.where(known, index, 0)] & known
         return claimed
 
     def take(self, positions: U64) -> None:
         """Claim positions, none of which is claimed."""
-        for hour, rows in by_hour(hours_of(positions)):
-            index = indexes_of(positions[rows])
+        for hour, _, index in in_hours(positions):
             marks = self._grown(hour, int(index.max()) + 1)
             assert not marks[index].any(), f"hour {hour}: a unit is claimed twice"
             marks[index] = True
@@ -50,8 +48,7 @@ class ClaimedUnits:
 
     def free(self, positions: U64) -> None:
         """Give up claims on positions, all of which are claimed."""
-        for hour, rows in by_hour(hours_of(positions)):
-            index = indexes_of(positions[rows])
+        for hour, _, index in in_hours(positions):
             marks = self._marks[hour]
             assert marks[index].all(), f"hour {hour}: a unit that is not claimed is freed"
             marks[index] = False

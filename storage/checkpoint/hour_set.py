@@ -27,7 +27,7 @@ from storage.checkpoint.unlinked_hours import Directory, UnlinkedHours
 from storage.checkpoint.warm_hours import WarmHours
 from storage.format.array import I64, U64
 from storage.format.chain import HEADS_BYTES
-from storage.format.position import by_hour, hours_of, indexes_of
+from storage.format.position import in_hours
 from storage.format.rows import Units
 from storage.hour.batch_by_hour import BatchByHour
 from storage.hour.heads import HeadsKept, all_heads, used_heads
@@ -149,10 +149,8 @@ class HourSet:
 
     def existing(self, positions: U64) -> Iterator[tuple[Hour, npt.NDArray[np.intp] | slice, I64]]:
         """(hour, rows, global indexes) of positions that must exist, hour by hour."""
-        indexes = indexes_of(positions)
-        for number, rows in by_hour(hours_of(positions)):
+        for number, rows, at in in_hours(positions):
             hour = self.use(number)
-            at = indexes[rows]
             assert hour is not None, f"no unit in hour {number}"
             assert at[at.argmax()] < hour.next, f"no unit {at.max()} below {hour.next} in hour {number}"
             assert not hour.first or at.min() >= hour.first, f"unit {at.min()} went with hour {number} when it ended"

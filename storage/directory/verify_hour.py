@@ -158,7 +158,7 @@ class HourCheck:
         starts, ends = units["offset"].astype(np.int64), (units["offset"] + units["size"]).astype(np.int64)
         base = int(starts[0])
         data = log.read(max(0, int(ends[-1]) - base), base)
-        records = decode_records(data, (starts - base).tolist(), log.name, base)
+        records = decode_records(data, (starts - base).tolist(), log.name, starts.tolist())
         for record, unit in zip(records, units.tolist(), strict=True):
             offset, position = unit[0], pack(self._number, unit[3])
             if record.place != position:

@@ -6,6 +6,7 @@ write the same bytes at the same place, so it does not matter who comes first.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Final
 
@@ -38,28 +39,33 @@ _RUN_GAP_ROWS: Final = 32
 Rows = npt.NDArray[np.void]
 
 
-def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[tuple[int, int]]:
-    """Split ascending pieces [start, end) into runs of rows [first, last) that are worth one read each.
+def run_edges(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> I64:
+    """Split ascending pieces [start, end) into runs that are worth one read each: where each run begins, and where the
+    last one ends, [runs + 1].
 
     A run ends where the next piece begins more than `gap` after the last one's end, or past `most` in all.
     """
-    if not len(sorted_starts):
-        return
-    cuts = (sorted_starts[1:] - sorted_ends[:-1] > gap).nonzero()[0] + 1
-    if not len(cuts) and int(sorted_ends[-1] - sorted_starts[0]) <= most:
-        yield 0, len(sorted_starts)
-        return
-    firsts, lasts = np.append(0, cuts), np.append(cuts, len(sorted_starts))
-    edges = zip(firsts.tolist(), lasts.tolist(), strict=True)
-    if (sorted_ends[lasts - 1] - sorted_starts[firsts] <= most).all():
-        yield from edges
-        return
-    for first, last in edges:
+    count = len(sorted_starts)
+    if not count:
+        return np.zeros(1, np.int64)
+    cuts = (sorted_starts[1:] - sorted_ends[:-1] > gap).nonzero()[0]
+    edges = np.empty(len(cuts) + 2, np.int64)
+    edges[0], edges[-1] = 0, count
+    np.add(cuts, 1, out=edges[1:-1])
+    if not (sorted_ends[edges[1:] - 1] - sorted_starts[edges[:-1]] > most).any():
+        return edges
+    split = [0]
+    for first, last in pairwise(edges.tolist()):
         while first < last:
             limit = int(sorted_starts[first]) + most
-            end = first + max(1, int(np.searchsorted(sorted_ends[first:last], limit, side="right")))
-            yield first, end
-            first = end
+            first += max(1, int(np.searchsorted(sorted_ends[first:last], limit, side="right")))
+            split.append(first)
+    return np.array(split, np.int64)
+
+
+def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[tuple[int, int]]:
+    """The same as (first piece, piece behind the last) of each run."""
+    return pairwise(run_edges(sorted_starts, sorted_ends, gap, most).tolist())
 
 
 class HourFile:
@@ -86,14 +92,39 @@ class HourFile:
     def read(self, size: int, offset: int) -> bytes:
         """Exactly `size` bytes. Raises Corrupt if the file ends before."""
         if self._reader < 0:
-            try:
-                self._reader = self._writer if self._writer >= 0 else self._disk.open_read(self.path)
-            except FileNotFoundError as error:
-                raise Corrupt(self.name, offset, "file", "missing", f"{offset + size} bytes") from error
+            self._open_reader(size, offset)
         data = self._disk.read(self._reader, size, offset)
         if len(data) != size:
-            raise Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
+            raise self._short(data, size, offset)
         return data
+
+    def read_pieces(self, starts: I64, ends: I64, gap: int, most: int) -> tuple[bytes, I64]:
+        """Bytes in which pieces [start, end) stand, ascending, n > 0 of them, and where in these each begins, [n].
+        Neighbours are read together, see run_edges. Raises Corrupt if the file ends before."""
+        edges = run_edges(starts, ends, gap, most)
+        if len(edges) == 2:
+            first = int(starts[0])
+            return self.read(int(ends[-1]) - first, first), starts - first
+        firsts = starts[edges[:-1]]
+        sizes = ends[edges[1:] - 1] - firsts
+        wanted, offsets = sizes.tolist(), firsts.tolist()
+        if self._reader < 0:
+            self._open_reader(wanted[0], offsets[0])
+        parts = list(map(self._disk.read, repeat(self._reader), wanted, offsets))
+        for data, size, offset in zip(parts, wanted, offsets, strict=True):
+            if len(data) != size:
+                raise self._short(data, size, offset)
+        ahead = firsts + sizes - np.add.accumulate(sizes)  # by how much the file is ahead of the bytes, run by run
+        return b"".join(parts), starts - ahead.repeat(edges[1:] - edges[:-1])
+
+    def _open_reader(self, size: int, offset: int) -> None:
+        try:
+            self._reader = self._writer if self._writer >= 0 else self._disk.open_read(self.path)
+        except FileNotFoundError as error:
+            raise Corrupt(self.name, offset, "file", "missing", f"{offset + size} bytes") from error
+
+    def _short(self, data: bytes, size: int, offset: int) -> Corrupt:
+        return Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
 
     def write(self, data: Buffer, offset: int, outflow: Outflow | None = None) -> None:
         """Write at `offset`; a file without header gets it first. `outflow` takes it on to the device."""
@@ -162,7 +193,7 @@ class RowFile(HourFile):
         """Raises Corrupt unless these are whole, and as units the ones with these ordinals."""
         check_rows(rows, self.name, at)
         if self._dtype is UNIT:
-            wrong = np.flatnonzero(rows["global_index"] != at.astype(np.uint64))
+            wrong = (rows["global_index"] != at.view(np.uint64)).nonzero()[0]
             if len(wrong):
                 row = int(wrong[0])
                 ordinal = int(at[row])
@@ -174,19 +205,16 @@ class RowFile(HourFile):
 
     def gather_rows(self, at: I64) -> Rows:
         """The rows with these ordinals, in that order; neighbours are read together."""
-        if len(at) and int(at[-1]) - int(at[0]) == len(at) - 1 and not (at[1:] - at[:-1] != 1).any():
-            return self.read_rows(int(at[0]), len(at))  # one behind the other: one message, or what came together
+        if len(at) <= 1 or (int(at[-1]) - int(at[0]) == len(at) - 1 and not (at[1:] - at[:-1] != 1).any()):
+            return self.read_rows(int(at[0]) if len(at) else 0, len(at))  # one message, or what came together
         order = np.argsort(at, kind="stable")
-        ranked = at[order]
-        size = self._dtype.itemsize
-        blocks, within, filled = [], np.empty_like(ranked), 0
-        for first, last in runs(ranked, ranked + 1, _RUN_GAP_ROWS, BLOCK_ROWS):
-            start = int(ranked[first])
-            count = int(ranked[last - 1]) + 1 - start
-            blocks.append(self.read(count * size, self.offset(start)))
-            within[order[first:last]] = ranked[first:last] - (start - filled)
-            filled += count
-        rows = take_rows(np.frombuffer(b"".join(blocks), self._dtype), within)
+        ranked, size = at[order], self._dtype.itemsize
+        starts = (ranked - self.first) * size + self.offset(self.first)
+        assert int(ranked[0]) >= self.first, f"row {ranked[0]} of a file that begins with {self.first}"
+        data, begins = self.read_pieces(starts, starts + size, _RUN_GAP_ROWS * size, BLOCK_ROWS * size)
+        within = np.empty_like(begins)
+        within[order] = begins // size
+        rows = take_rows(np.frombuffer(data, self._dtype), within)
         self._check(rows, at)
         return rows
 

@@ -42,6 +42,17 @@ def indexes_of(positions: U64) -> I64:
     return (positions & _MASK).astype(np.int64)
 
 
+def in_hours(positions: U64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice, I64]]:
+    """(hour, its rows in order, their global indexes) for each hour, rising; see by_hour."""
+    if len(positions) == 1:  # one message: without arrays all but for nothing
+        place = int(positions[0])
+        yield place >> INDEX_BITS, slice(None), np.array([place & INDEX_MAX], np.int64)
+        return
+    indexes = indexes_of(positions)
+    for hour, rows in by_hour(hours_of(positions)):
+        yield hour, rows, indexes[rows]
+
+
 def by_hour(hours: I64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice]]:
     """(hour, its rows in order) for each hour, rising: one sort, then a step per hour, never one per row."""
     if not len(hours):

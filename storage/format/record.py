@@ -261,7 +261,7 @@ def record_edges(size: U32) -> npt.NDArray[np.int64]:
 
 def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int]) -> None:
     """Raises Corrupt or FormatRefused for the first of these record headers that is not as written."""
-    words = header.view(np.uint64).reshape(len(header), -1)
+    words = header.view(np.uint64).reshape(-1, RECORD_HEADER_SIZE // 8)
     sums = checksum_rows(words, _CHECKSUM_FIELD)
     wrong = (sums != header["header_checksum"]).nonzero()[0]
     if len(wrong):
@@ -286,16 +286,16 @@ def _refuse_unknown(header: npt.NDArray[np.void], file: str, offsets: Sequence[i
             raise FormatRefused(f"{file} at byte {offsets[row]}", name, int(header[name][row]), supported)
 
 
-def decode_records(data: bytes, starts: Sequence[int], file: str, base: int) -> list[Record]:
-    """Records that begin at `starts` in `data`, which is what stands in `file` from byte `base` on.
+def decode_records(data: bytes, starts: Sequence[int], file: str, offsets: Sequence[int]) -> list[Record]:
+    """Records that begin at `starts` in `data`, and stand in `file` at `offsets`.
 
     Raises Corrupt naming file and offset when a checksum, a length or the padding is not what was written.
     """
-    offsets = [base + start for start in starts]
     raw = b"".join([data[start : start + RECORD_HEADER_SIZE] for start in starts])
     if len(raw) != len(starts) * RECORD_HEADER_SIZE:
         last = max(starts)
-        raise Corrupt(file, base + last, "record header length", len(data) - last, RECORD_HEADER_SIZE)
+        left = len(data) - last
+        raise Corrupt(file, offsets[starts.index(last)], "record header length", left, RECORD_HEADER_SIZE)
     header = np.frombuffer(raw, HEADER)
     check_headers(header, file, offsets)
     rows = cast(list[tuple[Any, ...]], header.tolist())  # numpy's newer stubs say bytes or tuple
@@ -304,7 +304,7 @@ def decode_records(data: bytes, starts: Sequence[int], file: str, base: int) -> 
 
 def decode_record(data: bytes, file: str, offset: int) -> Record:
     """The record that begins `data`, read from `file` at `offset`. Raises as decode_records."""
-    return decode_records(data, [0], file, offset)[0]
+    return decode_records(data, [0], file, [offset])[0]
 
 
 def decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:

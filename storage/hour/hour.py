@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.catalog.hour_lengths import HourLengths
-from storage.file.hour_file import HourFiles, runs
+from storage.file.hour_file import HourFiles
 from storage.format.array import I64, U64
 from storage.format.chain import Heads
 from storage.format.position import INDEX_BITS
@@ -288,7 +288,7 @@ class Hour:
 
     def unit_rows(self, at: I64) -> Units:
         """Units by global_index, in that order. One that is staged is NOT_LINKED yet."""
-        if not len(at) or int(at.max()) < self.first + self.saved_units:
+        if not len(at) or int(at[at.argmax()]) < self.first + self.saved_units:
             return self.files.index.gather_rows(at)
         rows = np.empty(len(at), UNIT)
         saved = at < self.first + self.saved_units
@@ -298,7 +298,7 @@ class Hour:
 
     def settle_rows(self, at: I64) -> Settles:
         """Settle records by ordinal, in that order."""
-        if not len(at) or int(at.max()) < self.saved_settles:
+        if not len(at) or int(at[at.argmax()]) < self.saved_settles:
             return self.files.settle.gather_rows(at)
         rows = np.empty(len(at), SETTLE)
         saved = at < self.saved_settles
@@ -308,66 +308,60 @@ class Hour:
 
     def records(self, at: I64, units: Units | None = None) -> list[Record]:
         """Records by global_index, in that order; `units` are theirs if they are known."""
-        order, starts, pieces = self._log_pieces(self.unit_rows(at) if units is None else units)
-        found: list[Record] = []
-        for first, last, data in pieces:
-            base = int(starts[first])
-            found += decode_records(data, (starts[first:last] - base).tolist(), self.files.log.name, base)
-        self._check_places(np.array([record.place for record in found], np.uint64), at[order], starts)
-        result: list[Record] = found.copy()
-        for place, record in zip(order.tolist(), found, strict=True):
-            result[place] = record
-        return result
+        offsets, sizes = self._in_log(at, units)
+        data, within = self._read_log(offsets, sizes)
+        found = decode_records(data, within.tolist(), self.files.log.name, offsets.tolist())
+        self._check_places(np.array([record.place for record in found], np.uint64), at, offsets)
+        return found
 
     def record_rows(self, at: I64, units: Units | None = None) -> RecordRows:
         """The same in columns."""
-        order, starts, pieces = self._log_pieces(self.unit_rows(at) if units is None else units)
-        within, parts, filled = np.empty_like(starts), [], 0
-        for first, last, data in pieces:
-            within[first:last] = starts[first:last] - starts[first] + filled
-            parts.append(data)
-            filled += len(data)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        found = decode_rows(data, within[rank], self.files.log.name, starts[rank])
-        self._check_places(found.place, at, starts[rank])
+        offsets, sizes = self._in_log(at, units)
+        data, within = self._read_log(offsets, sizes)
+        found = decode_rows(data, within, self.files.log.name, offsets)
+        self._check_places(found.place, at, offsets)
         return found
 
     def header_rows(self, at: I64) -> npt.NDArray[np.void]:
         """The headers of the records of these units, dtype HEADER, in order; their payloads are not read."""
         offsets = self.unit_rows(at)["offset"].astype(np.int64)
-        order = np.argsort(offsets, kind="stable")
-        starts = offsets[order]
-        rows = np.empty(len(at), HEADER)
-        for first, last, data in self._read_log(starts, starts + HEADER.itemsize):
-            words = np.frombuffer(data, np.uint64, len(data) // 8)
-            within = (starts[first:last] - starts[first]) >> 3
-            found = words[within[:, None] + _HEADER_WORDS].view(HEADER)[:, 0]
-            check_headers(found, self.files.log.name, starts[first:last].tolist())
-            put_rows(rows, order[first:last], found)
+        data, within = self._read_log(offsets, np.full(len(at), HEADER.itemsize))
+        words = np.frombuffer(data, np.uint64, len(data) // 8)
+        rows: npt.NDArray[np.void] = words[(within >> 3)[:, None] + _HEADER_WORDS].view(HEADER)[:, 0]
+        check_headers(rows, self.files.log.name, offsets.tolist())
         place = np.where(rows["flags"] == RECORD_MOVED, rows["place"], home_of(rows))
         self._check_places(place, at, offsets)
         return rows
 
-    def _log_pieces(self, units: Units) -> tuple[npt.NDArray[np.intp], I64, Iterator[tuple[int, int, bytes]]]:
-        """Where the records of these units stand in the log: their order there, in that order their offsets, and their
-        bytes as (first row, row behind the last, bytes from the first one's offset on)."""
-        starts, sizes = units["offset"].astype(np.int64), units["size"].astype(np.int64)
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], (starts + sizes)[order]
-        return order, starts, self._read_log(starts, ends)
+    def _in_log(self, at: I64, units: Units | None) -> tuple[I64, I64]:
+        """Where the records of these units begin in the log, and their sizes, [n] each."""
+        rows = self.unit_rows(at) if units is None else units
+        return rows["offset"].astype(np.int64), rows["size"].astype(np.int64)
 
-    def _read_log(self, starts: I64, ends: I64) -> Iterator[tuple[int, int, bytes]]:
-        """See _log_pieces; neighbours are read together."""
-        saved = int(np.searchsorted(starts, self.saved_log_end))
-        for first, last in runs(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX):
-            base = int(starts[first])
-            yield first, last, self.files.log.read(int(ends[last - 1]) - base, base)
-        staged = self.staged.log if saved < len(starts) else Chunks()
-        for row in range(saved, len(starts)):
-            base, words = staged.find(int(starts[row]))
-            yield row, row + 1, words.view(np.uint8)[starts[row] - base : ends[row] - base].tobytes()
+    def _read_log(self, offsets: I64, sizes: I64) -> tuple[bytes, I64]:
+        """Bytes in which these pieces of the log stand, in any order, and where in these each begins, [n]."""
+        if not len(offsets):
+            return b"", offsets
+        if len(offsets) == 1 and int(offsets[0]) < self.saved_log_end:  # one message: nothing to sort
+            return self.files.log.read(int(sizes[0]), int(offsets[0])), np.zeros(1, np.int64)
+        order = offsets.argsort(kind="stable")
+        starts = offsets[order]
+        ends = starts + sizes[order]
+        saved = int(starts.searchsorted(self.saved_log_end))
+        data, begins = b"", starts
+        if saved:
+            data, begins = self.files.log.read_pieces(starts[:saved], ends[:saved], _RUN_GAP_BYTES, _RUN_BYTES_MAX)
+        if saved < len(starts):
+            parts, staged = [data], self.staged.log
+            for start, end in zip(starts[saved:].tolist(), ends[saved:].tolist(), strict=True):
+                base, words = staged.find(start)
+                parts.append(words.view(np.uint8)[start - base : end - base].tobytes())
+            edges = np.add.accumulate(ends[saved:] - starts[saved:])
+            begins = np.concatenate([begins[:saved], edges - (ends[saved:] - starts[saved:]) + len(data)])
+            data = b"".join(parts)
+        within = np.empty_like(begins)
+        within[order] = begins
+        return data, within
 
     def all_units(self) -> Iterator[Units]:
         """All units in order of global_index, a block at a time, the staged ones linked as they will be."""
@@ -375,7 +369,7 @@ class Hour:
 
     def _check_places(self, places: U64, at: I64, offsets: I64) -> None:
         """A record that passes its checksums must also be the one its unit points to."""
-        expected = at.astype(np.uint64) | np.uint64(self.number << INDEX_BITS)
+        expected = at.view(np.uint64) | np.uint64(self.number << INDEX_BITS)
         wrong = (places != expected).nonzero()[0]
         if len(wrong):
             row = int(wrong[0])

@@ -1,25 +1,29 @@
 """The states of units by position, over the hours that they are in."""
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.checkpoint.hour_set import HourSet
-from storage.format.array import U8, U64
+from storage.format.array import I64, U8, U64
 from storage.format.batches import StateColumns
-from storage.format.position import by_hour, hours_of, indexes_of
+from storage.format.position import in_hours
 from storage.format.rows import UNKNOWN
+from storage.hour.hour import Hour
 
 
 def states(hours: HourSet, positions: U64) -> StateColumns:
     """See Store.states."""
-    result = StateColumns.unknown(len(positions))
-    indexes = indexes_of(positions)
-    for number, rows in by_hour(hours_of(positions)):
+    parts: list[tuple[npt.NDArray[np.intp] | slice, StateColumns]] = []
+    for number, rows, at in in_hours(positions):
         hour = hours.use(number)
-        if hour is None:
-            continue
-        at = indexes[rows]
-        found = hour.states().at(at)
-        found.state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
+        if hour is not None:
+            found = hour.states().at(at)
+            _tell_unknown(hour, at, found.state)
+            parts.append((rows, found))
+    if len(parts) == 1 and len(parts[0][1]) == len(positions):
+        return parts[0][1]
+    result = StateColumns.unknown(len(positions))
+    for rows, found in parts:
         result.state[rows] = found.state
         result.attempt[rows] = found.attempt
         result.term[rows] = found.term
@@ -30,18 +34,22 @@ def states(hours: HourSet, positions: U64) -> StateColumns:
 def state_only(hours: HourSet, positions: U64) -> U8:
     """See Store.state_only."""
     result = np.full(len(positions), UNKNOWN, np.uint8)
-    indexes = indexes_of(positions)
-    for number, rows in by_hour(hours_of(positions)):
+    for number, rows, at in in_hours(positions):
         hour = hours.use(number)
         if hour is not None:
-            at = indexes[rows]
             found = hour.states().state_at(at)
-            found[(at >= hour.next) | (at < hour.first)] = UNKNOWN
+            _tell_unknown(hour, at, found)
             result[rows] = found
     return result
 
 
+def _tell_unknown(hour: Hour, at: I64, state: U8) -> None:
+    """Those of these units of the hour that there are not are UNKNOWN."""
+    if int(at[at.argmax()]) >= hour.next or int(at[at.argmin()]) < hour.first:
+        state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
+
+
 def are_known(hours: HourSet, positions: U64) -> bool:
     """See Store.are_known."""
-    found = (hours.use(number) for number, _ in by_hour(hours_of(positions)))
+    found = (hours.use(number) for number, _, _ in in_hours(positions))
     return all(hour is None or not hour.states().lacks_states for hour in found)

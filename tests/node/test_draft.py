@@ -68,6 +68,6 @@ def test_records_hold_what_was_sent() -> None:
     starts = patch(
         words, schedule.size, group=0, hour=ones, global_index=ones, topic=ones.astype(np.uint32), created_ms=NOW
     )
-    one, two = decode_records(words.tobytes(), (starts * 8).tolist(), "log", 0)
+    one, two = decode_records(words.tobytes(), (starts * 8).tolist(), "log", (starts * 8).tolist())
     assert (one.body, one.content_type, one.tags, one.headers) == (b'{"x": 1 }', "text/plain", ("eu",), {"h": "v"})
     assert (one.key.decode(), two.body, two.key, two.tags) == ("ä", b"2", b"", ())

@@ -67,7 +67,7 @@ def test_round_trip(rows: list[Row]) -> None:
     data = words.tobytes()
     starts = (np.cumsum(records.size) - records.size).tolist()
     random = words[np.array(starts) // 8 + RANDOM_WORD].tolist()
-    found = decode_records(data, starts, "log", 64)
+    found = decode_records(data, starts, "log", [64 + start for start in starts])
     for place, (row, record) in enumerate(zip(rows, found, strict=True)):
         assert (record.body, list(record.tags), record.headers, record.key, record.content_type) == row[:5]
         assert (record.asked_due_ms, record.random) == row[5:7] == (record.asked_due_ms, random[place])
