@@ -36,10 +36,10 @@ from storage.query.count import ENDED, HourCount, Which
 from storage.query.moves import born_in_state, history, homes, last_places, locate
 from storage.query.newest_settle import before_newest, newest
 from storage.query.states import are_known, state_only, states
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 from storage.wheel.slot_read import SlotRead, hour_pending
 
-__all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "SlotColumns", "StateColumns", "Store", "UnitBatch"]
+__all__ = ["STAGED_BYTES_SOFT", "LeasedColumns", "SettleBatch", "DueUnits", "StateColumns", "Store", "UnitBatch"]
 
 
 class Store:
@@ -249,10 +249,10 @@ class Store:
 
     # slots
 
-    def second(self, tick: int) -> SlotColumns:
+    def second(self, tick: int) -> DueUnits:
         """The pending units of one absolute second, in order of (due_ms, local_index)."""
         read = self.slot_read(tick)
-        return read.run() if read else SlotColumns.empty()
+        return read.run() if read else DueUnits.empty()
 
     def slot_read(self, tick: int) -> SlotRead | None:
         """The same in two steps, the second of which (`run`) may be taken in a thread; None if there is nothing."""
@@ -266,10 +266,10 @@ class Store:
 
     def pending(
         self, hour: int, before_ms: int | None = None, topic: int | None = None, limit: int | None = None
-    ) -> SlotColumns:
+    ) -> DueUnits:
         """The pending units of an hour in dispatch order: due before `before_ms`, of `topic`, the first `limit`."""
         found = self._use_open(hour)
-        return hour_pending(found, before_ms, topic, limit) if found else SlotColumns.empty()
+        return hour_pending(found, before_ms, topic, limit) if found else DueUnits.empty()
 
     def leased(self, hour: int) -> LeasedColumns:
         """The leased units of an hour, by global_index."""

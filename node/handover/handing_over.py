@@ -12,7 +12,7 @@ was settled meanwhile never goes out, and what a command in flight ends or moves
 
 Units of strict topics are pledged instead of handed over (strict.py), pushes ahead of time (lease_ahead.py). A unit is
 claimed as long as it is in a window, staged, aside, or handed over and not applied; each arrow to elsewhere frees it. A
-filtered pull finds its units in the window, and moves those only that it takes (filtered.py).
+filtered pull finds its units in the window, and moves those only that it takes (ready_units.py).
 """
 
 from __future__ import annotations
@@ -22,27 +22,24 @@ from collections.abc import Iterable
 import numpy as np
 
 from node.handover.attempt_limit import AttemptLimit, Exhausted, Exhaustion
-from node.handover.filtered import Filtered
 from node.handover.hand_over_builder import BYTES_MAX, HandOverBuilder
 from node.handover.holds import UnitHolds
-from node.handover.lease_ahead import LeaseAhead
+from node.handover.lease_ahead import LeaseAhead, Planned
 from node.handover.lease_book import SEVERAL, HandOver, LeaseBook
+from node.handover.ready_units import ReadyUnits
 from node.handover.staged import Staged, StagedHandOver
 from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.record_check import check_records
 from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
 from node.ready.waited import Waited
 from node.ready.windows import Ready
 from storage.format.array import U64
+from storage.format.rows import Units
 from storage.format.tag_mask import TagFilter
 from storage.store import Store
 
 PACE_MS = 10
 """Overdue units are released to consumers `pace_per_step` at a time, this far apart."""
-
-LOOK_ROWS = 16_384
-"""At most so many units of a window are looked at together to find the few asked for."""
 
 
 class HandingOver:
@@ -61,33 +58,28 @@ class HandingOver:
     ) -> None:
         self._store = store
         self._book = book
-        self._claims = claims
-        self._ready = ready
+        self._claims, self._ready = claims, ready
         self.strict = strict = Strict(book, term=term)
         self._holds = holds = UnitHolds()
         self._exhaustion = Exhaustion(attempts, holds)
-        self._filtered = Filtered(store, strict, claims, ready, holds, self._exhaustion)
+        self._units = units = ReadyUnits(store, strict, claims, ready, holds, self._exhaustion)
         self._staged = Staged()
         self._paused: set[int] = set()
-        self._open = False
-        self._latest_ms = 0  # all that is due by then was dispatched
-        self.planning = LeaseAhead(
-            store, strict, claims, holds, self._staged, self._paused, attempts, self._give, self.unstage
-        )
+        self.planning = LeaseAhead(store, strict, claims, holds, self._staged, self._paused, attempts, units)
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
 
     def open(self, now_ms: int) -> None:
         """The wheel begins: there may be hand-overs."""
-        self._open = True
-        self._latest_ms = self._pace_ms = now_ms
-        self.planning.dispatched(now_ms)
+        self._units.begin()
+        self._units.dispatched(now_ms)
+        self._pace_ms = now_ms
         for lane in self._ready.lanes:
             self._ready.waited.note_all(lane.windows.keys())
 
     def close(self) -> None:
         """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
-        self._open = False
+        self._units.close()
         self._holds.forget_aside()
         self._staged.clear()
         self.planning.clear()
@@ -96,8 +88,7 @@ class HandingOver:
 
     def turn(self, now_ms: int) -> None:
         """All that is due by `now_ms` was dispatched; what is overdue goes on at its pace."""
-        self._latest_ms = max(self._latest_ms, now_ms)
-        self.planning.dispatched(self._latest_ms)
+        self._units.dispatched(now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
             self._pace_ms, self._pace_left = now_ms + PACE_MS, self._pace_per_step
             self._ready.waited.note_all(self._ready.lanes[LaneKind.OVERDUE].windows.keys())
@@ -111,17 +102,17 @@ class HandingOver:
     @property
     def ready_count(self) -> int:
         """Units in all windows; what is ready beyond them is backlog. None once closed."""
-        return self._ready.count if self._open else 0
+        return self._ready.count if self._units.open else 0
 
     def ready_of(self, topic: int) -> int:
         """How many units are in the windows of this topic."""
-        return sum(self._ready.waiting(kind, topic) for kind in LaneKind) if self._open else 0
+        return sum(self._ready.waiting(kind, topic) for kind in LaneKind) if self._units.open else 0
 
     def waiting(self, topic: int, tags: TagFilter | None = None) -> bool:
         """Whether a hand-over of the topic is worth a try; with a filter, whether there is anything that it has not
         looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes on.
         """
-        if not self._open or topic in self._paused:
+        if not self._units.open or topic in self._paused:
             return False
         lanes = (LaneKind.CURRENT, LaneKind.OVERDUE) if self._pace_left else (LaneKind.CURRENT,)
         if tags is None:
@@ -158,13 +149,13 @@ class HandingOver:
     def behind_ms(self, now_ms: int) -> int:
         """How far the clock has gone back, 0 if it has not: meanwhile of what is ready only some is due again, and to
         find it costs a look at all of it."""
-        return max(0, self._latest_ms - now_ms) if self._open else 0
+        return max(0, self._units.latest_ms - now_ms) if self._units.open else 0
 
     def blocked(self, now_ms: int) -> bool:
         """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
         the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
         full = self.strict.full or self._exhaustion.full
-        return full or now_ms < self._latest_ms or not self._book.allows(now_ms)
+        return full or now_ms < self._units.latest_ms or not self._book.allows(now_ms)
 
     def allows(self, now_ms: int) -> bool:
         """Whether the stop rule lets units be handed over now; a pledge does not ask."""
@@ -201,14 +192,14 @@ class HandingOver:
         """
         strict = topic in self.strict.topics
         free = not self.strict.full if strict else self._book.allows(now_ms)
-        allowed = trusted and self._open and topic not in self._paused and free
+        allowed = trusted and self._units.open and topic not in self._paused and free
         taking = HandOverBuilder(max_units if allowed else 0, max_bytes)
         for kind in LaneKind:
             most = self._most(kind, taking.units)
             if tags is None:
-                count = self._take(kind, topic, most, now_ms, taking)
+                count = self._units.take(kind, topic, most, now_ms, taking)
             else:
-                count = self._filtered.take(kind, topic, tags, most, now_ms, self._latest_ms, taking)
+                count = self._units.take_wanted(kind, topic, tags, most, now_ms, taking)
             self._went(kind, count)
         made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
         return self.strict.pledge(made) if strict and len(made) else self._made(made)
@@ -225,47 +216,6 @@ class HandingOver:
             self._book.add(hand_over)
         return hand_over
 
-    def _take(self, kind: LaneKind, topic: int, most: int, now_ms: int, taking: HandOverBuilder) -> int:
-        """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
-        count, bite = 0, most
-        while count < most and not taking.full and not self._exhaustion.full:
-            if now_ms < self._latest_ms:
-                bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
-            units = self._ready.take(kind, topic, bite)
-            if not len(units):
-                break
-            took = self._give(kind, topic, units, most - count, now_ms, taking)
-            count += took
-            if not took and now_ms < self._latest_ms:
-                break
-            bite = min(4 * bite, LOOK_ROWS)  # a window may be full of cancelled units
-        return count
-
-    def _give(self, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: HandOverBuilder) -> int:
-        """Of `units`, taken from a window, take the first `most` that are to be handed over now, as far as their
-        bytes have room; returns how many.
-
-        Those held by a command in flight step aside; the other ready ones, and those not due by a clock that went back,
-        return to the window; those that ended meanwhile are forgotten.
-        """
-        held = self._holds.mask(units.position)
-        if held.any():
-            self._holds.put_aside(kind, topic, units.select(held))
-            units = units.select(~held)
-        seen = check_records(self._store, self.strict, units.position, now_ms, self._latest_ms)
-        chosen = np.flatnonzero(seen.ready)[:most]
-        rows = self._store.units(units.position[chosen])
-        offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows, taking)
-        if took == len(units):
-            return took
-        stays = seen.stays
-        if not stays.all():
-            self._claims.free(units.position[~stays])
-        stays[chosen] = False
-        stays[offered[took:]] = True
-        self._ready.put_back(kind, topic, units.select(stays))
-        return took
-
     # -- push
 
     def stage(self, topic: int, most: int, now_ms: int) -> U64:
@@ -273,7 +223,7 @@ class HandingOver:
         a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names them."""
         parts: list[Queued] = []
         for kind in LaneKind:
-            room = self._most(kind, most) if self._open and topic not in self._paused else 0
+            room = self._most(kind, most) if self._units.open and topic not in self._paused else 0
             units = self._due(kind, topic, room, now_ms)
             most -= len(units)
             self._went(kind, len(units))
@@ -281,12 +231,18 @@ class HandingOver:
             parts.append(units)
         return Queued.joined(parts).position
 
+    def read_staged(self, positions: U64) -> Units:
+        """The rows of the index of these staged units. Their hand-over does not read them again."""
+        rows = self._store.units(positions)
+        self._staged.keep(positions, rows)
+        return rows
+
     def _due(self, kind: LaneKind, topic: int, most: int, now_ms: int) -> Queued:
         """The first `most` of a lane; only those due again, while the clock has gone back."""
-        if now_ms >= self._latest_ms or not most:
+        if now_ms >= self._units.latest_ms or not most:
             return self._ready.take(kind, topic, most)
         units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
-        seen = check_records(self._store, self.strict, units.position, now_ms, self._latest_ms)
+        seen = self._units.check(units.position, units.due_ms, now_ms)
         rows = np.flatnonzero(seen.ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
@@ -304,35 +260,44 @@ class HandingOver:
         """
         taking = HandOverBuilder(0 if topic in self.strict.topics else len(positions), BYTES_MAX)  # those are planned
         left = NOTHING.position
-        if self._open and topic in self._paused:
+        if self._units.open and topic in self._paused:
             self.unstage(topic, positions)
-        elif self._open and not (trusted and self._book.allows(now_ms)):
+        elif self._units.open and not (trusted and self._book.allows(now_ms)):
             left = positions
         else:
             self._look_again(topic, positions, now_ms, taking)
         return StagedHandOver(self._made(taking.hand_over(topic, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
-        """As `hand_over_staged`, of any topics in one look, where all may go and none went before: the usual case. None
-        where not, and nothing is changed: to be asked topic by topic."""
-        allowed = self._open and trusted and self._book.allows(now_ms)
+        """As `hand_over_staged`, of any topics in one look, where all may go and none went before, their rows of the
+        index at hand: the usual case. None where not, and nothing is changed: to be asked topic by topic."""
+        allowed = self._units.open and trusted and self._book.allows(now_ms)
         if not allowed or self._holds.mask(positions).any() or self.planning.early(positions):
             return None
         barred = self._paused, self.strict.topics
         if any(barred) and not all(map(self._staged.topics(positions).isdisjoint, barred)):
             return None
-        seen = check_records(self._store, self.strict, positions, now_ms, self._latest_ms)
-        rows = self._store.units(positions) if seen.ready.all() else None
-        if rows is None or seen.attempt.any() or rows["attempt"].any():
+        rows = self._staged.rows(positions)
+        if rows is None or rows["attempt"].any():
+            return None
+        seen = self._units.check(positions, rows["due_ms"], now_ms)
+        if not seen.ready.all() or seen.attempt.any():
             return None
         self._staged.forget(positions)
         taking = HandOverBuilder(len(positions), BYTES_MAX)
         taking.add(positions, np.ones(len(positions), np.uint16), rows)
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
+    def plan(self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
+        """As `hand_over_staged`, of a strict topic: leased before it is due, see LeaseAhead.plan."""
+        if topic in self._paused:
+            self.unstage(topic, positions)
+            return Planned([], NOTHING.position)
+        return self.planning.plan(topic, positions, lease_ms, now_ms, trusted=trusted)
+
     def unstage(self, topic: int, positions: U64) -> None:
         """Staged units of a topic are first in line again, in this order."""
-        for kind, units in self._staged.take(topic, positions) if self._open else ():
+        for kind, units, _ in self._staged.take(topic, positions) if self._units.open else ():
             self._ready.put_back(kind, topic, self.planning.due(units))
 
     def look_again(self, topic: int, positions: U64, now_ms: int) -> None:
@@ -341,8 +306,10 @@ class HandingOver:
         self._look_again(topic, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
 
     def _look_again(self, topic: int, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
-        for kind, units in self._staged.take(topic, positions) if self._open else ():
-            self._give(kind, topic, self.planning.due(units), taking.units, now_ms, taking)
+        for kind, units, rows in self._staged.take(topic, positions) if self._units.open else ():
+            due = self.planning.due(units)
+            known = rows if len(due) == len(units) else None
+            self._units.give(kind, topic, due, taking.units, now_ms, taking, known)
 
     def ended(self, positions: U64) -> None:
         """Units that ended, or stand elsewhere."""
@@ -378,7 +345,7 @@ class HandingOver:
     def moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages stand elsewhere now: what holds them goes with them. They come into the windows anew."""
         left = self._holds.move(home, old, position)
-        if len(left) and self._open:
+        if len(left) and self._units.open:
             self._claims.free(left)
 
     @property

@@ -26,7 +26,8 @@ class UnitHolds:
         self._holders: Counter[int] = Counter()  # name -> commands in flight; never 0
         self._places: dict[int, int] = {}  # name -> where its unit stands; the same keys
         self._names: dict[int, set[int]] = {}  # place -> names of the unit there; the inverse of _places, never empty
-        self._aside: dict[int, tuple[LaneKind, int, int]] = {}  # held and met in a window: its lane, topic, tags
+        #: Held and met in a window: the lane, the topic, and the unit as it stood there.
+        self._aside: dict[int, tuple[LaneKind, int, Queued]] = {}
 
     def add(self, names: U64, places: U64) -> None:
         """One more command holds each of these, named so and standing there; shape [n] each."""
@@ -43,8 +44,8 @@ class UnitHolds:
 
     def put_aside(self, kind: LaneKind, topic: int, units: Queued) -> None:
         """Held units were met in a window and taken out of it."""
-        for place, tags in zip(units.position.tolist(), units.tags.tolist(), strict=True):
-            self._aside[place] = kind, topic, tags
+        for row, place in enumerate(units.position.tolist()):
+            self._aside[place] = kind, topic, units.select(slice(row, row + 1)).copy()
 
     def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, int, Queued]]:
         """One command less holds each of these: (lane, topic, unit) of those that stood aside and are free now."""
@@ -60,8 +61,7 @@ class UnitHolds:
             if not self._names[place]:
                 del self._names[place]
                 if place in self._aside:
-                    kind, topic, tags = self._aside.pop(place)
-                    freed.append((kind, topic, Queued.of(np.array([place], np.uint64), np.array([tags], np.uint64))))
+                    freed.append(self._aside.pop(place))
         return freed
 
     def move(self, homes: U64, olds: U64, places: U64) -> U64:

@@ -10,7 +10,7 @@ planned never goes into a window before it is due: windows are not asked for due
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Set
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -20,17 +20,18 @@ from node.handover.attempt_limit import ATTEMPT_MAX, AttemptLimit
 from node.handover.hand_over_builder import BYTES_MAX, HandOverBuilder
 from node.handover.holds import UnitHolds
 from node.handover.lease_book import HandOver
+from node.handover.ready_units import ReadyUnits
 from node.handover.staged import Staged
 from node.handover.strict import Strict, leased_rows
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.record_check import check_records
 from node.ready.topic_window import NOTHING, LaneKind, Queued
 from storage.format.array import U64
-from storage.format.rows import PENDING
+from storage.format.rows import PENDING, Units, select_rows
 from storage.format.rows_by import rows_by
 from storage.store import Store
-from storage.wheel.due import Due
 from storage.wheel.second_wheel import SecondWheel
+from storage.wheel.slot import DueUnits
 
 AHEAD_MS: Final = 100
 """The most: a lease that runs when its leader dies is waited for, so what is planned is what a crash delays."""
@@ -44,7 +45,8 @@ class Planned(NamedTuple):
 
 
 class LeaseAhead:
-    """One term's look ahead. `give` hands over due units, as any hand-over does."""
+    """One term's look ahead. What is due when it is planned goes as `units` say, as in any hand-over. `paused`: topics
+    of which nothing goes out."""
 
     def __init__(
         self,
@@ -53,10 +55,9 @@ class LeaseAhead:
         claims: ClaimedUnits,
         holds: UnitHolds,
         staged: Staged,
-        paused: set[int],
+        paused: Set[int],
         attempts: AttemptLimit | None,
-        give: Callable[[LaneKind, int, Queued, int, int, HandOverBuilder], int],
-        unstage: Callable[[int, U64], None],
+        units: ReadyUnits,
     ) -> None:
         self._store = store
         self._strict = strict
@@ -65,16 +66,10 @@ class LeaseAhead:
         self._staged = staged
         self._paused = paused
         self._attempts = attempts
-        self._give = give
-        self._unstage = unstage
+        self._units = units
         self._found: dict[int, Queued] = {}  # by topic, as of the last look; none is empty
         self._early: set[int] = set()  # staged before they were due
         self._ahead_ms = AHEAD_MS
-        self._latest_ms: int | None = None  # all that is due by then was dispatched; None: not begun, or over
-
-    def dispatched(self, latest_ms: int) -> None:
-        """All that is due by then was dispatched."""
-        self._latest_ms = latest_ms
 
     def look_ahead(self, ahead_ms: int) -> None:
         """The next look goes so far ahead."""
@@ -92,7 +87,7 @@ class LeaseAhead:
             return
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
         if mine.any():
-            units = Queued.of(due.position[mine], due.tags[mine])
+            units = Queued.of(due.position[mine], due.tags[mine], due.due_ms[mine])
             self._found = {topic: units.select(rows) for topic, rows in rows_by(due.topic[mine])}
 
     def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:
@@ -100,7 +95,7 @@ class LeaseAhead:
         after_ms = wheel.after_ms(now_ms + self._ahead_ms) if self._strict.pushed else None
         return None if after_ms is None else after_ms - self._ahead_ms
 
-    def unplanned(self, due: Due) -> Due:
+    def unplanned(self, due: DueUnits) -> DueUnits:
         """What the wheel gave out, without strict units whose lease runs: they are on their way."""
         if not self._strict.pushed or not len(due):
             return due
@@ -121,10 +116,10 @@ class LeaseAhead:
         """As HandingOver.stage, of units that are due soon; none while the clock has gone back."""
         units = self._found.pop(topic, NOTHING)
         goes = topic in self._strict.topics and topic not in self._paused
-        if self._latest_ms is None or now_ms < self._latest_ms or not goes:
+        if not self._units.open or now_ms < self._units.latest_ms or not goes:
             return NOTHING.position
         pending = self._store.states(units.position).state == PENDING
-        later = self._store.units(units.position)["due_ms"] > self._latest_ms
+        later = units.due_ms > self._units.latest_ms
         free = pending & later & ~self._claims.mask(units.position) & ~self._holds.mask(units.position)
         units = units.select(free)
         if len(units) > most:
@@ -141,42 +136,35 @@ class LeaseAhead:
 
     def due(self, units: Queued) -> Queued:
         """Of units that are not staged any more, those that were dispatched. The wheel has the others."""
-        if self._latest_ms is None or not self.early(units.position):
+        if not self._units.open or not self.early(units.position):
             return units
-        due, later = self._split(units, self._latest_ms)
-        self._claims.free(later.position)
-        return due
+        self._early.difference_update(units.position.tolist())
+        later = units.due_ms > self._units.latest_ms
+        self._claims.free(units.position[later])
+        return units.select(~later)
 
     def clear(self) -> None:
         """The term is over."""
-        self._latest_ms = None
         self._found.clear()
         self._early.clear()
-
-    def _split(self, units: Queued, latest_ms: int) -> tuple[Queued, Queued]:
-        self._early.difference_update(units.position.tolist())
-        later = self._store.units(units.position)["due_ms"] > latest_ms
-        return units.select(~later), units.select(later)
 
     # -- planning
 
     def plan(self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """As HandingOver.hand_over_staged, of a strict topic: pledge what may go, each unit for its due time, or for
-        now if that is past. A lease ends `lease_ms` after that time."""
-        if self._latest_ms is None:
+        """As HandingOver.hand_over_staged, of a strict topic that is not paused: pledge what may go, each unit for its
+        due time, or for now if that is past. A lease ends `lease_ms` after that time."""
+        if not self._units.open:
             return Planned([], NOTHING.position)
-        if topic in self._paused:
-            self._unstage(topic, positions)
-            return Planned([], NOTHING.position)
-        if not trusted or self._strict.full or now_ms < self._latest_ms:
+        if not trusted or self._strict.full or now_ms < self._units.latest_ms:
             return Planned([], positions)
         taking = HandOverBuilder(len(positions), BYTES_MAX)
-        for kind, units in self._staged.take(topic, positions):
-            due, later = self._split(units, now_ms)
+        for kind, units, rows in self._staged.take(topic, positions):
+            self._early.difference_update(units.position.tolist())
+            later, due = np.flatnonzero(units.due_ms > now_ms), np.flatnonzero(units.due_ms <= now_ms)
             if len(later):
-                self._take_early(topic, later, now_ms, taking)
+                self._take_early(topic, units.select(later), now_ms, taking, select_rows(rows, later))
             if len(due):
-                self._give(kind, topic, due, len(due), now_ms, taking)
+                self._units.give(kind, topic, units.select(due), len(due), now_ms, taking, select_rows(rows, due))
         made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
         send_ms = np.maximum(made.due_ms, now_ms)
         pledged = [
@@ -187,11 +175,11 @@ class LeaseAhead:
         ]
         return Planned(pledged, NOTHING.position)
 
-    def _take_early(self, topic: int, units: Queued, now_ms: int, taking: HandOverBuilder) -> None:
+    def _take_early(self, topic: int, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None) -> None:
         """Of units that are not due yet, take those that may go. The others are the wheel's again: what is held, ended,
         or over its limit is judged when it is due."""
-        seen = check_records(self._store, self._strict, units.position, now_ms, now_ms)
-        rows = self._store.units(units.position)
+        seen = check_records(self._store, self._strict, units.position, units.due_ms, now_ms, now_ms)
+        rows = self._store.units(units.position) if known is None else known
         made = np.maximum(seen.attempt, rows["attempt"])
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
         goes = seen.ready & ~self._holds.mask(units.position)

@@ -8,6 +8,7 @@ over, like all others, and what was staged dies with the term.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from node.handover.lease_book import HandOver
 from node.ready.topic_window import LaneKind, Queued
 from storage.format.array import U64
+from storage.format.rows import UNIT, Units
 
 
 class StagedHandOver(NamedTuple):
@@ -25,11 +27,20 @@ class StagedHandOver(NamedTuple):
     left: U64  # may not go now: leadership is not trusted, or the stop rule; they stay staged
 
 
+@dataclass(slots=True)
+class _Unit:
+    topic: int
+    kind: LaneKind
+    tags: int
+    due_ms: int
+    row: bytes = b""  # of the index, once it was read
+
+
 class Staged:
-    """Staged units: topic, lane and tags of each position. A few per target, so they are kept one by one."""
+    """Staged units by position. A few per target, so they are kept one by one."""
 
     def __init__(self) -> None:
-        self._units: dict[int, tuple[int, LaneKind, int]] = {}
+        self._units: dict[int, _Unit] = {}
         self._ended: dict[int, set[int]] = {}  # topic -> those of it that have ended meanwhile; no empty sets
         self._more_ended: set[int] = set()  # topics in which more have since this was asked
 
@@ -38,24 +49,36 @@ class Staged:
 
     def add(self, kind: LaneKind, topic: int, queued: Queued) -> None:
         """Units taken from a window."""
-        for position, tags in zip(queued.position.tolist(), queued.tags.tolist(), strict=True):
-            self._units[position] = topic, kind, tags
+        columns = queued.position.tolist(), queued.tags.tolist(), queued.due_ms.tolist()
+        for position, tags, due_ms in zip(*columns, strict=True):
+            self._units[position] = _Unit(topic, kind, tags, due_ms)
 
-    def take(self, topic: int, positions: U64) -> Iterator[tuple[LaneKind, Queued]]:
-        """Remove units of the topic, all of which are staged; by lane, in the order given."""
-        lanes: dict[LaneKind, tuple[list[int], list[int]]] = {}
+    def keep(self, positions: U64, rows: Units) -> None:
+        """The rows of the index of these, all of which are staged: they do not change."""
+        data, size = rows.tobytes(), rows.itemsize
+        for at, position in enumerate(positions.tolist()):
+            self._units[position].row = data[at * size : (at + 1) * size]
+
+    def rows(self, positions: U64) -> Units | None:
+        """The rows of the index of these staged units; None if they were not read of all."""
+        return _joined([self._units[position] for position in positions.tolist()])
+
+    def take(self, topic: int, positions: U64) -> Iterator[tuple[LaneKind, Queued, Units | None]]:
+        """Remove units of the topic, all of which are staged; by lane, in the order given, with `rows` of them."""
+        lanes: dict[LaneKind, tuple[list[int], list[_Unit]]] = {}
         for position in positions.tolist():
-            its_topic, kind, tags = self._pop(position)
-            assert its_topic == topic, f"position {position} of topic {its_topic} is staged, not of {topic}"
-            column = lanes.setdefault(kind, ([], []))
-            column[0].append(position)
-            column[1].append(tags)
-        for kind, (at, masks) in sorted(lanes.items()):
-            yield kind, Queued.of(np.array(at, np.uint64), np.array(masks, np.uint64))
+            unit = self._pop(position)
+            assert unit.topic == topic, f"position {position} of topic {unit.topic} is staged, not of {topic}"
+            at, units = lanes.setdefault(unit.kind, ([], []))
+            at.append(position)
+            units.append(unit)
+        for kind, (at, units) in sorted(lanes.items()):
+            tags, due_ms = np.array([each.tags for each in units], np.uint64), [each.due_ms for each in units]
+            yield kind, Queued.of(np.array(at, np.uint64), tags, np.array(due_ms, np.int64)), _joined(units)
 
     def topics(self, positions: U64) -> set[int]:
         """Of these staged units."""
-        return {self._units[position][0] for position in positions.tolist()}
+        return {self._units[position].topic for position in positions.tolist()}
 
     def forget(self, positions: U64) -> None:
         """These staged units were handed over."""
@@ -67,8 +90,8 @@ class Staged:
         for position in positions.tolist() if self._units else ():
             unit = self._units.get(position)
             if unit is not None:
-                self._ended.setdefault(unit[0], set()).add(position)
-                self._more_ended.add(unit[0])
+                self._ended.setdefault(unit.topic, set()).add(position)
+                self._more_ended.add(unit.topic)
 
     @property
     def has_ended(self) -> bool:
@@ -80,12 +103,12 @@ class Staged:
         topics, self._more_ended = self._more_ended, set()
         return {topic: len(self._ended[topic]) for topic in topics if topic in self._ended}
 
-    def _pop(self, position: int) -> tuple[int, LaneKind, int]:
+    def _pop(self, position: int) -> _Unit:
         unit = self._units.pop(position)
-        if (ended := self._ended.get(unit[0])) is not None:
+        if (ended := self._ended.get(unit.topic)) is not None:
             ended.discard(position)
             if not ended:
-                del self._ended[unit[0]]
+                del self._ended[unit.topic]
         return unit
 
     def clear(self) -> None:
@@ -93,3 +116,9 @@ class Staged:
         self._units.clear()
         self._ended.clear()
         self._more_ended.clear()
+
+
+def _joined(units: list[_Unit]) -> Units | None:
+    """Their rows of the index, None unless all were read."""
+    data = b"".join([unit.row for unit in units])
+    return np.frombuffer(data, UNIT) if len(data) == len(units) * UNIT.itemsize else None

@@ -28,7 +28,7 @@ from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.format.rows import LEASED, PENDING, Units
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
-from storage.wheel.due import Due
+from storage.wheel.slot import DueUnits
 
 LOOK_ROWS = 65_536
 """States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""
@@ -64,7 +64,7 @@ class BacklogReader:
         self._ends = ends
         self._start_ms = start_ms
         self._term = term
-        self._due: deque[Due] = deque()  # of more topics than the wheel's step had time for
+        self._due: deque[DueUnits] = deque()  # of more topics than the wheel's step had time for
         self._ended: deque[Span] = deque()  # leases that ended under this leader
         self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
         self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
@@ -101,7 +101,7 @@ class BacklogReader:
             self._found.append(Span(int(there.min()), int(there.max()) + 1))
             self._last_hour = max(self._last_hour, hour)
 
-    def due(self, due: Due) -> None:
+    def due(self, due: DueUnits) -> None:
         """These are due, and in no window. They lie among all others of their hour, so nothing is read again: what is
         due of 1,000 topics at a whole minute took the units of half an hour."""
         self._due.append(due)
@@ -139,7 +139,8 @@ class BacklogReader:
             self._due.appendleft(due.select(slice(count, None)))
         due = due.select(slice(count))
         due = due.select(self._store.states(due.position).state == PENDING)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, Queued.of(due.position, due.tags), swept=False)
+        units = Queued.of(due.position, due.tags, due.due_ms)
+        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
         return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
@@ -196,7 +197,7 @@ class BacklogReader:
         since = np.where(ended[rows], ends_ms[rows], units["due_ms"])
         ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
         order = ready[np.argsort(since[ready], kind="stable")]
-        queued = Queued.of(positions[rows[order]], units["tags"][order])
+        queued = Queued.of(positions[rows[order]], units["tags"][order], units["due_ms"][order])
         return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
 
     def _first_units(self, positions: U64) -> Units:

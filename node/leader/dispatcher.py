@@ -41,7 +41,7 @@ from storage.format.rows import LEASED
 from storage.store import Store
 from storage.wheel.hour_wheel import AHEAD, HourWheel
 from storage.wheel.second_wheel import SecondWheel
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 
 REALIGN_MS = 500
 """A replicated tick this far ahead of the clock is slept through; one farther ahead is set back by Realign."""
@@ -57,7 +57,7 @@ class DispatchOptions:
     stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: the span a crash may repeat
     beat_ms: int = 20  # a Lease waits at most this long for an entry; below stop_ms, or every beat stalls
     state_ms: int = 50  # how often the dispatch state goes out while it changes
-    window_per_topic: int = 200_000  # ready units in memory, 16 bytes each
+    window_per_topic: int = 200_000  # ready units in memory, 24 bytes each
     window_total: int = 2_000_000
     pace_per_step: int = 1_000  # overdue units that consumers may take per handing_over.PACE_MS: 100,000 a second
     inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
@@ -201,7 +201,7 @@ class Dispatcher:
         if count < len(due):
             self._backlog.due(due.select(slice(count, None)))
             due = due.select(slice(count))
-        units = Queued.of(due.position, due.tags)
+        units = Queued.of(due.position, due.tags, due.due_ms)
         self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
         return len(taken)
 
@@ -230,7 +230,7 @@ class Dispatcher:
         ticks, self._to_load = [*self._to_load, *self._wheel.loads(now_ms)], []
         return ticks
 
-    def loaded(self, tick: int, slot: SlotColumns) -> None:
+    def loaded(self, tick: int, slot: DueUnits) -> None:
         """What was read of a second that `loads` named; it may miss what was applied since the read began."""
         if self._wheel is not None:
             self._wheel.load(tick, slot)

@@ -40,7 +40,7 @@ from storage.catalog.topic import Topic
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.record import Record
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 from storage.wheel.slot_read import SlotRead
 
 log = structlog.get_logger()
@@ -226,7 +226,7 @@ class LeaderTerm:
         for tick in self.dispatcher.loads(now_ms):
             read = self._store.slot_read(tick)
             if read is None:
-                self.dispatcher.loaded(tick, SlotColumns.empty())
+                self.dispatcher.loaded(tick, DueUnits.empty())
             elif tick <= now_ms // 1000 and read.quick(INLINE_ROWS):  # it is due: a new leader's first second
                 self.dispatcher.loaded(tick, read.run())
                 self.poke()

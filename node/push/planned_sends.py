@@ -91,7 +91,7 @@ class PlannedSends:
                 continue
             known = {unit.position: unit for unit in group}
             positions = np.fromiter(known, np.uint64, len(known))
-            planned = handing_over.planning.plan(number, positions, lease_ms, now_ms, trusted=term.trusted())
+            planned = handing_over.plan(number, positions, lease_ms, now_ms, trusted=term.trusted())
             since_s = asyncio.get_running_loop().time()
             for made in planned.hand_overs:
                 its = [known.pop(position) for position in made.position.tolist()]

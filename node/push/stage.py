@@ -131,7 +131,7 @@ class Staging:
         store, handing_over = self._store, term.handing_over
         positions = np.concatenate([bite for _, bite in bites])
         reads = store.state_only(positions) <= LEASED
-        rows = store.units(positions[reads])
+        rows = handing_over.read_staged(positions[reads])
         fits = rows_within(rows, TURN_BYTES) if len(rows) else 0
         records = iter(store.records(positions[reads][:fits], rows[:fits]))
         start, self._next = 0, None

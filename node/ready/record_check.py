@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from storage.format.array import U16, U32, U64
+from storage.format.array import I64, U16, U32, U64
 from storage.format.rows import LEASED, PENDING
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
@@ -37,10 +37,12 @@ class Leases(Protocol):
         """True, shape [n], for units whose lease is being taken back."""
 
 
-def check_records(store: Store, leases: Leases, positions: U64, now_ms: int, latest_ms: int) -> RecordCheck:
-    """Look, as the leader of the term of `leases`, at units all of which were ready at `latest_ms`, the latest time
-    that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has ended: its
-    attempt is given again, and the Release brings it back."""
+def check_records(
+    store: Store, leases: Leases, positions: U64, due_ms: I64, now_ms: int, latest_ms: int
+) -> RecordCheck:
+    """Look, as the leader of the term of `leases`, at units (shape [n]) all of which were ready at `latest_ms`, the
+    latest time that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has
+    ended: its attempt is given again, and the Release brings it back."""
     states = store.states(positions)
     pending, leased = states.state == PENDING, states.state == LEASED
     ready = stays = pending.copy()
@@ -49,5 +51,5 @@ def check_records(store: Store, leases: Leases, positions: U64, now_ms: int, lat
         ready = stays = pending | (over & ~leases.taken_back(positions))
     if now_ms < latest_ms:
         stays = pending | leased
-        ready[pending] = store.units(positions[pending])["due_ms"] <= now_ms
+        ready[pending] = due_ms[pending] <= now_ms
     return RecordCheck(ready, stays, states.term, states.attempt)

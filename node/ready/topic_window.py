@@ -1,4 +1,4 @@
-"""One topic's next units in one lane: a queue of positions and tag masks, 16 bytes a unit, first in first out.
+"""One topic's next units in one lane: a queue of positions, tag masks and due times, 24 bytes a unit, in order.
 
 Units are kept as the arrays in which they came. So that a window into which units drip one by one does not become a
 list of tiny arrays, neighbours are merged like the digits of a counter: the newer into the older when it is at least
@@ -44,42 +44,48 @@ class LaneKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """Units in the order in which to hand them over: one array [2, n], positions and the masks of their tags. An array
-    takes 112 bytes before its first row: two of them for each of 100,000 topics with one unit are 22 MB."""
+    """Units in the order in which to hand them over: one array [3, n], positions, the masks of their tags, due times.
+    An array takes 112 bytes before its first row: three for each of 100,000 topics with one unit are 34 MB."""
 
-    both: U64
+    columns: U64
 
     @classmethod
-    def of(cls, position: U64, tags: U64) -> Queued:
+    def of(cls, position: U64, tags: U64, due_ms: I64) -> Queued:
         """Of arrays of shape [n] each."""
-        both = np.empty((2, len(position)), np.uint64)
-        both[0], both[1] = position, tags
-        return cls(both)
+        columns = np.empty((3, len(position)), np.uint64)
+        columns[0], columns[1], columns[2] = position, tags, due_ms.view(np.uint64)
+        return cls(columns)
 
     @property
     def position(self) -> U64:
         """Shape [n]."""
-        column: U64 = self.both[0]
+        column: U64 = self.columns[0]
         return column
 
     @property
     def tags(self) -> U64:
         """The mask of each unit's tags, shape [n]."""
-        column: U64 = self.both[1]
+        column: U64 = self.columns[1]
         return column
 
+    @property
+    def due_ms(self) -> I64:
+        """When each is due, shape [n]."""
+        due_ms: I64 = self.columns[2].view(np.int64)
+        return due_ms
+
     def __len__(self) -> int:
-        return int(self.both.shape[1])
+        return int(self.columns.shape[1])
 
     def select(self, rows: npt.NDArray[Any] | slice) -> Queued:
         """The rows given by an index array, a mask or a slice, in that order."""
         if isinstance(rows, slice):
-            return Queued(self.both[:, rows])
-        return Queued(self.both.compress(rows, 1) if rows.dtype == np.bool_ else self.both.take(rows, 1))
+            return Queued(self.columns[:, rows])
+        return Queued(self.columns.compress(rows, 1) if rows.dtype == np.bool_ else self.columns.take(rows, 1))
 
     def copy(self) -> Queued:
         """The same in memory of their own."""
-        return Queued(self.both.copy())
+        return Queued(self.columns.copy())
 
     @classmethod
     def joined(cls, parts: list[Queued]) -> Queued:
@@ -88,10 +94,10 @@ class Queued:
             return parts[0]
         if not parts:
             return NOTHING
-        return cls(np.concatenate([part.both for part in parts], axis=1))
+        return cls(np.concatenate([part.columns for part in parts], axis=1))
 
 
-NOTHING: Final = Queued(np.empty((2, 0), np.uint64))
+NOTHING: Final = Queued(np.empty((3, 0), np.uint64))
 
 
 class _Chunk(NamedTuple):
@@ -136,7 +142,7 @@ class Window:
             self.count += len(units)
             self._next += len(units)
             if not self._flat:
-                self._flat = units.both, self._next
+                self._flat = units.columns, self._next
                 return
             chunks = self._chunks()
             _append(chunks, _Chunk(units, self._next))
@@ -187,7 +193,7 @@ class Window:
         return [_Chunk(Queued(flat[at]), flat[at + 1]) for at in range(0, len(flat), 2)]
 
     def _keep(self, chunks: list[_Chunk]) -> None:
-        self._flat = tuple([part for units, end in chunks for part in (units.both, end)])
+        self._flat = tuple([part for units, end in chunks for part in (units.columns, end)])
 
     # -- filtered
 

@@ -1,4 +1,4 @@
-"""Ready windows: per topic the next units to hand over, 16 bytes each, bounded per topic and in all.
+"""Ready windows: per topic the next units to hand over, 24 bytes each, bounded per topic and in all.
 
 Ready is not a list. What is ready is written in the records (due and neither leased nor settled, or leased with an
 ended lease); a window holds only the next of it, and past its bound a topic remembers one position: where its backlog

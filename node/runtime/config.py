@@ -110,7 +110,7 @@ class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
     stop_ms: Annotated[int, Meta(ge=10, le=1000)] = 50
     beat_ms: Annotated[int, Meta(ge=1, le=50)] = 20  # Leases wait at most this long for an entry
     state_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the dispatch state goes out while it changes
-    window_per_topic: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000  # ready units in memory, 16 bytes each
+    window_per_topic: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000  # ready units in memory, 24 bytes each
     window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; what is past it stays on disk
 
 

@@ -8,7 +8,7 @@ arrived.
 """
 
 from storage.format.position import INDEX_MAX
-from storage.wheel.due import Due
+from storage.wheel.slot import DueUnits
 from storage.wheel.sorted_run import Run
 
 
@@ -36,7 +36,7 @@ class LoadedSlot:
         """How many different units were surely taken: a unit that came back after it was taken counts once."""
         return max(0, self._taken - self._again)
 
-    def arrive(self, units: Due) -> None:
+    def arrive(self, units: DueUnits) -> None:
         """Merge live units, in dispatch order. One that waits here already is not taken twice."""
         run = Run.of(self.tick, units)
         index = units.position & INDEX_MAX
@@ -48,7 +48,7 @@ class LoadedSlot:
         self._newest = max(self._newest, int(index.max()))
         self._push(run)
 
-    def load(self, units: Due) -> None:
+    def load(self, units: DueUnits) -> None:
         """Merge what the store read, in dispatch order; units of it that arrived meanwhile stay once."""
         assert self.loading, f"second {self.tick} loaded without being asked for"
         self.loading = False
@@ -61,7 +61,7 @@ class LoadedSlot:
         for part in (run, *arrived):
             self._push(part)
 
-    def take(self, now_ms: int) -> Due | None:
+    def take(self, now_ms: int) -> DueUnits | None:
         """Remove what is due at or before now_ms and return it in dispatch order; None if nothing is."""
         due = [head for run in self._runs if len(head := run.take(now_ms))]
         if not due:
@@ -71,7 +71,7 @@ class LoadedSlot:
         self._taken += len(units)
         return units
 
-    def ahead(self, until_ms: int) -> Due | None:
+    def ahead(self, until_ms: int) -> DueUnits | None:
         """What waits and is due at or before `until_ms`, in dispatch order, left in place; None if nothing is."""
         heads = [head for run in self._runs if len(head := run.head(until_ms))]
         return Run.merge(heads).units() if heads else None

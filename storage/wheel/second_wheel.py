@@ -31,9 +31,8 @@ import numpy.typing as npt
 
 from storage.format.array import I64, U8, U32, U64
 from storage.format.position import by_hour
-from storage.wheel.due import Due
 from storage.wheel.loaded_slot import LoadedSlot
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 
 SECONDS = 3600
 LEAP_SECONDS = 10
@@ -95,7 +94,7 @@ class SecondWheel:
         starts = np.flatnonzero(np.diff(ticks, prepend=ticks[0] - 1)).tolist()
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
             part = rows[start:end]
-            units = Due(due_ms[part], position[part], topic[part], tags[part], priority[part])
+            units = DueUnits(due_ms[part], position[part], topic[part], tags[part], priority[part])
             self._slot(int(ticks[start])).arrive(units)
 
     def leaps(self, now_ms: int) -> bool:
@@ -121,20 +120,19 @@ class SecondWheel:
             del self._used[hour]
         return ticks
 
-    def load(self, tick: int, slot: SlotColumns) -> None:
+    def load(self, tick: int, slot: DueUnits) -> None:
         """What was read of a second that loads() asked for, sorted by (due_ms, local_index); it may hold units that
         arrived since, which are not given twice. What another wheel asked for, before this one started, is left out."""
         if tick not in self._slots or not self._slots[tick].loading:
             return
         first = int(np.searchsorted(slot.due_ms, self._start_ms, side="right"))
         later = slice(first, None)
-        units = Due(slot.due_ms[later], slot.position[later], slot.topic[later], slot.tags[later], slot.priority[later])
-        self._slots[tick].load(units)
+        self._slots[tick].load(slot.select(later))
 
-    def take(self, now_ms: int) -> Due:
+    def take(self, now_ms: int) -> DueUnits:
         """Remove and return what is due at or before now_ms, in the order (due_ms, local_index)."""
         now_tick = now_ms // _MS
-        parts: list[Due] = []
+        parts: list[DueUnits] = []
         for tick in sorted(tick for tick in self._slots if tick <= now_tick):
             slot = self._slots[tick]
             if not slot.loading and (due := slot.take(now_ms)) is not None:
@@ -143,16 +141,13 @@ class SecondWheel:
         for tick in [tick for tick, slot in self._slots.items() if tick < now_tick and not slot.loading]:
             assert not len(self._slots[tick]), f"second {tick} is past and not empty"
             del self._slots[tick]
-        if len(parts) == 1:
-            return parts[0]
-        return _joined(parts) if parts else Due.empty()
+        return DueUnits.joined(parts)
 
-    def ahead(self, until_ms: int) -> Due:
+    def ahead(self, until_ms: int) -> DueUnits:
         """What is in memory and due at or before `until_ms`, in dispatch order; all of it stays. Whoever prepares
         something for a unit before it is due asks again and again, and sees what arrived meanwhile."""
         slots = [slot for tick, slot in sorted(self._slots.items()) if tick * _MS <= until_ms and not slot.loading]
-        parts = [due for slot in slots if (due := slot.ahead(until_ms)) is not None]
-        return _joined(parts) if parts else Due.empty()
+        return DueUnits.joined([due for slot in slots if (due := slot.ahead(until_ms)) is not None])
 
     def after_ms(self, until_ms: int) -> int | None:
         """Due time of the first unit in memory that is due later than `until_ms`; None if there is none."""
@@ -199,13 +194,3 @@ class SecondWheel:
         tick = min([now_ms // _MS, self._horizon, *loading])
         slot = self._slots.get(tick)
         self._state = max(self._state, (tick, 0 if slot is None or slot.loading else slot.dispatched))
-
-
-def _joined(parts: list[Due]) -> Due:
-    return Due(
-        np.concatenate([part.due_ms for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        np.concatenate([part.topic for part in parts]),
-        np.concatenate([part.tags for part in parts]),
-        np.concatenate([part.priority for part in parts]),
-    )

@@ -1,7 +1,9 @@
-"""The columns in which the store gives units to the wheel: one row per unit, arrays of equal length.
+"""The columns in which units that are due, or will be, go from the records through the wheel to the ready windows.
 
 Columns, because a slot may hold a million units: nothing on that way may cost Python work per message.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +15,14 @@ from storage.format.array import I64, U8, U32, U64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SlotColumns:
-    """Units sorted by (due_ms, local_index); across seconds that is the order of due_ms and arrival. Shape [n] each.
+class DueUnits:
+    """One row per unit, in dispatch order: by due_ms, within a millisecond by arrival. All arrays have shape [n].
 
-    Within one second the order of local_index is the order of position, since both count appends.
+    Within one second arrival is the order of local_index and of position alike, since both count appends.
     """
 
     due_ms: I64
     position: U64
-    local_index: U32
     topic: U32
     tags: U64
     priority: U8
@@ -30,24 +31,31 @@ class SlotColumns:
         return len(self.position)
 
     @classmethod
-    def empty(cls) -> "SlotColumns":
+    def empty(cls) -> DueUnits:
         """No units."""
         return cls(
             np.empty(0, np.int64),
             np.empty(0, np.uint64),
             np.empty(0, np.uint32),
-            np.empty(0, np.uint32),
             np.empty(0, np.uint64),
             np.empty(0, np.uint8),
         )
 
-    def select(self, rows: npt.NDArray[Any] | slice) -> "SlotColumns":
-        """The rows given by an index array, a mask or a slice, in that order."""
-        return SlotColumns(
-            self.due_ms[rows],
-            self.position[rows],
-            self.local_index[rows],
-            self.topic[rows],
-            self.tags[rows],
-            self.priority[rows],
+    @classmethod
+    def joined(cls, parts: list[DueUnits]) -> DueUnits:
+        """One behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.empty()
+        return cls(
+            np.concatenate([part.due_ms for part in parts]),
+            np.concatenate([part.position for part in parts]),
+            np.concatenate([part.topic for part in parts]),
+            np.concatenate([part.tags for part in parts]),
+            np.concatenate([part.priority for part in parts]),
         )
+
+    def select(self, rows: npt.NDArray[Any] | slice) -> DueUnits:
+        """The rows given by an index array, a mask or a slice, in that order; of a slice a view."""
+        return DueUnits(self.due_ms[rows], self.position[rows], self.topic[rows], self.tags[rows], self.priority[rows])

@@ -13,7 +13,7 @@ from storage.format.chain import seconds_of, walk
 from storage.format.position import INDEX_BITS
 from storage.format.rows import UNIT, Units, join_rows, take_rows
 from storage.hour.hour import Hour, linked_units
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 
 
 class SlotRead:
@@ -40,7 +40,7 @@ class SlotRead:
         """Whether at most so many rows are looked at."""
         return self._near and self._count <= rows
 
-    def run(self) -> SlotColumns:
+    def run(self) -> DueUnits:
         """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
         try:
             units = self._walk() if self._near else self._scan()
@@ -60,12 +60,12 @@ class SlotRead:
         return join_rows(list(mine), UNIT)
 
 
-def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> SlotColumns:
+def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> DueUnits:
     """The pending units of an hour in order of (due_ms, local_index): those due before `before_ms`, of `topic`, and of
     these the first `limit`; None does not restrict."""
     assert limit is None or limit > 0, f"limit {limit}"
     states = hour.states().seen()
-    held: list[SlotColumns] = []
+    held: list[DueUnits] = []
     count = 0
     for units in hour.all_units():
         keep = states.pending(units["global_index"].astype(np.int64))
@@ -77,43 +77,27 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
         held.append(rows)
         count += len(rows)
         if limit is not None and count >= 2 * limit:
-            first = _ordered(_joined(held)).select(slice(limit))
+            first = _ordered(DueUnits.joined(held)).select(slice(limit))
             held, count = [first], limit
             # one due at the same millisecond but read later comes after all of these
             before_ms = int(first.due_ms[-1])
     states.close()
-    return _ordered(_joined(held)).select(slice(limit))
+    return _ordered(DueUnits.joined(held)).select(slice(limit))
 
 
-def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> SlotColumns:
+def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> DueUnits:
     """Columns of the units to keep, copied so that the block they were read in can go."""
     rows = slice(None) if bool(keep.all()) else np.flatnonzero(keep)
-    return SlotColumns(
+    return DueUnits(
         units["due_ms"][rows].copy(),
         units["global_index"][rows] | np.uint64(number << INDEX_BITS),
-        units["local_index"][rows].copy(),
         units["topic"][rows].copy(),
         units["tags"][rows].copy(),
         units["priority"][rows].copy(),
     )
 
 
-def _joined(parts: list[SlotColumns]) -> SlotColumns:
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        return SlotColumns.empty()
-    return SlotColumns(
-        np.concatenate([part.due_ms for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        np.concatenate([part.local_index for part in parts]),
-        np.concatenate([part.topic for part in parts]),
-        np.concatenate([part.tags for part in parts]),
-        np.concatenate([part.priority for part in parts]),
-    )
-
-
-def _ordered(rows: SlotColumns) -> SlotColumns:
+def _ordered(rows: DueUnits) -> DueUnits:
     """By due_ms; equal ones are in arrival order already, which is the order of local_index within their second."""
     if len(rows) < 2 or bool((rows.due_ms[1:] >= rows.due_ms[:-1]).all()):
         return rows

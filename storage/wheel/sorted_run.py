@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from storage.format.array import U8, U32, U64
 from storage.format.position import INDEX_BITS, INDEX_MAX
-from storage.wheel.due import Due
+from storage.wheel.slot import DueUnits
 
 _SHIFT: Final = np.uint64(INDEX_BITS)
 _MASK: Final = np.uint64(INDEX_MAX)
@@ -34,7 +34,7 @@ class Run:
         return len(self.rank) - self.start
 
     @classmethod
-    def of(cls, tick: int, units: Due) -> Self:
+    def of(cls, tick: int, units: DueUnits) -> Self:
         """The run of units of second `tick` (absolute), given in dispatch order."""
         hour = np.uint64(tick // 3600)
         assert len(units), "a run of no units"
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def first_ms(self) -> int:
-        """Due time of the first unit left; there must be one."""
+        """DueUnits time of the first unit left; there must be one."""
         return self.tick * 1000 + (int(self.rank[self.start]) >> INDEX_BITS)
 
     def take(self, until_ms: int) -> "Run":
@@ -77,7 +77,7 @@ class Run:
         return Run(self.tick, self.rank[rows], self.topic[rows], self.tags[rows], self.priority[rows])
 
     def after_ms(self, until_ms: int) -> int | None:
-        """Due time of the first unit left that is due later than `until_ms`; None if there is none."""
+        """DueUnits time of the first unit left that is due later than `until_ms`; None if there is none."""
         end = self._end(until_ms)
         return self.tick * 1000 + (int(self.rank[end]) >> INDEX_BITS) if end < len(self.rank) else None
 
@@ -96,13 +96,13 @@ class Run:
         at = np.minimum(np.searchsorted(theirs, mine), len(theirs) - 1)
         return self._keep(theirs[at] != mine)
 
-    def units(self) -> Due:
+    def units(self) -> DueUnits:
         """What is left, as columns with due times and positions."""
         rank = self.rank[self.start :]
         due_ms = (rank >> _SHIFT).astype(np.int64) + self.tick * 1000
         position = rank & _MASK | np.uint64(self.tick // 3600 << INDEX_BITS)
         left = slice(self.start, None)
-        return Due(due_ms, position, self.topic[left], self.tags[left], self.priority[left])
+        return DueUnits(due_ms, position, self.topic[left], self.tags[left], self.priority[left])
 
     def _keep(self, mask: npt.NDArray[np.bool_]) -> "Run":
         if mask.all():

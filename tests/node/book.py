@@ -17,8 +17,8 @@ from replication.command.registry import Command
 from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U8, U16, U32, U64
-from storage.wheel.due import Due
 from storage.wheel.second_wheel import SecondWheel
+from storage.wheel.slot import DueUnits
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class RecordingWheel(SecondWheel):
         super().__init__(preload_s, start_ms=start_ms)
         self.given: set[int] = set()
 
-    def take(self, now_ms: int) -> Due:
+    def take(self, now_ms: int) -> DueUnits:
         """As the wheel; a unit it gives twice is an error."""
         due = super().take(now_ms)
         positions = due.position.tolist()

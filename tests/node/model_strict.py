@@ -35,7 +35,7 @@ class StrictModel(LoggedModel):
         if number not in dispatcher.handing_over.strict.topics:
             return
         chosen, trusted = self._some_staged(name), self.random.random() < 0.8
-        planned = dispatcher.handing_over.planning.plan(number, chosen, self._lease_ms(), self.now_ms, trusted=trusted)
+        planned = dispatcher.handing_over.plan(number, chosen, self._lease_ms(), self.now_ms, trusted=trusted)
         self.reign.staged[name] += planned.left.tolist()
         assert trusted or not planned.hand_overs
         for made in planned.hand_overs:

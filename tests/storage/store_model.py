@@ -12,7 +12,7 @@ from storage.format.position import GONE, HOUR_MS
 from storage.format.rows import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
 from storage.query.count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
 from storage.store import Store
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 
 Event = tuple[int, int, int, int, int]
 """(what, at_ms, when, term, attempt)"""
@@ -246,13 +246,10 @@ class Model:
             assert due.buckets == Counter((due_ms - hour * HOUR_MS) // 700 for due_ms in wanted)
 
     @staticmethod
-    def _check_slots(found: SlotColumns, expected: list[Unit], units: list[Unit]) -> None:
+    def _check_slots(found: DueUnits, expected: list[Unit], units: list[Unit]) -> None:
         assert found.position.tolist() == [unit.position for unit in expected]
         assert found.due_ms.tolist() == [unit.due_ms for unit in expected]
         assert found.topic.tolist() == [unit.topic for unit in expected]
-        same = [[other.position for other in units if other.due_ms // 1000 == unit.due_ms // 1000] for unit in expected]
-        local = [sorted(second).index(unit.position) for second, unit in zip(same, expected, strict=True)]
-        assert found.local_index.tolist() == local
 
 
 def _standing(unit: Unit, now_ms: int) -> int | None:

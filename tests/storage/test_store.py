@@ -14,7 +14,7 @@ import storage.file.hour_file
 from storage.directory.verify import digest, verify
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
-from storage.format.position import HOUR_MS
+from storage.format.position import HOUR_MS, INDEX_MAX
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, UNIT
 from storage.store import Store
 from tests.examples import examples
@@ -248,8 +248,10 @@ def test_a_slot_read_keeps_its_moment(store: Store) -> None:
     store.append(batch_of(_due(5_002, 40 * HOUR_MS + 5_002)))
     checkpoint(store, 1)
     store.turn(HOUR + 40)
-    assert near.run().local_index.tolist() == [0, 2, 4, 1, 3, 5]
-    assert far.run().local_index.tolist() == [0, 1, 2]
+    in_near, in_far = near.run(), far.run()
+    assert [index & INDEX_MAX for index in in_near.position.tolist()] == [0, 2, 4, 1, 3, 5]
+    assert (in_near.due_ms - HOUR * HOUR_MS).tolist() == [5_000] * 3 + [5_001] * 3
+    assert [index & INDEX_MAX for index in in_far.position.tolist()] == [0, 1, 2]
     assert len(store.second(HOUR * 3600 + 5)) == 7
     assert store.slot_read(1) is None
     store.close()

@@ -13,7 +13,7 @@ from node.server import Node
 from storage.format.array import U64
 from storage.format.position import MS_PER_TICK
 from storage.format.rows import LEASED, PENDING
-from storage.wheel.due import Due
+from storage.wheel.slot import DueUnits
 
 
 class Dispatched:
@@ -30,7 +30,7 @@ class Dispatched:
             self._seen.update(units.position.tolist())
             push(kind, topics, units, swept=swept)
 
-        def given(due: Due) -> Due:
+        def given(due: DueUnits) -> DueUnits:
             left = unplanned(due)
             self._on_their_way(np.setdiff1d(due.position, left.position))
             return left

@@ -8,11 +8,13 @@ from tests.node.one_leader import LEASE_MS, T0, Leader
 
 
 def staged(leader: Leader, now_ms: int) -> tuple[list[int], list[int]]:
-    """Two units of each of two topics."""
+    """Two units of each of two topics, their rows of the index read."""
     first, second = leader.schedule(T0 + 1, T0 + 2), leader.schedule(T0 + 1, T0 + 2, topic="bills")
     leader.run(now_ms)
     for topic, units in (("orders", first), ("bills", second)):
         assert leader.dispatcher.handing_over.stage(leader.topic(topic), 9, now_ms).tolist() == units
+    read = leader.dispatcher.handing_over.read_staged(np.array(first + second, np.uint64))
+    assert read["due_ms"].tolist() == [T0 + 1, T0 + 2] * 2
     return first, second
 
 
@@ -46,6 +48,29 @@ def test_units_of_several_topics_go_together(leader: Leader) -> None:
     assert len(leader.dispatcher._claims) == 0
     assert set(leader.ack(first + second)) == {0}
     assert send_by_topic(leader, "orders", [], T0 + 6) == []
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_index_is_read_once(leader: Leader, monkeypatch: pytest.MonkeyPatch, together: bool) -> None:
+    """When they are staged: their hand-over has the rows, those of another unit that steps aside left out. Units whose
+    rows were not read do not go together, and are read topic by topic."""
+    first, second = staged(leader, T0 + 5)
+    rows = leader.store.units(np.array(second, np.uint64))
+    if not together:
+        leader.dispatcher.handing_over.hold(second[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(leader.store, "units", lambda positions: 1 / 0)
+        assert (send_first(leader, first + second, T0 + 5) is not None) == together
+        if not together:
+            made, _ = leader.dispatcher.handing_over.hand_over_staged(
+                leader.topic("bills"), np.array(second, np.uint64), LEASE_MS, T0 + 5, trusted=True
+            )
+            assert made.units.tobytes() == rows[1:].tobytes()
+    unread = leader.schedule(T0 + 7)
+    leader.run(T0 + 9)
+    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, T0 + 9).tolist() == unread
+    assert send_first(leader, unread, T0 + 9) is None
+    assert send_by_topic(leader, "orders", unread, T0 + 9) == unread
 
 
 @pytest.mark.parametrize("why", ["paused", "held", "ended", "clock back", "no trust"])

@@ -32,7 +32,7 @@ def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
 def plan(leader: Leader, now_ms: int) -> list[HandOver]:
     """What is due soon, staged and planned."""
     staged = stage(leader, now_ms)
-    planned = leader.dispatcher.handing_over.planning.plan(leader.topic(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
+    planned = leader.dispatcher.handing_over.plan(leader.topic(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
     assert not len(planned.left)
     return planned.hand_overs
 
@@ -47,6 +47,21 @@ def states(leader: Leader, *positions: int) -> list[int]:
     """By the records."""
     found: list[int] = leader.store.states(np.array(positions, np.uint64)).state.tolist()
     return found
+
+
+def test_when_each_is_due_is_known_without_the_records(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Due times come with the units from the wheel, and rows of the index that were read when they were staged are not
+    read again: of two units one is due when it is planned, the other is not."""
+    strict(leader)
+    one, two = leader.schedule(T0 + 500, T0 + 510)
+    with monkeypatch.context() as patch:
+        patch.setattr(leader.store, "units", lambda positions: 1 / 0)
+        found = stage(leader, T0 + 450)
+    leader.dispatcher.handing_over.read_staged(found)
+    monkeypatch.setattr(leader.store, "units", lambda positions: 1 / 0)
+    made = leader.dispatcher.handing_over.plan(leader.topic(), found, PUSH_LEASE_MS, T0 + 505, trusted=True).hand_overs
+    assert [each.position.tolist() for each in made] == [[one], [two]]
+    assert [each.due_ms.tolist() for each in made] == [[T0 + 500], [T0 + 510]]
 
 
 def test_planned_100_ms_ahead_for_the_due_millisecond(leader: Leader) -> None:

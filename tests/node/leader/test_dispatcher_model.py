@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import node.handover.filtered
 import node.handover.handing_over
 import node.handover.strict
 import node.leader.backlog
@@ -18,16 +17,14 @@ from node.handover.handing_over import HandingOver
 from node.handover.holds import UnitHolds
 from node.handover.lease_ahead import LeaseAhead
 from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
+from node.handover.ready_units import ReadyUnits
 from node.handover.strict import Strict
 from node.leader.backlog import BacklogReader
 from node.leader.dispatcher import Dispatcher
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.record_check import RecordCheck, check_records
 from node.ready.topic_window import LaneKind, Queued, Window
 from replication.command.dispatch import DispatchState
-from storage.format.array import U64
 from storage.format.tag_mask import TagFilter
-from storage.store import Store
 from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
@@ -97,16 +94,32 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
 
 
 def checked_nothing(
-    self: HandingOver, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, taking: HandOverBuilder
+    self: ReadyUnits,
+    kind: LaneKind,
+    topic: int,
+    units: Queued,
+    most: int,
+    now_ms: int,
+    taking: HandOverBuilder,
+    *_: Any,
 ) -> int:
     """Hands over whatever stands in the window or is staged, whether or not it has ended."""
     attempts = self._store.states(units.position).attempt + np.uint16(1)
     return taking.add(units.position, attempts, self._store.units(units.position))
 
 
-def seen_at_the_latest_time(store: Store, strict: Strict, positions: U64, now_ms: int, latest_ms: int) -> RecordCheck:
+def given_at_the_latest_time(
+    self: ReadyUnits, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, *rest: Any
+) -> int:
     """As if the clock had not gone back."""
-    return check_records(store, strict, positions, max(now_ms, latest_ms), latest_ms)
+    return give(self, kind, topic, units, most, max(now_ms, self.latest_ms), *rest)
+
+
+def found_at_the_latest_time(
+    self: ReadyUnits, kind: LaneKind, topic: int, tags: TagFilter, most: int, now_ms: int, taking: HandOverBuilder
+) -> int:
+    """Likewise, for who wants some tags."""
+    return take_wanted(self, kind, topic, tags, most, max(now_ms, self.latest_ms), taking)
 
 
 def one_too_far(self: Window, tags: TagFilter, upto: int, marks_max: int) -> None:
@@ -150,6 +163,7 @@ def committed_all(self: Dispatcher) -> list[HandOver]:
 
 committed = Dispatcher.committed
 offer, exhaust, put_back = Exhaustion.offer, Exhaustion._exhaust, Window.put_back
+give, take_wanted = ReadyUnits.give, ReadyUnits.take_wanted
 FAULTS: dict[str, tuple[Any, str, Any]] = {
     "no stop rule": (LeaseBook, "allows", lambda self, now_ms: True),
     "held units go out": (UnitHolds, "mask", lambda self, positions: positions < 0),
@@ -158,9 +172,9 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "leases never end": (LeaseEnds, "add", lambda self, positions, lease_end_ms, now_ms: None),
     "ended leases are forgotten": (BacklogReader, "ended", lambda self, spans: None),
     "nothing is claimed": (ClaimedUnits, "mask", lambda self, positions: positions < 0),
-    "records are not asked": (HandingOver, "_give", checked_nothing),
-    "clocks do not go back": (node.handover.handing_over, "check_records", seen_at_the_latest_time),
-    "clocks do not go back for filters": (node.handover.filtered, "check_records", seen_at_the_latest_time),
+    "records are not asked": (ReadyUnits, "give", checked_nothing),
+    "clocks do not go back": (ReadyUnits, "give", given_at_the_latest_time),
+    "clocks do not go back for filters": (ReadyUnits, "take_wanted", found_at_the_latest_time),
     "masks decide": (TagFilter, "matches", lambda self, tags: True),
     "filters look too far": (Window, "looked", one_too_far),
     "filters miss what comes back": (Window, "put_back", marks_are_kept),

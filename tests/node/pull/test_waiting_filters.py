@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import node.handover.filtered
+import node.handover.ready_units
 import node.pull.pulling
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
@@ -53,7 +53,7 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One try looks at so many records and no more; the pull goes on from there, and not when its time is over."""
-    monkeypatch.setattr(node.handover.filtered, "EXACT_ROWS", 4)
+    monkeypatch.setattr(node.handover.ready_units, "EXACT_ROWS", 4)
     bits = tags_mask([b"w"])
     cover = [f"t{n}" for n in range(1000) if tags_mask([f"t{n}".encode()]) & bits][:64]
     tags = next(trio for trio in combinations(cover, 3) if tags_mask(tag.encode() for tag in trio) & bits == bits)

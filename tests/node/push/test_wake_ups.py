@@ -252,8 +252,7 @@ def test_a_clock_that_has_gone_back_a_little_is_waited_for_as_little(tmp_path: P
     async def scene(node: Node) -> None:
         reign = node.reign
         assert reign is not None
-        latest_ms = reign.handing_over._latest_ms
-        assert latest_ms is not None
+        latest_ms = reign.handing_over._units.latest_ms
         began_s = asyncio.get_running_loop().time()
         node.pusher._turn(latest_ms - 5)
         assert began_s < node.pusher._rests_until_s <= asyncio.get_running_loop().time() + 0.005

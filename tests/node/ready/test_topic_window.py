@@ -17,15 +17,16 @@ TAGS = ("a", "b", "c")
 
 
 def units(first: int, count: int) -> Queued:
-    """Units numbered from `first`, tagged a, b, c in turn."""
+    """Units numbered from `first`, tagged a, b, c in turn, due by their number."""
     at = np.arange(first, first + count, dtype=np.uint64)
     masks = [tags_mask([TAGS[i % 3].encode()]) for i in range(first, first + count)]
-    return Queued.of(at, np.array(masks, np.uint64))
+    return Queued.of(at, np.array(masks, np.uint64), at.astype(np.int64) - 5)
 
 
 def listed(queued: Queued) -> list[int]:
-    """Positions; every unit has its own mask still."""
+    """Positions; every unit has its own mask and due time still."""
     positions: list[int] = queued.position.tolist()
+    assert queued.due_ms.tolist() == [i - 5 for i in positions]
     assert queued.tags.tolist() == [tags_mask([TAGS[i % 3].encode()]) for i in positions]
     return positions
 
@@ -88,7 +89,7 @@ def any_left(window: Window) -> bool:
 def test_what_a_filter_left_it_does_not_see_again_until_something_comes() -> None:
     """A look over a window of others is done once; a new unit is found without looking at the old ones again."""
     window = Window()
-    window.push(Queued.of(np.arange(50_000, dtype=np.uint64), np.zeros(50_000, np.uint64)))
+    window.push(Queued.of(np.arange(50_000, dtype=np.uint64), *np.zeros((2, 50_000), np.int64)))
     found = window.find(FILTERS[0], 10)
     window.looked(FILTERS[0], found.upto)
     assert len(found.units) == 0

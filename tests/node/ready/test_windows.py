@@ -21,7 +21,7 @@ def column(*indexes: int) -> U64:
 
 def queued(*indexes: int) -> Queued:
     """Units of one hour; each has its index as its mask."""
-    return Queued.of(column(*indexes), np.array(indexes, np.uint64))
+    return Queued.of(column(*indexes), np.array(indexes, np.uint64), np.array(indexes, np.int64))
 
 
 def push(ready: Ready, topic: int, *indexes: int, swept: bool = False) -> None:

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from storage.format.array import I64, U8, U32, U64
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
-from storage.wheel.due import Due
 from storage.wheel.hour_wheel import HourWheel
 from storage.wheel.second_wheel import SecondWheel
-from storage.wheel.slot import SlotColumns
+from storage.wheel.slot import DueUnits
 from tests.examples import examples
 
 START_MS = 500 * HOUR_MS - 20_000
@@ -22,11 +21,11 @@ Unit = tuple[int, int]
 """(due_ms, position): their order is the order of dispatch."""
 
 
-def columns(units: list[Unit]) -> Due:
+def columns(units: list[Unit]) -> DueUnits:
     """Units as columns; topic, tags and priority follow from the position, so that a mix-up shows."""
     due_ms = np.array([due for due, _ in units], np.int64)
     position = np.array([position for _, position in units], np.uint64)
-    return Due(
+    return DueUnits(
         due_ms,
         position,
         (position & 0xFFFF).astype(np.uint32),
@@ -35,7 +34,7 @@ def columns(units: list[Unit]) -> Due:
     )
 
 
-def listed(due: Due) -> list[Unit]:
+def listed(due: DueUnits) -> list[Unit]:
     """Columns as units; checks that the other columns still belong to them."""
     units = list(zip(due.due_ms.tolist(), due.position.tolist(), strict=True))
     again = columns(units)
@@ -45,12 +44,9 @@ def listed(due: Due) -> list[Unit]:
     return units
 
 
-def slot(units: list[Unit]) -> SlotColumns:
-    """What the store would read: sorted, with local indexes."""
-    due = columns(sorted(units))
-    return SlotColumns(
-        due.due_ms, due.position, np.arange(len(units), dtype=np.uint32), due.topic, due.tags, due.priority
-    )
+def slot(units: list[Unit]) -> DueUnits:
+    """What the store would read: sorted."""
+    return columns(sorted(units))
 
 
 @dataclass
@@ -350,8 +346,8 @@ def test_a_million_units_of_one_second() -> None:
     tags, priority = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
     wheel = wheel_at(100_000, 105)
     assert wheel.loads(100_000) == [105]
-    wheel.load(105, SlotColumns(due_ms, np.arange(n, dtype=np.uint64), zeros, zeros, tags, priority))
-    taken: list[Due] = []
+    wheel.load(105, DueUnits(due_ms, np.arange(n, dtype=np.uint64), zeros, tags, priority))
+    taken: list[DueUnits] = []
     for step, start in zip(itertools.count(), range(0, len(late), 1000)):
         part = late[start : start + 1000]
         position = np.arange(n + start, n + start + 1000, dtype=np.uint64)
@@ -385,5 +381,5 @@ def test_looking_ahead_takes_nothing_out(arrivals: list[int], steps: list[int]) 
     assert given == sorted(unit for unit in units if unit[0] <= now_ms)
 
 
-def _arguments(due: Due) -> tuple[I64, U64, U32, U64, U8]:
+def _arguments(due: DueUnits) -> tuple[I64, U64, U32, U64, U8]:
     return due.due_ms, due.position, due.topic, due.tags, due.priority

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.format.position import INDEX_BITS
-from storage.wheel.due import Due
+from storage.wheel.slot import DueUnits
 from storage.wheel.sorted_run import Run
 from tests.storage.wheel.test_second_wheel import columns, listed
 
@@ -63,4 +63,4 @@ def test_units_that_are_no_run_are_refused(units: list[tuple[int, int]]) -> None
 def test_a_run_of_nothing_is_refused() -> None:
     """There is no empty run: what holds nothing is not kept."""
     with pytest.raises(AssertionError):
-        Run.of(TICK, Due.empty())
+        Run.of(TICK, DueUnits.empty())

@@ -18,7 +18,7 @@ from replication.election.median import Median
 from replication.raft.options import Peer
 from storage.format.message_id import decode_id
 from storage.format.rows import Corrupt
-from storage.wheel.due import Due
+from storage.wheel.slot import DueUnits
 from tests.node.one_leader import T0, Leader
 
 DUE_MS = T0 + 500
@@ -44,9 +44,9 @@ class Watched:
 
     def lease_ahead(self) -> None:
         """What is due soon is planned, and its Lease applied."""
-        planning, topic, now_ms = self.leader.dispatcher.handing_over.planning, self.leader.topic(), DUE_MS - 90
+        handing_over, topic, now_ms = self.leader.dispatcher.handing_over, self.leader.topic(), DUE_MS - 90
         self.leader.run(now_ms)
-        planning.plan(topic, planning.stage(topic, 9, now_ms), LEASE_MS, now_ms, trusted=True)
+        handing_over.plan(topic, handing_over.planning.stage(topic, 9, now_ms), LEASE_MS, now_ms, trusted=True)
         self.leader.commit(now_ms + 5)
 
     def left_out(self) -> list[tuple[int, int]]:
@@ -149,7 +149,7 @@ def test_what_the_wheel_gave_out_and_neither_a_window_nor_a_lease_has_is_left_ou
     leader: Leader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted mistake: what is to be pushed strictly counts as on its way though nobody leased it."""
-    monkeypatch.setattr(LeaseAhead, "unplanned", lambda self, due: Due.empty())
+    monkeypatch.setattr(LeaseAhead, "unplanned", lambda self, due: DueUnits.empty())
     watched = Watched(leader)
     position = watched.schedule()
     leader.run(DUE_MS)
