@@ -31,12 +31,6 @@ PULL_MAX: Final = 1_000
 ACK_MAX: Final = 10_000
 #: Sum of the stored sizes (bodies and all) one pull hands over, so that base64 and escaping keep the answer <= 16 MiB.
 PULL_BYTES_MAX: Final = 7 * 1024 * 1024
-#: Rows of `ScheduleResult.status`.
-NEW: Final = 0
-REPLAYED: Final = 1
-CONFLICT: Final = 2
-KEPT: Final = 3
-FAILED: Final = 4
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -112,9 +106,8 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     """What became of each message, in the order given; columns of n rows.
 
     `ids` S26; for CONFLICT and KEPT rows the id of the key's holder. `due_ms` int64; for REPLAYED and KEPT rows the
-    holder's. `status` uint8: NEW, REPLAYED (same key and request: the first answer again), CONFLICT (on_conflict
-    reject), KEPT (on_conflict keep: the holder stays), FAILED (`problems` has one entry per such row; e.g. the second
-    entry of a split batch met a lost leadership). A refusal of everything is raised, not returned.
+    holder's. `status` uint8: see storage/format/schedule_status.py; `problems` has one entry per FAILED row (e.g. the
+    second entry of a split batch met a lost leadership). A refusal of everything is raised, not returned.
     """
 
     ids: npt.NDArray[np.bytes_]

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port.loop_turn import Pieces
-from api.port.port import FAILED, KEPT, NEW, REPLAYED, Limits, MessageIn, ScheduleResult
+from api.port.port import Limits, MessageIn, ScheduleResult
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import TIME_BLANK, TIME_TEXT, render_time, write_times
 from api.port.traceback import let_go
 from api.read.document import FAULTS_MAX, check_utf8
 from api.read.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, JsonMessage, OpaqueMessage, accept, explain
+from storage.format.schedule_status import FAILED, KEPT, NEW, REPLAYED
 
 #: So much is read, or so many lines that are odd, before others have the loop.
 PIECE_BYTES: Final = 64 * 1024

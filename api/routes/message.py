@@ -8,18 +8,7 @@ from api.http.answer import JSON, NDJSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.loop_turn import in_turns
-from api.port.port import (
-    CONFLICT,
-    FAILED,
-    KEPT,
-    NEW,
-    REPLAYED,
-    HistoryEvent,
-    Limits,
-    MessageIn,
-    MessageView,
-    ScheduleResult,
-)
+from api.port.port import HistoryEvent, Limits, MessageIn, MessageView, ScheduleResult
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
 from api.read.batch import key_conflict, read_batch, render_batch
@@ -29,6 +18,7 @@ from api.read.message import PLANNED, check_one_due, due_checkers, parse_message
 from api.read.retry import show_own_retry
 from api.read.target import show_target
 from api.routes.ledger import show_message_ledger
+from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
 
 #: How often a message and its ledger are read until they are of one moment.
 LOOKS: Final = 4

@@ -43,7 +43,11 @@ PACE_MS = 10
 
 
 class HandingOver:
-    """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over."""
+    """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over.
+
+    `strict`: what is leased and not begun. `lease_ahead`: strict pushes, leased before they are due. `staged`: units on
+    their way to a push, which are told what ended meanwhile.
+    """
 
     def __init__(
         self,
@@ -63,9 +67,9 @@ class HandingOver:
         self._holds = holds = UnitHolds()
         self._exhaustion = Exhaustion(attempts, holds)
         self._units = units = ReadyUnits(store, strict, claims, ready, holds, self._exhaustion)
-        self._staged = Staged()
+        self.staged = Staged()
         self._paused: set[int] = set()
-        self.planning = LeaseAhead(store, strict, claims, holds, self._staged, self._paused, attempts, units)
+        self.lease_ahead = LeaseAhead(store, strict, claims, holds, self.staged, self._paused, attempts, units)
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
 
@@ -81,8 +85,8 @@ class HandingOver:
         """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
         self._units.close()
         self._holds.forget_aside()
-        self._staged.clear()
-        self.planning.clear()
+        self.staged.clear()
+        self.lease_ahead.clear()
         self.strict.clear()
         self._exhaustion.clear()
 
@@ -227,14 +231,14 @@ class HandingOver:
             units = self._due(kind, topic, room, now_ms)
             most -= len(units)
             self._went(kind, len(units))
-            self._staged.add(kind, topic, units)
+            self.staged.add(kind, topic, units)
             parts.append(units)
         return Queued.joined(parts).position
 
     def read_staged(self, positions: U64) -> Units:
         """The rows of the index of these staged units. Their hand-over does not read them again."""
         rows = self._store.units(positions)
-        self._staged.keep(positions, rows)
+        self.staged.keep(positions, rows)
         return rows
 
     def _due(self, kind: LaneKind, topic: int, most: int, now_ms: int) -> Queued:
@@ -272,18 +276,18 @@ class HandingOver:
         """As `hand_over_staged`, of any topics in one look, where all may go and none went before, their rows of the
         index at hand: the usual case. None where not, and nothing is changed: to be asked topic by topic."""
         allowed = self._units.open and trusted and self._book.allows(now_ms)
-        if not allowed or self._holds.mask(positions).any() or self.planning.early(positions):
+        if not allowed or self._holds.mask(positions).any() or self.lease_ahead.early(positions):
             return None
         barred = self._paused, self.strict.topics
-        if any(barred) and not all(map(self._staged.topics(positions).isdisjoint, barred)):
+        if any(barred) and not all(map(self.staged.topics(positions).isdisjoint, barred)):
             return None
-        rows = self._staged.rows(positions)
+        rows = self.staged.rows(positions)
         if rows is None or rows["attempt"].any():
             return None
         seen = self._units.check(positions, rows["due_ms"], now_ms)
         if not seen.ready.all() or seen.attempt.any():
             return None
-        self._staged.forget(positions)
+        self.staged.forget(positions)
         taking = HandOverBuilder(len(positions), BYTES_MAX)
         taking.add(positions, np.ones(len(positions), np.uint16), rows)
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
@@ -293,12 +297,12 @@ class HandingOver:
         if topic in self._paused:
             self.unstage(topic, positions)
             return Planned([], NOTHING.position)
-        return self.planning.plan(topic, positions, lease_ms, now_ms, trusted=trusted)
+        return self.lease_ahead.plan(topic, positions, lease_ms, now_ms, trusted=trusted)
 
     def unstage(self, topic: int, positions: U64) -> None:
         """Staged units of a topic are first in line again, in this order."""
-        for kind, units, _ in self._staged.take(topic, positions) if self._units.open else ():
-            self._ready.put_back(kind, topic, self.planning.due(units))
+        for kind, units, _ in self.staged.take(topic, positions) if self._units.open else ():
+            self._ready.put_back(kind, topic, self.lease_ahead.due(units))
 
     def look_again(self, topic: int, positions: U64, now_ms: int) -> None:
         """Staged units of a topic are not staged any more: those that ended are forgotten, the others are first in line
@@ -306,24 +310,10 @@ class HandingOver:
         self._look_again(topic, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
 
     def _look_again(self, topic: int, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
-        for kind, units, rows in self._staged.take(topic, positions) if self._units.open else ():
-            due = self.planning.due(units)
+        for kind, units, rows in self.staged.take(topic, positions) if self._units.open else ():
+            due = self.lease_ahead.due(units)
             known = rows if len(due) == len(units) else None
             self._units.give(kind, topic, due, taking.units, now_ms, taking, known)
-
-    def ended(self, positions: U64) -> None:
-        """Units that ended, or stand elsewhere."""
-        self._staged.note_ended(positions)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether there is something to take with `take_ended`."""
-        return self._staged.has_ended
-
-    def take_ended(self) -> dict[int, int]:
-        """How many staged units have ended, or stand elsewhere: of the topics in which more have since this was asked
-        last."""
-        return self._staged.take_ended()
 
     # -- commands in flight
 

@@ -91,7 +91,7 @@ class Dispatcher:
             attempts=attempts,
             pace_per_step=self._options.pace_per_step,
         )
-        self._planning = self.handing_over.planning
+        self._lease_ahead = self.handing_over.lease_ahead
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
         self._wanted_from_ms = 0
@@ -183,7 +183,7 @@ class Dispatcher:
             self._state_moved = True
         self._load(now_ms)
         taken = self._take(now_ms)
-        self._planning.look(self._wheel, now_ms)
+        self._lease_ahead.look(self._wheel, now_ms)
         self._advance(now_ms, moved=taken > 0)
         self._backlog.ended(self._ends.ended(now_ms))
         # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
@@ -196,7 +196,7 @@ class Dispatcher:
         sweep. Returns the number of units."""
         assert self._wheel is not None
         taken = self._wheel.take(now_ms)
-        due = self._planning.unplanned(taken)
+        due = self._lease_ahead.unplanned(taken)
         count = within_topics(due.topic)
         if count < len(due):
             self._backlog.due(due.select(slice(count, None)))
@@ -263,7 +263,7 @@ class Dispatcher:
             return 0
         wakes = [
             self._hours.wake_ms(now_ms), self._wheel.wake_ms(now_ms), self._ends.next_ms(), self.handing_over.wake_ms(),
-            self._planning.wake_ms(self._wheel, now_ms),
+            self._lease_ahead.wake_ms(self._wheel, now_ms),
         ]  # fmt: skip
         if now_ms < self._latest_ms:
             wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
@@ -360,11 +360,11 @@ class Dispatcher:
         """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
         them anew."""
         self.handing_over.moved(home, old, position)
-        self.handing_over.ended(old)
+        self.handing_over.staged.note_ended(old)
 
     def on_settled(self, position: U64) -> None:
         """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
-        self.handing_over.ended(position)
+        self.handing_over.staged.note_ended(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""

@@ -372,7 +372,7 @@ class LeaderTerm:
     def on_settled(self, position: U64) -> None:
         """Units that ended."""
         self.dispatcher.on_settled(position)
-        if self.handing_over.has_ended:  # what waits for their room may go
+        if self.handing_over.staged.has_ended:  # what waits for their room may go
             self.poke()
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ class PlannedSends:
         now_s = asyncio.get_running_loop().time()
         self._took_ms = max((now_s - since_s) * 1000, self._took_ms * FORGET ** (now_s - self._took_s))
         self._took_s = now_s
-        term.handing_over.planning.look_ahead(min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms)))
+        term.handing_over.lease_ahead.look_ahead(min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms)))
         heapq.heappush(self._leased, _Plan(planned.handed_over_ms, planned.strict, planned, units))
         if self._steps is None:
             self._steps = Steps(self._clock, lambda: self._send_due(term), self._life.fatal)

@@ -53,19 +53,19 @@ class Staging:
         """Take back what has changed or ended, and stage a bite of each of the next topics; whether there was
         anything."""
         went_back = self._look_for_changes(term)
-        handing_over, planning = term.handing_over, term.handing_over.planning
+        handing_over, lease_ahead = term.handing_over, term.handing_over.lease_ahead
         went_back |= self._take_back_ended(handing_over, now_ms)
         self.more = self._give_room(handing_over)
         left = min(TURN_UNITS, self._lanes.left)
         if not left:
             return went_back
-        pushing, planned = handing_over.pushing_topics(TOPICS_A_TURN), planning.topics()
+        pushing, soon = handing_over.pushing_topics(TOPICS_A_TURN), lease_ahead.topics()
         if self._next in pushing:
             at = pushing.index(self._next)
             pushing = pushing[at:] + pushing[:at]
         bites: list[tuple[Topic, U64]] = []
         ready = [(number, handing_over.stage) for number in pushing]
-        for number, stage in [*ready, *((number, planning.stage) for number in planned)]:
+        for number, stage in [*ready, *((number, lease_ahead.stage) for number in soon)]:
             topic = self._store.catalog.topic_by_number(number)
             if topic is None or topic.settings.get("mode") != "push":
                 continue
@@ -88,7 +88,7 @@ class Staging:
         """Units that ended wait for their receiver as others do, and take up room. Where many of a topic have, all of
         it are looked at once more; whether there were any."""
         went_back = False
-        for number, count in handing_over.take_ended().items():
+        for number, count in handing_over.staged.take_ended().items():
             if count * ENDED_MOST >= self._lanes.units(number):
                 handing_over.look_again(number, self._drop(number), now_ms)
                 went_back = True

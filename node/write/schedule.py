@@ -12,11 +12,12 @@ from operator import attrgetter
 
 import numpy as np
 
-from api.port.port import FAILED, MessageIn, ScheduleResult
+from api.port.port import MessageIn, ScheduleResult
 from api.port.problem import FieldFault, Problem
 from node.write.command_queues import problem_of
 from node.write.message_queue import Part
 from node.write.proposer import Proposer
+from storage.format.schedule_status import FAILED
 from storage.store import Store
 
 _topics = attrgetter("topic")

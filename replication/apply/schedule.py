@@ -18,9 +18,8 @@ from storage.format.batches import UnitBatch
 from storage.format.position import GONE
 from storage.format.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.format.rows import UNIT_KEYED, UNKNOWN
+from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
 from storage.store import Store
-
-NEW, REPLAYED, CONFLICT, KEPT = 0, 1, 2, 3
 
 
 class Fresh(NamedTuple):

@@ -12,11 +12,6 @@ import numpy as np
 
 from api.port.budget import Budget
 from api.port.port import (
-    CONFLICT,
-    FAILED,
-    KEPT,
-    NEW,
-    REPLAYED,
     RETRY_DEFAULTS,
     TOPIC_DEFAULTS,
     CancelResult,
@@ -40,6 +35,7 @@ from api.port.port import (
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port.timestamp import render_time
+from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
 from tests.api.memory_cluster import MemoryCluster
 
 NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z

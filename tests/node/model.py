@@ -279,12 +279,12 @@ class Model(StrictModel):
         windows = [window for lane in dispatcher._ready.lanes for window in lane.windows.values()]
         parts = [chunk.units.position for window in windows for chunk in window._chunks()]
         parts += [made.position for batch in (*book._sent, book._open) for made in batch.hand_overs]
-        parts += [np.array([*kept], np.uint64) for kept in (handing_over._staged._units, handing_over._holds._aside)]
+        parts += [np.array([*kept], np.uint64) for kept in (handing_over.staged._units, handing_over._holds._aside)]
         claimed = np.concatenate(parts)
         assert len(claimed) == len(np.unique(claimed)) == len(dispatcher._claims)
         assert dispatcher._claims.mask(claimed).all()
         staged = {position for positions in self.reign.staged.values() for position in positions}
-        assert staged == handing_over._staged._units.keys()
+        assert staged == handing_over.staged._units.keys()
 
     def check_state(self) -> None:
         """Every unit that the dispatch state names left the wheel, or was ready when this leader began, or is done.

@@ -31,7 +31,7 @@ class StrictModel(LoggedModel):
         """Units for push are staged before they are due, and planned, or given back."""
         name = self.random.choice(TOPICS)
         dispatcher, number = self.reign.dispatcher, self.numbers[name]
-        self.reign.staged[name] += dispatcher.handing_over.planning.stage(number, 30, self.now_ms).tolist()
+        self.reign.staged[name] += dispatcher.handing_over.lease_ahead.stage(number, 30, self.now_ms).tolist()
         if number not in dispatcher.handing_over.strict.topics:
             return
         chosen, trusted = self._some_staged(name), self.random.random() < 0.8

@@ -11,22 +11,12 @@ from typing import Any
 
 import pytest
 
-from api.port.port import (
-    ANONYMOUS,
-    CONFLICT,
-    NEW,
-    REPLAYED,
-    Delivery,
-    MessageIn,
-    MessageView,
-    PullIn,
-    RetryPolicy,
-    TopicChange,
-)
+from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, RetryPolicy, TopicChange
 from api.port.problem import Problem
 from api.port.queries import DeadMessage, DeadQuery
 from api.read.field import pack_headers
 from node.server import Node
+from storage.format.schedule_status import CONFLICT, NEW, REPLAYED
 from tests.node.single_node import run_node
 from tests.waiting import until
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from api.port.port import ANONYMOUS, NEW, REPLAYED, Delivery, MessageIn, PullIn, TopicChange
+from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.read.field import pack_headers
 from node.server import Node
+from storage.format.schedule_status import NEW, REPLAYED
 from tests.node.single_node import run_node
 from tests.waiting import until
 

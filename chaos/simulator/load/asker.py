@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from api.port.ledger import MessageLedger
-from api.port.port import ANONYMOUS, KEPT, MessageView, ScheduleResult
+from api.port.port import ANONYMOUS, MessageView, ScheduleResult
 from api.port.queries import BulkResult, DeadQuery
 from chaos.history.event import (
     Accounted,
@@ -37,6 +37,7 @@ from chaos.simulator.load.load import IDLE, POISON, TIMEOUT_S, Caller, Offer, co
 from chaos.simulator.load.tally import Tally
 from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.world import World
+from storage.format.schedule_status import KEPT
 
 #: Of the messages that are acknowledged: looked at, moved, cancelled at some moment around or after their due time.
 LOOK_SHARE: Final = 0.15

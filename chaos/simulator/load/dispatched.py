@@ -23,8 +23,8 @@ class Dispatched:
         self._node = node
         self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
         self._seen: set[int] = set()
-        ready, planning = reign.dispatcher._ready, reign.handing_over.planning
-        push, unplanned = ready.push, planning.unplanned
+        ready, lease_ahead = reign.dispatcher._ready, reign.handing_over.lease_ahead
+        push, unplanned = ready.push, lease_ahead.unplanned
 
         def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:
             self._seen.update(units.position.tolist())
@@ -36,7 +36,7 @@ class Dispatched:
             return left
 
         replace_call(ready, "push", pushed)
-        replace_call(planning, "unplanned", given)
+        replace_call(lease_ahead, "unplanned", given)
 
     @free
     def _on_their_way(self, positions: U64) -> None:

@@ -12,21 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from api.port.port import (
-    ANONYMOUS,
-    CONFLICT,
-    FAILED,
-    MessageIn,
-    Port,
-    RetryPolicy,
-    ScheduleResult,
-    TopicChange,
-)
+from api.port.port import ANONYMOUS, MessageIn, Port, RetryPolicy, ScheduleResult, TopicChange
 from api.port.problem import Problem
 from chaos.history.event import Answered, Offered
 from chaos.history.history import History
 from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.world import World
+from storage.format.schedule_status import CONFLICT, FAILED
 
 #: Codes that say that nothing was done: whoever gets one may send again.
 NOT_DONE: Final = ("no-leader", "draining", "over-limit", "disk-full")

@@ -26,7 +26,7 @@ def strict(leader: Leader, *, mode: str = "push") -> int:
 def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
     """What is due soon, staged."""
     leader.run(now_ms)
-    return leader.dispatcher.handing_over.planning.stage(leader.topic(), most, now_ms)
+    return leader.dispatcher.handing_over.lease_ahead.stage(leader.topic(), most, now_ms)
 
 
 def plan(leader: Leader, now_ms: int) -> list[HandOver]:

@@ -18,7 +18,8 @@ class Dispatcher:
         self.line = list(topics)
         self.looked: list[int] = []
         self.unstaged: list[int] = []
-        self.planning = SimpleNamespace(topics=list, stage=self.stage)
+        self.lease_ahead = SimpleNamespace(topics=list, stage=self.stage)
+        self.staged = SimpleNamespace(take_ended=dict)  # none of them
 
     def pushing_topics(self, most: int) -> list[int]:
         """The next in line."""
@@ -35,10 +36,6 @@ class Dispatcher:
         """Looked at."""
         self.looked.append(topic)
         return np.zeros(0, np.uint64)
-
-    def take_ended(self) -> dict[int, int]:
-        """None has."""
-        return {}
 
     def unstage(self, topic: int, positions: U64) -> None:
         """Back in the window."""

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from api.port.port import ANONYMOUS, FAILED, NEW, MessageIn, Target, TopicChange
+from api.port.port import ANONYMOUS, MessageIn, Target, TopicChange
 from api.port.problem import Problem
 from node.server import Node
+from storage.format.schedule_status import FAILED, NEW
 from tests.node.single_node import run_node
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.apply.schedule import CONFLICT, KEPT, NEW, REPLAYED
 from replication.apply.settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, SETTLED, STALE, UNKNOWN
 from replication.command.dispatch import DispatchState, Realign
 from replication.command.topic import PutTopic
 from replication.command.unlink import Unlink
+from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
 from tests.examples import examples
 from tests.replication.applied_log import (
     GENESIS,

@@ -46,7 +46,7 @@ class Watched:
         """What is due soon is planned, and its Lease applied."""
         handing_over, topic, now_ms = self.leader.dispatcher.handing_over, self.leader.topic(), DUE_MS - 90
         self.leader.run(now_ms)
-        handing_over.plan(topic, handing_over.planning.stage(topic, 9, now_ms), LEASE_MS, now_ms, trusted=True)
+        handing_over.plan(topic, handing_over.lease_ahead.stage(topic, 9, now_ms), LEASE_MS, now_ms, trusted=True)
         self.leader.commit(now_ms + 5)
 
     def left_out(self) -> list[tuple[int, int]]:
