@@ -56,7 +56,6 @@ from node.upkeep.housekeeping import keep_house, unlink_hours
 from node.upkeep.journal_trim import Trimming, segment_bytes
 from node.upkeep.retention import Retention
 from node.upkeep.snapshot import Reinstalled, Snapshots
-from node.write.command_queues import GROUP
 from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
@@ -71,6 +70,7 @@ from storage.catalog.level import LEVELS
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
+from storage.format.message_id import GROUP
 from storage.format.position import HOUR_MS
 from storage.store import Store
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from ledger.bucket import ABROAD, PLACE, Bucket, Rows
 from ledger.columns import Columns
-from node.write.command_queues import GROUP
 from storage.format.array import I64, U64
+from storage.format.message_id import GROUP
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.format.record_rows import home_of
 from storage.format.rows import FORWARDED, Corrupt, take_rows

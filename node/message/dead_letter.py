@@ -21,12 +21,12 @@ from node.runtime.clock import NodeClock
 from node.settle.in_parts import NOT_PROPOSED, unfinished
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import reason_of
-from node.write.command_queues import ENTRY_MOVES_MAX, GROUP
+from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.command.message import Redrive
 from storage.catalog.topic import Topic
 from storage.format.array import U64
-from storage.format.message_id import encode_ids
+from storage.format.message_id import GROUP, encode_ids
 from storage.format.position import GONE, INDEX_BITS
 from storage.format.record import Record
 from storage.format.rows import DEAD

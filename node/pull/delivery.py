@@ -15,9 +15,8 @@ from api.port.port import Delivery
 from node.handover.lease_book import HandOver
 from node.message.view import dead_of
 from node.receipt import Receipts
-from node.write.command_queues import GROUP
 from storage.format.array import I64, U64
-from storage.format.message_id import encode_ids
+from storage.format.message_id import GROUP, encode_ids
 from storage.format.record import Record
 from storage.store import Store
 

@@ -44,8 +44,7 @@ from node.runtime.config import PushOptions
 from node.runtime.lifecycle import Lifecycle
 from node.runtime.open_files import raise_descriptors
 from node.settle.retry import BAD_URL, STOPPED
-from node.write.command_queues import GROUP
-from storage.format.message_id import encode_ids
+from storage.format.message_id import GROUP, encode_ids
 from storage.store import Store
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.

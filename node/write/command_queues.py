@@ -22,7 +22,6 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.topic import DropTopic
 from storage.format.array import U8
 
-GROUP = 0
 #: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.
 ENTRY_ACKS_MAX = 100_000
 #: Moves of one entry, counted as in node.settle.move_size, 10 us each on every node; a request past it waits for the

@@ -13,17 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-import numpy as np
-import numpy.typing as npt
-
-from api.port.port import MessageIn
+from api.port.port import MessageIn, ScheduleResult
 from api.port.problem import Problem
 from node.draft import encode_schedule, encode_target
 from node.runtime.entropy import Entropy
-from node.write.command_queues import GROUP, Section
+from node.write.command_queues import Section
 from replication.apply.machine import Scheduled
-from storage.format.array import U8
-from storage.format.message_id import encode_ids
+from storage.format.message_id import GROUP, encode_ids
 from storage.format.position import HOUR_MS
 
 #: Bounds of one entry, so that nobody waits long while it is written or applied: bytes of messages, and rows. 8,000
@@ -46,22 +42,9 @@ HOUR_BYTES = 1024
 TOPIC_BYTES = 8 * 1024
 
 
-@dataclass(slots=True)  # not frozen: setting three fields past the guard doubles the price of a single message's row
-class Placed:
-    """Rows that went through an entry: their ids (S26), due times and statuses (replication.apply.schedule)."""
-
-    ids: npt.NDArray[np.bytes_]
-    due_ms: npt.NDArray[np.int64]
-    status: U8
-
-    def rows(self, start: int, stop: int) -> Placed:
-        """Those of one request."""
-        return Placed(self.ids[start:stop], self.due_ms[start:stop], self.status[start:stop])
-
-
 _body = attrgetter("body")
 
-Part = tuple[int, int, Placed | str]  # first row, rows, and their result or the error they met
+Part = tuple[int, int, ScheduleResult | str]  # first row, rows, and their result or the error they met
 
 
 @dataclass(slots=True)
@@ -75,7 +58,7 @@ class Request:
     answered: int = 0  # rows whose part is known; invariant: answered <= taken
     parts: list[Part] = field(default_factory=list)
 
-    def answer(self, start: int, rows: int, result: Placed | str) -> None:
+    def answer(self, start: int, rows: int, result: ScheduleResult | str) -> None:
         """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
@@ -133,10 +116,10 @@ class MessageQueue:
 
         def give(scheduled: Scheduled | None, error: str | None, index: int) -> None:
             self.singles = len(taken) if len(taken) == len(messages) else 0
-            placed = None if scheduled is None else _place(scheduled)
+            result = None if scheduled is None else _result(scheduled)
             at = 0
             for request, start, rows in taken:
-                request.answer(start, rows, error or "unknown" if placed is None else placed.rows(at, at + rows))
+                request.answer(start, rows, error or "unknown" if result is None else _cut(result, at, at + rows))
                 at += rows
 
         return [(schedule.pack(), give)]
@@ -231,7 +214,11 @@ def _utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _place(scheduled: Scheduled) -> Placed:
+def _result(scheduled: Scheduled) -> ScheduleResult:
     """Ids are made once for all rows of an entry."""
-    ids = encode_ids(GROUP, scheduled.position, scheduled.random)
-    return Placed(ids, scheduled.due_ms, scheduled.status)
+    return ScheduleResult(encode_ids(GROUP, scheduled.position, scheduled.random), scheduled.due_ms, scheduled.status)
+
+
+def _cut(result: ScheduleResult, start: int, stop: int) -> ScheduleResult:
+    """The rows of one request."""
+    return ScheduleResult(result.ids[start:stop], result.due_ms[start:stop], result.status[start:stop])

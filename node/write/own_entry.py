@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from node.runtime.clock import NodeClock
-from node.write.command_queues import GROUP
 from replication.command.entry import Packed, encode_entry
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
 from storage.catalog.level import FOUNDED
+from storage.format.message_id import GROUP
 
 
 class OwnEntries:

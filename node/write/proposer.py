@@ -25,7 +25,6 @@ from node.write.batch_delay import BatchDelay
 from node.write.command_queues import (
     ENTRY_ACKS_MAX,
     ENTRY_MOVES_MAX,
-    GROUP,
     CancelOrder,
     CancelQueue,
     DropQueue,
@@ -56,6 +55,7 @@ from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
 from storage.catalog.level import FOUNDED
 from storage.format.array import U8
+from storage.format.message_id import GROUP
 
 #: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05

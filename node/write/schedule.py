@@ -40,7 +40,7 @@ async def schedule_messages(
             _, _, result = parts[0]
             if isinstance(result, str):
                 raise problem_of(result)
-            return ScheduleResult(result.ids, result.due_ms, result.status)
+            return result
         return join(parts, len(messages), {})
     rows = [row for row in range(len(messages)) if row not in problems]
     found = await schedule_messages(store, proposer, topics_max, [messages[row] for row in rows])

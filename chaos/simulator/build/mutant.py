@@ -21,7 +21,6 @@ from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
 from node.upkeep.retention import Retention
-from node.write.command_queues import GROUP
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.apply.settle import apply_lease
@@ -34,6 +33,7 @@ from replication.wire.door import Door
 from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
 from storage.file.outflow import Outflow
+from storage.format.message_id import GROUP
 from storage.hour.stage_write import write_staged
 from storage.wheel.second_wheel import SecondWheel
 

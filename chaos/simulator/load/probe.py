@@ -21,12 +21,11 @@ from chaos.simulator.time.cost import free
 from chaos.simulator.world.world import World
 from node.handover.delivery_log import FAILED, PUSH
 from node.server import Node
-from node.write.command_queues import GROUP
 from replication.apply.attempt_order import fence
 from replication.command.entry import EntryRefused, Kind, decode_entry
 from storage.format.array import U64
 from storage.format.batches import SettleBatch
-from storage.format.message_id import encode_ids
+from storage.format.message_id import GROUP, encode_ids
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED, Corrupt
 from storage.store import Store

@@ -10,10 +10,10 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import CountQuery
 from node.server import Node
-from node.write.command_queues import GROUP
 from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
 from replication.journal.sync import Sync
+from storage.format.message_id import GROUP
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 
