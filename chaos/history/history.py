@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -34,6 +34,11 @@ class History:
 
     def _machine_now(self) -> tuple[float, int]:
         return time.monotonic() * 1000, self._wall_ms()
+
+    def stamp(self) -> dict[str, Any]:
+        """The fields of `Seen` of an event that is made now."""
+        mono_ms, wall_ms = self._now()
+        return {"mono_ms": mono_ms, "wall_ms": wall_ms}
 
     def record(self, event: Event) -> None:
         """Adds an event and tells it to all listeners."""

@@ -9,27 +9,29 @@ the history of the run; chaos/check/message/restored.py holds them against what 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from api.port.backup import SnapshotView
-from api.port.ledger import MessageLedger
-from api.port.port import ANONYMOUS, CancelResult, Delivery, PullIn
+from msgspec.structs import asdict
+
+from api.port.port import ANONYMOUS, PullIn
 from chaos.check.message.restored import held
+from chaos.client.outcome import Outcome
 from chaos.history.event import Answered, BackedUp, Recalled
 from chaos.history.history import History
-from chaos.load.account import OUTSIDE, tells_all
 from chaos.plan.fault_plan import FaultPlan
-from chaos.simulator.load.load import IDLE, PULL, STRICT_PULL, Caller, code_of
-from chaos.simulator.world.client import Outcome
+from chaos.simulator.load.client import PortClient, account_of, caller_of
+from chaos.simulator.load.load import IDLE, PULL, STRICT_PULL
 from chaos.simulator.world.receivers import Behaviour, Received
 from chaos.simulator.world.world import EPOCH_S, World
 from replication.journal.install import install_restored
 from storage.directory.restore import RestoreOptions, restore
 from storage.directory.snapshot_install import InstallRefused
 from storage.file.disk import Disk
+
+T = TypeVar("T")
 
 START_S: Final = 30.0
 BACKUP_S: Final = 10.0
@@ -51,31 +53,26 @@ class Restorer:
 
     def __init__(self, world: World, history: History, plan: FaultPlan, config: Settings) -> None:
         self._world, self._history, self._plan, self._config = world, history, plan, config
-        self._caller = Caller(world, "restorer")
+        self._caller = caller_of(world, "restorer")
         self._backup: Path | None = None
         self._of = ""  # which node made it
 
     def begin(self) -> None:
         """The load begins."""
-        self._world.after(self._plan.backup, self._ask, 0)
+        self._caller.runner.after(self._plan.backup, self._ask)
 
-    def _ask(self, before: int) -> None:
+    async def _ask(self) -> None:
         """A backup of any node; of another one where that could not."""
-
-        def done(outcome: Outcome) -> None:
-            view: SnapshotView | None = outcome.value
-            if view is None:
-                self._world.after(AGAIN_S, self._ask, before + 1)
+        for _ in range(int(BACKUP_S / AGAIN_S)):
+            client = self._caller.any()
+            outcome = await client.call(lambda port: port.snapshot(None), "snapshot", leader=False, timeout_s=CALL_S)
+            view = outcome.value
+            if view is not None:
+                self._backup, self._of = Path(view.directory), view.node
+                stamp = self._history.stamp()
+                self._history.record(BackedUp(**stamp, node=view.node, applied_index=view.applied_index))
                 return
-            self._backup, self._of = Path(view.directory), view.node
-            mono_ms, wall_ms = self._history.now()
-            self._history.record(
-                BackedUp(mono_ms=mono_ms, wall_ms=wall_ms, node=view.node, applied_index=view.applied_index)
-            )
-
-        if before < BACKUP_S / AGAIN_S:
-            name = self._caller.node()
-            self._caller.call(name, lambda port: port.snapshot(None), done, "snapshot", leader=False, timeout_s=CALL_S)
+            await self._caller.runner.sleep(AGAIN_S)
 
     def run(self) -> list[str]:
         """Everything behind the run; what went wrong with its course."""
@@ -114,7 +111,7 @@ class Restored:
 
     def __init__(self, world: World, history: History, begins_ms: float, cut: bool) -> None:
         self._world, self._history, self._begins_ms, self._cut = world, history, begins_ms, cut
-        self._caller = Caller(world, "restored")
+        self._caller = caller_of(world, "restored")
         self._again: dict[str, set[tuple[int, int]]] = defaultdict(set)
         self._cancelled: set[str] = set()  # or may be
         self._in_flight = 0
@@ -125,23 +122,23 @@ class Restored:
 
     def run(self) -> list[str]:
         """The whole of it; what went wrong with its course."""
-        world, chance = self._world, self._caller.chance
+        world, chance, runner = self._world, self._caller.chance, self._caller.runner
         world.start()
         if not world.run_until(lambda: world.leader() is not None, START_S):
             return ["the restored cluster has no leader"]
         asked = self._drawn()
         for message in asked:
             for ask in chance.choice([(self._cancel,), (self._account,), (self._account, self._cancel), ()]):
-                world.after(ASKS_S * chance.random(), ask, message)
+                runner.after(ASKS_S * chance.random(), ask, message)
         for topic in (PULL, STRICT_PULL, IDLE):
             for _ in range(PULLS):
-                world.after(ASKS_S * chance.random(), self._pull, topic)
+                runner.after(ASKS_S * chance.random(), self._pull, topic)
         world.run(CUT_S)
         if self._cut and not self._lose_leader():
             return ["the restored cluster got no second leader"]
         world.run(ASKS_S)
         for message in asked:
-            self._account(message)
+            runner.start(self._account(message))
         over = world.run_until(lambda: not self._in_flight, OVER_S)
         return [] if over else [f"{self._in_flight} requests to the restored cluster without an answer"]
 
@@ -175,75 +172,52 @@ class Restored:
     def _received(self, received: Received) -> None:
         self._again[received.id].add((received.term, received.attempt))
 
-    def _pull(self, topic: str) -> None:
+    async def _pull(self, topic: str) -> None:
         chance = self._caller.chance
         request = PullIn(topic, max=chance.choice([1, 5, 20]), wait_ms=500)
-
-        def done(outcome: Outcome) -> None:
-            deliveries: Sequence[Delivery] = outcome.value or ()
-            for delivery in deliveries:
-                self._again[delivery.id].add((delivery.term, delivery.attempt))
-            receipts = [delivery.receipt for delivery in deliveries if chance.random() < 0.5]
-            if receipts:
-                self._insist(lambda port: port.ack(topic, receipts, ANONYMOUS), lambda outcome: None, "ack")
-
-        self._caller.call(
-            self._caller.node(), lambda port: port.pull(request, ANONYMOUS), done, f"pull {topic}", pulls=True
-        )
+        client = self._caller.any()
+        outcome = await client.call(lambda port: port.pull(request, ANONYMOUS), f"pull {topic}", pulls=True)
+        deliveries = outcome.value or ()
+        for delivery in deliveries:
+            self._again[delivery.id].add((delivery.term, delivery.attempt))
+        receipts = [delivery.receipt for delivery in deliveries if chance.random() < 0.5]
+        if receipts:
+            await self._insist(lambda client: client.ack(topic, receipts))
 
     # -- what is asked
 
-    def _cancel(self, message: Answered) -> None:
-        name = message.message_id
-
-        def done(outcome: Outcome) -> None:
-            told: CancelResult | None = outcome.value
-            if told is not None:
-                self._record(message, "cancelled", prior=told.prior, attempts_made=told.attempts_made)
-            else:
-                self._unknown(message, outcome)
-
+    async def _cancel(self, message: Answered) -> None:
         # Once, for one that is repeated could find what the first one did.
         self._in_flight += 1
-        self._cancelled.add(name)
-        self._caller.call(
-            self._caller.node(),
-            lambda port: port.cancel(name, if_match=None, principal=ANONYMOUS),
-            self._counted(done),
-            "cancel",
-        )
+        self._cancelled.add(message.message_id)
+        outcome = await self._caller.any().cancel(message.message_id)
+        self._in_flight -= 1
+        told = outcome.value
+        if told is not None:
+            self._record(message, "cancelled", prior=told.prior, attempts_made=told.attempts_made)
+        else:
+            self._unknown(message, outcome)
 
-    def _account(self, message: Answered) -> None:
+    async def _account(self, message: Answered) -> None:
         name = message.message_id
         # What comes while the ledger is read may be in it, or not.
         before = len(self._again[name])
+        outcome = await self._insist(lambda client: client.call(lambda port: port.message_ledger(name), "account"))
+        if outcome.value is None:
+            self._unknown(message, outcome)
+        else:
+            self._record(message, "accounted", again=before, **asdict(account_of(outcome.value)))
 
-        def done(outcome: Outcome) -> None:
-            found: MessageLedger | None = outcome.value
-            if found is None:
-                self._unknown(message, outcome)
-                return
-            whole = tells_all(found.sight, found.entry.flags)
-            told = {"kind": found.entry.kind, "hand_overs": len(found.hand_overs), "complete": whole}
-            self._record(message, "accounted", again=before, old=OUTSIDE in found.entry.flags, **told)
-
-        self._insist(lambda port: port.message_ledger(name), done, "account")
-
-    def _insist(self, call: Callable[[Any], Any], done: Callable[[Outcome], None], label: str) -> None:
+    async def _insist(self, ask: Callable[[PortClient], Awaitable[Outcome[T]]]) -> Outcome[T]:
         self._in_flight += 1
-        self._caller.insist(call, self._counted(done), label, for_s=CALL_S, again=True)
+        outcome = await self._caller.insist(ask, for_s=CALL_S, again=True)
+        self._in_flight -= 1
+        return outcome
 
-    def _counted(self, done: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-        def ended(outcome: Outcome) -> None:
-            self._in_flight -= 1
-            done(outcome)
-
-        return ended
-
-    def _unknown(self, message: Answered, outcome: Outcome) -> None:
+    def _unknown(self, message: Answered, outcome: Outcome[Any]) -> None:
         """What ended here is soon forgotten; nothing else is."""
         ended = message.message_id in self._cancelled or self._again[message.message_id]
-        if code_of(outcome.problem) == "unknown-message" and not ended:
+        if outcome.code == "unknown-message" and not ended:
             self._record(message, "unknown-message")
 
     def _record(self, message: Answered, answer: Any, **told: Any) -> None:

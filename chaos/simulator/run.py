@@ -22,7 +22,9 @@ import numpy as np
 import node.message.dead_letter
 import node.pull.settling
 import node.settle.former_leader_outcomes
-from api.port.port import ANONYMOUS
+from api.port.port import ANONYMOUS, TopicChange
+from chaos.client.changer import Changer, Changes
+from chaos.client.consumer import Consumer
 from chaos.history.bounds import Bounds
 from chaos.history.event import (
     Acked,
@@ -45,14 +47,13 @@ from chaos.simulator.faults.nemesis import Nemesis
 from chaos.simulator.faults.upgrade import Upgrade, risen
 from chaos.simulator.judge import ANY_TIME, BOUNDS, changes_of_leader, counts, judge
 from chaos.simulator.load.asker import Asker
-from chaos.simulator.load.changer import Changer
-from chaos.simulator.load.consumer import Consumer
+from chaos.simulator.load.client import TIMEOUT_S, Tasks, caller_of
+from chaos.simulator.load.consumer import consumer
 from chaos.simulator.load.crowd import TURN_S, Crowd, CrowdShape
-from chaos.simulator.load.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Caller, Producer, Shape, topic_settings
+from chaos.simulator.load.load import ASKED, DEAD, IDLE, PULL, STRICT_PULL, Producer, Shape, topic_settings
 from chaos.simulator.load.probe import Probe
 from chaos.simulator.load.targets import Targets
 from chaos.simulator.restorer import Restorer
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.world import World
 from node.server import Node
 from storage.catalog.level import LEVELS, has
@@ -133,7 +134,8 @@ class Running:
         world.on_node, world.on_held = self._watch, self._held
         self.nemesis = Nemesis(world, self.history, plan, self.upgrade)
         self.targets = Targets(world, self.history, self.probe)
-        self.changer = Changer(world, self.history, shape)
+        changes = Changes(shape.cancel_share, shape.move_share, under_way_s=2 * TIMEOUT_S)
+        self.changer = Changer(caller_of(world, "changer"), self.history, changes)
         self._asker = Asker(world, self.history, self.changer, plan) if plan.skew else None
         self._restorer = Restorer(world, self.history, plan, config_of(plan)) if plan.backup else None
         self.shape = shape
@@ -207,8 +209,8 @@ class Running:
             self._consume(world.ids[0], IDLE)
         self.nemesis.heal()
         self.targets.calm()
-        for consumer in self._consumers:
-            consumer.calm = True
+        for each in self._consumers:
+            each.calm = True
         world.run_until(lambda: not producer.in_flight, 30)
         self.changer.bring_near(producer.far)
         wrong = [] if world.run_until(self._settled, DRAIN_S) else self._unsettled()
@@ -220,9 +222,9 @@ class Running:
         return wrong + (self._restorer.run() if self._restorer else [])
 
     def _consume(self, node_id: str, topic: str) -> None:
-        consumer = Consumer(self.world, self.history, self.probe, node_id, topic, asks=self._asker is not None)
-        self._consumers.append(consumer)
-        consumer.begin()
+        asks = self._asker is not None
+        self._consumers.append(consumer(self.world, self.history, self.probe, node_id, topic, asks=asks))
+        Tasks(self.world).start(self._consumers[-1].run())
 
     def _account(self, asker: Asker) -> list[str]:
         """What is said of each message once all is over."""
@@ -236,21 +238,24 @@ class Running:
             for name, change in topic_settings(self.world).items()
             if name != IDLE or IDLE in dict(self.shape.topics)
         }
-        caller = Caller(self.world, "topics")
+        caller = caller_of(self.world, "topics")
         made: Counter[str] = Counter()
+
+        async def make(name: str, change: TopicChange) -> None:
+            outcome = await caller.insist(
+                lambda client: client.call(
+                    lambda port: port.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS), "topic"
+                ),
+                for_s=START_S,
+                again=True,
+            )
+            made[outcome.kind] += 1
+            share = dict(self.shape.topics).get(name)
+            if outcome.kind == "ok" and share is not None:
+                self._topics.append((name, share))
+
         for name, change in settings.items():
-
-            def done(outcome: Outcome, name: str = name) -> None:
-                made[outcome.kind] += 1
-                if outcome.kind == "ok":
-                    share = dict(self.shape.topics).get(name)
-                    if share is not None:
-                        self._topics.append((name, share))
-
-            def put(port: Any, name: str = name, change: Any = change) -> Any:
-                return port.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS)
-
-            caller.insist(put, done, "topic", for_s=START_S, again=True)
+            caller.runner.start(make(name, change))
         over = self.world.run_until(lambda: made.total() == len(settings), START_S + 5)
         self._topics.sort()
         return over and made["ok"] == len(settings)

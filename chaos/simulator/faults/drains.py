@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from api.port.port import ANONYMOUS
-from chaos.simulator.world.client import Outcome
+from chaos.client.outcome import Outcome
 from chaos.simulator.world.world import World
 
 
@@ -34,5 +36,5 @@ class Drains:
             self.end(node_id)
 
 
-def _heard(_: Outcome) -> None:
+def _heard(_: Outcome[Any]) -> None:
     """Whatever it says: the faults go on."""

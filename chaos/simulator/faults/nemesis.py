@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from api.port.port import ANONYMOUS, TransferResult
+from chaos.client.outcome import Outcome
 from chaos.history.event import Crashed, Fault, Transferred
 from chaos.history.history import History
 from chaos.plan.fault_plan import Fault as PlannedFault
@@ -26,7 +27,6 @@ from chaos.simulator.faults.raft_times import TIMES, may_be_older, set_times
 from chaos.simulator.faults.stranger import Strangers
 from chaos.simulator.faults.upgrade import Upgrade
 from chaos.simulator.network.network import DELAY_S
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.process import End, Process
 from chaos.simulator.world.world import World
 from storage.file.disk import DiskFailed
@@ -370,9 +370,9 @@ class Nemesis:
     def _transfer(self, fault: PlannedFault) -> bool:
         (to, *_) = self._aim.nodes(fault.target) or [self._aim.leader]
 
-        def done(outcome: Outcome) -> None:
+        def done(outcome: Outcome[Any]) -> None:
             if outcome.kind == "ok":
-                self._transferred(outcome.value, to)
+                self._transferred(outcome.result, to)
 
         client = self._world.client(self._aim.leader)
         client.call(lambda port: port.transfer(to, principal=ANONYMOUS), done, label="transfer", timeout_s=15)

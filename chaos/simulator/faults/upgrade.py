@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from chaos.client.outcome import Outcome
 from chaos.history.event import LevelAsked, Raised
 from chaos.history.history import History
 from chaos.simulator.build.older_build import is_refusal
 from chaos.simulator.faults.raft_times import USUAL, may_be_older, set_times
-from chaos.simulator.load.load import Caller
+from chaos.simulator.load.client import caller_of
 from chaos.simulator.network.transport import SimTransport
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.process import End, Process
 from chaos.simulator.world.world import World
 from node.server import Node
@@ -40,7 +40,7 @@ class Upgrade:
         self.raised = False
         """Whether any leader proposed the next level: from then on a step back is refused somewhere."""
         self._world, self._history, self._older = world, history, older
-        self._caller = Caller(world, "upgrade")
+        self._caller = caller_of(world, "upgrade")
         self._was_older_s: dict[str, float] = {}
         self._over = False
         for node_id in world.ids[:older]:
@@ -49,7 +49,7 @@ class Upgrade:
     def begin(self) -> None:
         """Ask for the next level now and then, if there is anybody who may not read it."""
         if self._older:
-            self._world.after(ASK_S, self._ask)
+            self._caller.runner.after(ASK_S, self._ask)
 
     def end(self) -> None:
         """All nodes are of this build from now on; those that are not are to be started again."""
@@ -102,30 +102,26 @@ class Upgrade:
 
     # -- somebody asks
 
-    def _ask(self) -> None:
-        if self._over and risen(self._world):
-            return
-        leader = self._world.leader() if self._over else None  # healed: others only pass on, or refuse, for a while
-        self._caller.call(
-            leader or self._caller.node(), lambda port: port.upgrade(LEVELS[1]), self._answered, "upgrade", leader=False
-        )
+    async def _ask(self) -> None:
+        runner, chance = self._caller.runner, self._caller.chance
+        while not (self._over and risen(self._world)):
+            leader = self._world.leader() if self._over else None  # healed: others only pass on, or refuse, for a while
+            client = self._caller.clients[leader] if leader else self._caller.any()
+            self._answered(await client.call(lambda port: port.upgrade(LEVELS[1]), "upgrade", leader=False))
+            await runner.sleep(ASK_S * (0.5 + chance.random()))
 
-    def _answered(self, outcome: Outcome) -> None:
+    def _answered(self, outcome: Outcome[int]) -> None:
         now_s = self._world.now_s
-        mono_ms, wall_ms = self._history.now()
         lately = {name for name, at_s in self._was_older_s.items() if now_s - at_s < LATELY_S}
         older = lately | {process.id for process in self._world.processes.values() if process.older}
-        problem = outcome.problem
-        lags = problem is not None and problem.code == "not-supported-yet"
-        node, reads = (problem.extra.get("node"), problem.extra.get("reads")) if problem and lags else (None, None)
+        extra = outcome.extra if outcome.code == "not-supported-yet" else {}
+        reads = extra.get("reads")
         self._history.record(
             LevelAsked(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
-                level=outcome.value if outcome.kind == "ok" else 0,
-                lags=node or "",
+                **self._history.stamp(),
+                level=outcome.value or 0,
+                lags=extra.get("node") or "",
                 reads=reads[1] if reads else 0,
                 older=tuple(sorted(older)),
             )
         )
-        self._world.after(ASK_S * (0.5 + self._caller.chance.random()), self._ask)

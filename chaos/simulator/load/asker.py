@@ -7,15 +7,16 @@ Their answers go into the history as they came; chaos/check/message/answers.py h
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from api.port.ledger import MessageLedger
-from api.port.port import ANONYMOUS, MessageView, ScheduleResult
-from api.port.queries import BulkResult, DeadQuery
+from api.port.port import ANONYMOUS
+from api.port.queries import DeadQuery
+from chaos.client.account import Accounts
+from chaos.client.changer import Changer
+from chaos.client.client import Offer
 from chaos.history.event import (
-    Accounted,
     Answered,
     Begun,
     Ended,
@@ -23,19 +24,16 @@ from chaos.history.event import (
     Fault,
     GaveBack,
     Kept,
-    Looked,
     Offered,
     Promoted,
     Redriven,
     Rescheduled,
 )
 from chaos.history.history import History
-from chaos.load.account import OUTSIDE, tells_all
 from chaos.plan.fault_plan import FaultPlan
-from chaos.simulator.load.changer import Changer
-from chaos.simulator.load.load import IDLE, POISON, TIMEOUT_S, Caller, Offer, code_of, is_not_done
+from chaos.simulator.load.client import TIMEOUT_S, caller_of, request_of
+from chaos.simulator.load.load import IDLE, POISON
 from chaos.simulator.load.tally import Tally
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.world import World
 from storage.format.schedule_status import KEPT
 
@@ -75,26 +73,18 @@ UNKNOWN_S: Final = 2 * TIMEOUT_S
 #: Faults that end a term: a redrive begins so much before or after.
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
-ACCOUNT_S: Final = 20.0
 ACCOUNTED: Final = 100
 AT_ONCE: Final = 2
-
-
-class _Both(NamedTuple):
-    """What is asked of each message at the end."""
-
-    view: MessageView
-    ledger: MessageLedger
 
 
 class Asker:
     """One for a run whose plan has clocks apart."""
 
     def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
-        self._left = 0
         self._world, self._history, self._changer, self._plan = world, history, changer, plan
-        self._caller = Caller(world, "asker")
-        self._chance = self._caller.chance
+        self._caller = caller_of(world, "asker")
+        self._runner, self._chance = self._caller.runner, self._caller.chance
+        self._accounts = Accounts(self._caller, history)
         self._offers: dict[int, Offered] = {}
         self._lately: deque[Begun] = deque(maxlen=LATELY)
         self._by_id: dict[str, Answered] = {}
@@ -110,7 +100,7 @@ class Asker:
     @property
     def in_flight(self) -> int:
         """Answers that `account` waits for."""
-        return self._left + self._tally.in_flight
+        return self._accounts.in_flight + self._tally.in_flight
 
     def begin(self) -> None:
         """The load begins."""
@@ -118,8 +108,8 @@ class Asker:
         for fault in self._plan.faults:
             if fault.kind in ENDS_TERM:
                 at_s = fault.at_s - BEFORE_S + 1.5 * BEFORE_S * self._chance.random()
-                self._world.after(max(0.0, at_s), self._redrive)
-        self._now_and_then()
+                self._runner.after(max(0.0, at_s), self._redrive)
+        self._runner.start(self._now_and_then())
         self._tally.begin()
 
     def end(self) -> None:
@@ -152,11 +142,11 @@ class Asker:
         elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
             message = self._known[event.number]
             if self._chance.random() < AGAIN_SHARE:
-                self._world.after(SOON_S * self._chance.random(), self._look, message)
+                self._runner.after(SOON_S * self._chance.random(), self._look, message)
             if isinstance(event, GaveBack):
                 self._meanwhile(message)
             elif event.outcome == "moved" and self._chance.random() < KEY_SHARE:
-                self._world.after(SOON_S * self._chance.random(), self._keep, message)
+                self._runner.after(SOON_S * self._chance.random(), self._keep, message)
 
     def _leader_begins(self) -> None:
         """What may be in doubt: what was handed over last, most of all what was new then, and what waits."""
@@ -165,11 +155,11 @@ class Asker:
             within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
             if is_new and self._chance.random() < NEW_SHARE:
                 ask, within_s = self._changer.cancel, AT_ONCE_S
-            self._world.after(within_s * self._chance.random() ** 2, ask, message)
+            self._runner.after(within_s * self._chance.random() ** 2, ask, message)
         waiting = [self._known[number] for number in sorted(self._waiting)]
         for message in self._chance.sample(waiting, min(WAITING_AT_CHANGES, len(waiting))):
             self._waiting.discard(message.number)
-            self._world.after(LATER_S * self._chance.random(), self._changer.cancel, message)
+            self._runner.after(LATER_S * self._chance.random(), self._changer.cancel, message)
 
     def _leader_ends(self) -> None:
         """What it handed over last, and may not have said."""
@@ -177,13 +167,13 @@ class Asker:
         names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
         for name in names:
             if self._chance.random() < LAST_SHARE:
-                self._world.after(NO_LEADER_S * self._chance.random(), self._changer.cancel, self._by_id[name])
+                self._runner.after(NO_LEADER_S * self._chance.random(), self._changer.cancel, self._by_id[name])
 
     def _meanwhile(self, message: Answered) -> None:
         """Its last hand-over came to nothing, and it waits for another one."""
         if self._chance.random() < MEANWHILE_SHARE:
             ask = self._chance.choice([self._changer.cancel, self._changer.move])
-            self._world.after(SOON_S * self._chance.random(), ask, message)
+            self._runner.after(SOON_S * self._chance.random(), ask, message)
 
     def _choose(self, message: Answered) -> None:
         chance = self._chance
@@ -198,7 +188,7 @@ class Asker:
                 around_ms = chance.randint(-AROUND_MS, AROUND_MS)
                 later_ms = around_ms if chance.random() < 0.5 else chance.randint(0, AFTER_MS)
                 wait_ms = message.due_ms - message.wall_ms + later_ms
-                self._world.after(max(0, wait_ms) / 1000, ask, message)
+                self._runner.after(max(0, wait_ms) / 1000, ask, message)
 
     def _handed_over_lately(self) -> list[tuple[Answered, bool]]:
         """Some of those whose hand-over may have left no record, and whether they had just come then."""
@@ -210,54 +200,23 @@ class Asker:
 
     # -- GET, and a request under a key that is held
 
-    def _look(self, message: Answered) -> None:
-        if self._over:
-            return
-        asked_ms, name = self._history.now()[1], message.message_id
+    async def _look(self, message: Answered) -> None:
+        if not self._over:
+            await self._accounts.look(message)
 
-        def done(outcome: Outcome) -> None:
-            if outcome.kind == "ok":
-                self._looked(message, asked_ms, outcome.value)
-
-        self._caller.call(
-            self._caller.node(), lambda port: port.message(name, local=False, principal=ANONYMOUS), done, "look"
-        )
-
-    def _looked(self, message: Answered, asked_ms: int, view: MessageView) -> None:
-        mono_ms, wall_ms = self._history.now()
-        self._history.record(
-            Looked(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
-                number=message.number,
-                message_id=message.message_id,
-                asked_wall_ms=asked_ms,
-                state=view.state,
-                due_ms=view.due_ms,
-                attempt=view.attempt,
-                handed_over_ms=view.handed_over_ms,
-                lateness_ms=view.lateness_ms,
-                history=tuple((each.event, each.at_ms, each.node, each.term, each.attempt) for each in view.history),
-            )
-        )
-
-    def _keep(self, message: Answered) -> None:
+    async def _keep(self, message: Answered) -> None:
         offered = self._offers[message.number]
         if self._over or not self._keys or not offered.keyed:
             return
         asked_ms = self._history.now()[1]
-        first = Offer(message.number, offered.topic, offered.asked_due_ms, True, False).message()
+        first = request_of(Offer(message.number, offered.topic, offered.asked_due_ms, True))
         again = msgspec.structs.replace(first, fingerprint=bytes(16), on_conflict="keep")
-
-        def done(outcome: Outcome) -> None:
-            result: ScheduleResult | None = outcome.value
-            if result is None or result.status[0] != KEPT:
-                return
-            mono_ms, wall_ms = self._history.now()
+        outcome = await self._caller.any().call(lambda port: port.schedule([again], ANONYMOUS), "keep")
+        result = outcome.value
+        if result is not None and result.status[0] == KEPT:
             self._history.record(
                 Kept(
-                    mono_ms=mono_ms,
-                    wall_ms=wall_ms,
+                    **self._history.stamp(),
                     number=message.number,
                     message_id=result.ids[0].decode(),
                     asked_wall_ms=asked_ms,
@@ -265,47 +224,33 @@ class Asker:
                 )
             )
 
-        self._caller.call(self._caller.node(), lambda port: port.schedule([again], ANONYMOUS), done, "keep")
-
     # -- redrives
 
-    def _now_and_then(self) -> None:
-        self._redrive()
+    async def _now_and_then(self) -> None:
+        self._runner.start(self._redrive())
         if not self._over:
-            self._world.after(self._chance.expovariate(1 / REDRIVE_S), self._now_and_then)
+            self._runner.after(self._chance.expovariate(1 / REDRIVE_S), self._now_and_then)
 
-    def _redrive(self) -> None:
+    async def _redrive(self) -> None:
         """All dead messages of the topic whose receiver refuses everything; one request at a time."""
         if self._over or self._world.now_s < self._redrives_from_s:
             return
         self._redrives_from_s = self._world.now_s + TIMEOUT_S + UNKNOWN_S
-        asked_ms = self._history.now()[0]
-
-        def done(outcome: Outcome) -> None:
-            unknown = outcome.kind == "unknown"
-            self._redrives_from_s = self._world.now_s + (UNKNOWN_S if unknown else 1.0)
-            result: BulkResult | None = outcome.value
-            said = outcome.problem.extra if outcome.problem else {}
-            refused = is_not_done(outcome) or outcome.kind == "refused"
-            mono_ms, wall_ms = self._history.now()
-            self._history.record(
-                Redriven(
-                    mono_ms=mono_ms,
-                    wall_ms=wall_ms,
-                    topic=POISON,
-                    asked_mono_ms=asked_ms,
-                    outcome="done" if result else "refused" if refused else "unknown",
-                    changed=result.changed if result else said.get("changed", 0),
-                    detail=code_of(outcome.problem),
-                )
+        asked_ms, query = self._history.now()[0], DeadQuery(topic=POISON)
+        outcome = await self._caller.any().call(
+            lambda port: port.redrive(query, dry_run=False, principal=ANONYMOUS), "redrive"
+        )
+        self._redrives_from_s = self._world.now_s + (UNKNOWN_S if outcome.kind == "unknown" else 1.0)
+        result = outcome.value
+        self._history.record(
+            Redriven(
+                **self._history.stamp(),
+                topic=POISON,
+                asked_mono_ms=asked_ms,
+                outcome="done" if outcome.kind == "ok" else outcome.kind,
+                changed=result.changed if result else outcome.extra.get("changed", 0),
+                detail=outcome.code,
             )
-
-        query = DeadQuery(topic=POISON)
-        self._caller.call(
-            self._caller.node(),
-            lambda port: port.redrive(query, dry_run=False, principal=ANONYMOUS),
-            done,
-            "redrive",
         )
 
     # -- the end
@@ -315,43 +260,4 @@ class Asker:
         answered."""
         self._tally.sum_up()
         known = [self._known[number] for number in sorted(self._known)]
-        left = deque(self._chance.sample(known, min(ACCOUNTED, len(known))))
-        self._left = len(left)
-
-        def ask() -> None:
-            if not left:
-                return
-            message = left.popleft()
-            asked_ms, name = self._history.now(), message.message_id
-
-            async def both(port: Any) -> _Both:
-                view = await port.message(name, local=False, principal=ANONYMOUS)
-                return _Both(view, await port.message_ledger(name))
-
-            def done(outcome: Outcome) -> None:
-                self._left -= 1
-                if outcome.kind == "ok":
-                    self._looked(message, asked_ms[1], outcome.value.view)
-                    self._accounted(message, asked_ms[0], outcome.value.ledger)
-                ask()
-
-            self._caller.insist(both, done, "account", for_s=ACCOUNT_S, again=True)
-
-        for _ in range(AT_ONCE):
-            ask()
-
-    def _accounted(self, message: Answered, asked_mono_ms: float, found: MessageLedger) -> None:
-        mono_ms, wall_ms = self._history.now()
-        self._history.record(
-            Accounted(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
-                number=message.number,
-                message_id=message.message_id,
-                asked_mono_ms=asked_mono_ms,
-                kind=found.entry.kind,
-                hand_overs=len(found.hand_overs),
-                complete=tells_all(found.sight, found.entry.flags),
-                old=OUTSIDE in found.entry.flags,
-            )
-        )
+        self._accounts.begin(self._chance.sample(known, min(ACCOUNTED, len(known))), AT_ONCE)

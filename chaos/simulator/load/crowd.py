@@ -9,12 +9,12 @@ hours too (chaos/plan/draw.py): they are due at once, over, looked at, and unlin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from chaos.plan.draw import CROWD_FIRST_HOUR, CROWD_HOURS, CROWD_WEIGHT
-from chaos.simulator.load.load import RETRY_S, Caller
-from chaos.simulator.world.client import Outcome
+from chaos.simulator.load.client import caller_of
+from chaos.simulator.load.load import RETRY_S
 from chaos.simulator.world.world import HOUR_S, World
 
 TOPIC: Final = "crowd"
@@ -39,7 +39,7 @@ class Crowd:
 
     def __init__(self, world: World, shape: CrowdShape) -> None:
         self._world, self._shape = world, shape
-        self._caller = Caller(world, "crowd")
+        self._caller = caller_of(world, "crowd")
         self._over = False
 
     def begin(self) -> None:
@@ -59,36 +59,34 @@ class Crowd:
             )
             for number in range(self._shape.keyed)
         ]
-        world.after(1 + 10 * chance.random(), self._offer, far)
+        self._caller.runner.after(1 + 10 * chance.random(), self._offer, far)
         if keyed:
-            world.after(0.5 * chance.random(), self._offer, keyed)
-        world.after(LOOK_S, self._pull)
+            self._caller.runner.after(0.5 * chance.random(), self._offer, keyed)
+        self._caller.runner.after(LOOK_S, self._pull)
 
     def end(self) -> None:
         """Pull nothing more: what is left waits for its lease, and for nobody."""
         self._over = True
 
-    def _offer(self, messages: list[MessageIn]) -> None:
+    async def _offer(self, messages: list[MessageIn]) -> None:
         """A key makes it safe to ask again; what has none is asked for once more at the most."""
-        self._caller.insist(
-            lambda port: port.schedule(messages, ANONYMOUS), lambda _: None, "crowd", for_s=RETRY_S, again=True
+        await self._caller.insist(
+            lambda client: client.call(lambda port: port.schedule(messages, ANONYMOUS), "crowd"),
+            for_s=RETRY_S,
+            again=True,
         )
 
-    def _pull(self) -> None:
-        if self._over:
-            return
+    async def _pull(self) -> None:
         request = PullIn(TOPIC, max=PULLED, wait_ms=0, lease_ms=None)
-        self._caller.call(self._caller.node(), lambda port: port.pull(request, ANONYMOUS), self._pulled, "crowd pull")
+        while not self._over:
+            outcome = await self._caller.any().call(lambda port: port.pull(request, ANONYMOUS), "crowd pull")
+            if outcome.value:
+                self._caller.runner.start(self._ack([delivery.receipt for delivery in outcome.value]))
+            await self._caller.runner.sleep(LOOK_S)
 
-    def _pulled(self, outcome: Outcome) -> None:
-        deliveries: list[Any] = outcome.value if outcome.kind == "ok" else []
-        if deliveries:
-            receipts = [delivery.receipt for delivery in deliveries]
-            self._caller.insist(
-                lambda port: port.ack(TOPIC, receipts, ANONYMOUS),
-                lambda _: None,
-                "crowd ack",
-                for_s=RETRY_S,
-                again=True,
-            )
-        self._world.after(LOOK_S, self._pull)
+    async def _ack(self, receipts: list[str]) -> None:
+        await self._caller.insist(
+            lambda client: client.call(lambda port: port.ack(TOPIC, receipts, ANONYMOUS), "crowd ack"),
+            for_s=RETRY_S,
+            again=True,
+        )

@@ -1,30 +1,20 @@
-"""What clients do to a simulated cluster: they schedule, cancel, move, pull, ack, give back, extend, and crash.
-
-The same honesty as on real processes (chaos/load/producer.py): what may have been done is sent again only under its
-key, and what nobody knows is recorded as unknown. Everything is drawn from the seed, so a load is a part of its run.
-"""
+"""What is offered to a simulated cluster: its topics, and messages that are drawn from the seed."""
 
 from __future__ import annotations
 
-import hashlib
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final
 
-from api.port.port import ANONYMOUS, MessageIn, Port, RetryPolicy, ScheduleResult, TopicChange
-from api.port.problem import Problem
-from chaos.history.event import Answered, Offered
+from api.port.port import RetryPolicy, TopicChange
+from chaos.client.client import Offer
+from chaos.client.sender import Sender
+from chaos.history.event import Answered, Event
 from chaos.history.history import History
-from chaos.simulator.world.client import Outcome
+from chaos.simulator.load.client import caller_of
 from chaos.simulator.world.world import World
-from storage.format.schedule_status import CONFLICT, FAILED
 
-#: Codes that say that nothing was done: whoever gets one may send again.
-NOT_DONE: Final = ("no-leader", "draining", "over-limit", "disk-full")
-AGAIN_S: Final = 0.1
 RETRY_S: Final = 15.0
-TIMEOUT_S: Final = 5.0
 LEASE_MS: Final = 2_000
 PUSH_TIMEOUT_MS: Final = 1_000
 #: What a push lease lasts beyond the attempt's timeout.
@@ -62,37 +52,12 @@ class Shape:
     keyed_share: float = 0.5  # of the requests
     cancel_share: float = 0.1
     move_share: float = 0.08
-    around_ms: int = 50  # a cancel or move comes so near to the due time
 
 
 #: Where clients ask: more messages that die, which are redriven many at a time; some that wait.
 ASKED: Final = Shape(
     topics=((PULL, 0.36), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13), (IDLE, 0.04)),
 )
-
-
-@dataclass(frozen=True)
-class Offer:
-    """One message; its number is its body."""
-
-    number: int
-    topic: str
-    asked_due_ms: int
-    keyed: bool
-    far: bool
-
-    def message(self) -> MessageIn:
-        """The request; the same for every try, so that its fingerprint is."""
-        body = str(self.number).encode()
-        key = f"k{self.number}" if self.keyed else None
-        mark = hashlib.blake2b(f"{self.topic} {self.number} {self.asked_due_ms}".encode(), digest_size=16).digest()
-        return MessageIn(
-            topic=self.topic,
-            body=body,
-            deliver_at_ms=self.asked_due_ms,
-            key=key,
-            fingerprint=mark if self.keyed else None,
-        )
 
 
 def topic_settings(world: World) -> dict[str, TopicChange]:
@@ -120,67 +85,6 @@ def topic_settings(world: World) -> dict[str, TopicChange]:
     }
 
 
-def is_not_done(outcome: Outcome) -> bool:
-    """Whether a call surely had no effect, though it may have later."""
-    return outcome.kind == "refused" and (outcome.problem is None or outcome.problem.code in NOT_DONE)
-
-
-def code_of(problem: Problem | None) -> str:
-    """The code of a refusal; "" where there was none."""
-    return "" if problem is None else problem.code
-
-
-class Caller:
-    """Clients of every node, and calls that are tried at one node after the other."""
-
-    def __init__(self, world: World, name: str) -> None:
-        self._world = world
-        self._clients = {node_id: world.client(node_id) for node_id in sorted(world.processes)}
-        self.chance: random.Random = world.random(name)
-
-    def node(self) -> str:
-        """Any node."""
-        return self.chance.choice(list(self._clients))
-
-    def call(
-        self,
-        node_id: str,
-        call: Callable[[Port], Any],
-        done: Callable[[Outcome], None],
-        label: str,
-        *,
-        pulls: bool = False,
-        leader: bool = True,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        """Once, at this node; what needs no `leader` it answers itself."""
-        self._clients[node_id].call(call, done, label=label, pulls=pulls, leader=leader, timeout_s=timeout_s)
-
-    def insist(
-        self, call: Callable[[Port], Any], done: Callable[[Outcome], None], label: str, *, for_s: float, again: bool
-    ) -> None:
-        """At one node after the other until it is done or refused for good; what is unknown is asked again if `again`,
-        and counts as unknown from then on unless it is done."""
-        deadline_s = self._world.now_s + for_s
-        doubtful = False
-
-        def answered(outcome: Outcome) -> None:
-            nonlocal doubtful
-            doubtful |= outcome.kind == "unknown"
-            more = is_not_done(outcome) or (outcome.kind == "unknown" and again)
-            if more and self._world.now_s < deadline_s:
-                self._world.after(AGAIN_S * (0.5 + self.chance.random()), ask)
-            elif doubtful and outcome.kind == "refused":
-                done(Outcome("unknown", None, outcome.problem))
-            else:
-                done(outcome)
-
-        def ask() -> None:
-            self.call(self.node(), call, answered, label)
-
-        ask()
-
-
 class Producer:
     """Offers messages while the load runs."""
 
@@ -189,11 +93,14 @@ class Producer:
         self.far: dict[int, str] = {}  # ids of the messages that are due far ahead
         self._world, self._history, self._shape = world, history, shape
         self._topics = topics
-        self._caller = Caller(world, "producer")
-        self._chance = self._caller.chance
+        caller = caller_of(world, "producer")
+        self._runner, self._chance = caller.runner, caller.chance
+        self._sender = Sender(caller, history, RETRY_S, lambda: world.leaps)
         self._number = 0
+        self._far: set[int] = set()
         self._begun_s = 0.0
         self._over = True
+        history.listen(self._see)
 
     def begin(self) -> None:
         """Offer from now on."""
@@ -205,10 +112,14 @@ class Producer:
         """Nothing new is offered."""
         self._over = True
 
+    def _see(self, event: Event) -> None:
+        if isinstance(event, Answered) and event.outcome == "acknowledged" and event.number in self._far:
+            self.far[event.number] = event.message_id
+
     def _next(self) -> None:
         if self._over:
             return
-        self._send(self._draw())
+        self.offer(self._draw())
         pace_s = self._begun_s + self._number / self._shape.messages_per_s
         self._world.after(max(0.0, pace_s - self._world.now_s) + self._chance.expovariate(SOON_PER_S), self._next)
 
@@ -218,29 +129,19 @@ class Producer:
         if chance.random() < shape.burst_share:
             count *= shape.burst
         keyed = chance.random() < shape.keyed_share
-        mono_ms, wall_ms = self._history.now()
+        now_ms = self._history.now()[1]
         offers = []
         for _ in range(count):
             names, weights = zip(*self._topics, strict=True)
             topic = chance.choices(names, weights)[0]
             far = chance.random() < shape.far_share
-            due_ms = wall_ms + (self._far_ms() if far else self._near_ms())
+            due_ms = now_ms + (self._far_ms() if far else self._near_ms())
             if chance.random() >= shape.scattered_share:
                 due_ms -= due_ms % ROUND_MS
-            offer = Offer(self._number, topic, due_ms, keyed, far)
+            if far:
+                self._far.add(self._number)
+            offers.append(Offer(self._number, topic, due_ms, keyed))
             self._number += 1
-            offers.append(offer)
-            self._history.record(
-                Offered(
-                    mono_ms=mono_ms,
-                    wall_ms=wall_ms,
-                    number=offer.number,
-                    keyed=keyed,
-                    asked_due_ms=due_ms,
-                    strict=topic in (STRICT_PULL, STRICT_PUSH),
-                    topic=topic,
-                )
-            )
         return offers
 
     def _near_ms(self) -> int:
@@ -251,99 +152,12 @@ class Producer:
     def _far_ms(self) -> int:
         return self._chance.choice([1, 2, 3, 30, 24 * 30]) * HOUR_MS + self._chance.randint(0, HOUR_MS)
 
-    def _send(self, offers: list[Offer]) -> None:
-        _Request(self._world, self._history, self._caller, offers, self.in_flight_ended, self.far)
+    def offer(self, offers: Sequence[Offer]) -> None:
+        """One request of these."""
+        self._sender.offer(offers, (STRICT_PULL, STRICT_PUSH))
+        self._runner.start(self._send(offers))
+
+    async def _send(self, offers: Sequence[Offer]) -> None:
         self.in_flight += 1
-
-    def in_flight_ended(self) -> None:
-        """A request has all its outcomes."""
+        await self._sender.send(offers)
         self.in_flight -= 1
-
-
-class _Request:
-    """One request until the outcome of each of its messages is final."""
-
-    def __init__(
-        self,
-        world: World,
-        history: History,
-        caller: Caller,
-        offers: list[Offer],
-        ended: Callable[[], None],
-        far: dict[int, str],
-    ) -> None:
-        self._world, self._history, self._caller = world, history, caller
-        self._left = offers
-        self._ended = ended
-        self._far = far
-        self._doubtful: set[int] = set()
-        self._deadline_s = world.now_s + RETRY_S
-        self._leaps = world.leaps
-        self._node = ""
-        self._sent_ms = 0.0
-        self._ask()
-
-    def _ask(self) -> None:
-        if self._world.leaps != self._leaps:  # all clocks were set, and a key is as old as they say: maybe forgotten
-            for offer in self._left:
-                self._record(offer, "unknown" if offer.number in self._doubtful else "refused", "", 0, "")
-            self._ended()
-            return
-        messages = [offer.message() for offer in self._left]
-        self._node = self._caller.node()
-        self._sent_ms = self._history.now()[0]
-        self._caller.call(self._node, lambda port: port.schedule(messages, ANONYMOUS), self._answered, "schedule")
-
-    def _answered(self, outcome: Outcome) -> None:
-        final = self._world.now_s >= self._deadline_s
-        again: list[Offer] = []
-        for row, offer in enumerate(self._left):
-            kind, name, due_ms, detail = _of_row(outcome, row)
-            if kind == "unknown":
-                self._doubtful.add(offer.number)
-            if not final and (kind == "not-done" or (kind == "unknown" and offer.keyed)):
-                again.append(offer)
-                continue
-            if kind != "acknowledged" and offer.number in self._doubtful:
-                kind = "unknown"
-            if kind == "acknowledged" and offer.far:
-                self._far[offer.number] = name
-            self._record(offer, "refused" if kind == "not-done" else kind, name, due_ms, detail)
-        self._left = again
-        if again:
-            self._world.after(AGAIN_S * (0.5 + self._caller.chance.random()), self._ask)
-        else:
-            self._ended()
-
-    def _record(self, offer: Offer, kind: Any, name: str, due_ms: int, detail: str) -> None:
-        mono_ms, wall_ms = self._history.now()
-        self._history.record(
-            Answered(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
-                number=offer.number,
-                node=self._node,
-                outcome=kind,
-                sent_mono_ms=self._sent_ms,
-                message_id=name,
-                due_ms=due_ms,
-                detail=detail,
-            )
-        )
-
-
-Kind = Literal["acknowledged", "refused", "unknown", "not-done"]
-
-
-def _of_row(outcome: Outcome, row: int) -> tuple[Kind, str, int, str]:
-    """(kind, id, due, code) of one message of a request."""
-    if outcome.kind != "ok":
-        kind: Kind = "not-done" if is_not_done(outcome) else outcome.kind
-        return kind, "", 0, code_of(outcome.problem)
-    result: ScheduleResult = outcome.value
-    if result.status[row] == FAILED:
-        code = result.problems[row].code
-        return ("not-done" if code in NOT_DONE else "unknown"), "", 0, code
-    if result.status[row] == CONFLICT:
-        return "refused", "", 0, "key-conflict"
-    return "acknowledged", result.ids[row].decode(), int(result.due_ms[row]), ""

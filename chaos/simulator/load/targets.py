@@ -48,7 +48,6 @@ class Targets:
 
     def _received(self, received: Received) -> None:
         """When it was begun only its node knows: the probe saw it before the first byte left."""
-        mono_ms, wall_ms = self._history.now()
         begun = self._probe.begun.get((received.id, received.term, received.attempt))
         at_ms = begun.at_ms if begun else 0
         # In a strict topic a lease runs from the moment that was planned: its sends may wait.
@@ -57,8 +56,7 @@ class Targets:
         due_ms = begun.asked_due_ms if begun and received.attempt == 1 else 0
         self._history.record(
             HandedOver(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
+                **self._history.stamp(),
                 number=int(received.body),
                 message_id=received.id,
                 term=received.term,

@@ -7,11 +7,10 @@ broke, the node died, or the answer did not come in time. A node that does not l
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from api.port.port import ForwardAnswer, ForwardRequest, Port
-from api.port.problem import Problem
+from chaos.client.outcome import Outcome, refusal
 from chaos.simulator.network.network import Network, Socket
 from chaos.simulator.time.loop import Scheduler
 from chaos.simulator.time.trace import Trace
@@ -20,18 +19,6 @@ from chaos.simulator.world.environment import Parcel, Reply, Request
 #: How long a client waits for a connection, and for an answer where it does not say.
 CONNECT_S = 1.0
 TIMEOUT_S = 10.0
-#: Refusals that leave it open whether the request took effect.
-UNKNOWN = ("outcome-unknown", "internal")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a call. `ok` has a value; `refused` has a Problem, or none where no connection came to be;
-    `unknown`: it may have taken effect."""
-
-    kind: Literal["ok", "refused", "unknown"]
-    value: Any = None
-    problem: Problem | None = None
 
 
 class Client:
@@ -49,7 +36,7 @@ class Client:
     def call(
         self,
         call: Callable[[Port], Awaitable[Any]],
-        done: Callable[[Outcome], None],
+        done: Callable[[Outcome[Any]], None],
         *,
         label: str = "call",
         reads: bool = False,
@@ -72,7 +59,7 @@ class Client:
         self,
         method: str,
         target: str,
-        done: Callable[[Outcome], None],
+        done: Callable[[Outcome[Any]], None],
         *,
         body: bytes = b"",
         timeout_s: float = TIMEOUT_S,
@@ -98,9 +85,9 @@ class Client:
         socket.attach(lambda _: None, lambda: None)
         self._idle.append(socket)
 
-    def told(self, label: str, outcome: Outcome) -> None:
+    def told(self, label: str, outcome: Outcome[Any]) -> None:
         """For the trace."""
-        self._trace.note(self.name, label, outcome.kind, outcome.problem.code if outcome.problem else "")
+        self._trace.note(self.name, label, outcome.kind, outcome.code)
 
 
 def _run(call: Callable[..., None], *args: Any) -> None:
@@ -110,11 +97,13 @@ def _run(call: Callable[..., None], *args: Any) -> None:
 class _Asking:
     """One call of a client."""
 
-    def __init__(self, client: Client, request: ForwardRequest, label: str, done: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, client: Client, request: ForwardRequest, label: str, done: Callable[[Outcome[Any]], None]
+    ) -> None:
         self._client = client
         self._label = label
         self._request = request
-        self._done: Callable[[Outcome], None] | None = done
+        self._done: Callable[[Outcome[Any]], None] | None = done
         self._socket: Socket | None = None
 
     def send(self, socket: Socket) -> None:
@@ -151,12 +140,9 @@ class _Asking:
             self._end(Outcome("ok", reply))
             return
         problem = reply.problem
-        if problem is None:
-            self._end(Outcome("ok", reply.value))
-        else:
-            self._end(Outcome("unknown" if problem.code in UNKNOWN else "refused", None, problem))
+        self._end(Outcome("ok", reply.value) if problem is None else refusal(problem.code, problem.extra))
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: Outcome[Any]) -> None:
         if self._done is not None:
             done, self._done = self._done, None
             self._client.told(self._label, outcome)

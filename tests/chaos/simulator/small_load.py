@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, ScheduleResult, TopicChange
-from chaos.simulator.world.client import Client, Outcome
+from chaos.client.outcome import Outcome
+from chaos.simulator.world.client import Client
 from chaos.simulator.world.world import World
 
 #: A topic's settings, all of them, as a PUT arrives at the port.
@@ -17,7 +20,7 @@ class Load:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Outcome[Any]] = []
         self.pulled: list[Delivery] = []
         self.clients = [world.client(node_id) for node_id in world.ids]
 
@@ -35,7 +38,7 @@ class Load:
             retry={"min_backoff_ms": 200, "max_backoff_ms": 1_000},
             dead_letter=None,
         )
-        made: list[Outcome] = []
+        made: list[Outcome[Any]] = []
         self.clients[0].call(
             lambda port: port.put_topic("hook", hook, create=True, if_match=None, principal=ANONYMOUS),
             made.append,
@@ -60,7 +63,7 @@ class Load:
             self._pull(client)
 
     def _pull(self, client: Client) -> None:
-        def pulled(outcome: Outcome) -> None:
+        def pulled(outcome: Outcome[Any]) -> None:
             if outcome.kind == "ok" and outcome.value:
                 self.pulled += outcome.value
                 receipts = [delivery.receipt for delivery in outcome.value]

@@ -1,19 +1,25 @@
 """What the simulator has found: each with the plan that shows it."""
 
+import asyncio
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from chaos.client.caller import Caller
+from chaos.client.client import Offer, Placed
+from chaos.client.outcome import Outcome
+from chaos.client.sender import Sender
+from chaos.history.event import Answered
+from chaos.history.history import History
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.disk.disk import finds_damage
-from chaos.simulator.load.load import Offer, Shape, _Request
+from chaos.simulator.load.load import Shape
 from chaos.simulator.run import Running, run_plan
 from chaos.simulator.time.loop import TimeStandsStill
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.environment import SimWriter
 from node.cluster.clock_skew import Skew
 from node.leader.leader_term import LeaderTerm
@@ -124,19 +130,24 @@ def test_a_journal_whose_last_entry_is_damaged_behind_its_checkpoint_is_replaced
 def test_54189_a_producer_sends_nothing_again_where_all_clocks_leapt(leaps: int) -> None:
     """They went 21 minutes ahead between two sendings of a message that was acked meanwhile. Its key was older than it
     is kept for, and it was scheduled again, as it should be."""
-    sent: list[Callable[[Outcome], None]] = []
-    later: list[Callable[[], None]] = []
-    recorded: list[Any] = []
-    ended: list[bool] = []
-    world: Any = SimpleNamespace(now_s=1.0, leaps=3, after=lambda _, call: later.append(call))
-    caller: Any = SimpleNamespace(
-        node=lambda: "n1", chance=random.Random(1), call=lambda node, ask, answered, label: sent.append(answered)
-    )
-    history: Any = SimpleNamespace(now=lambda: (1.0, 2), record=recorded.append)
-    _Request(world, history, caller, [Offer(7, "pull", 5, True, False)], lambda: ended.append(True), {})
-    sent[0](Outcome("unknown"))
-    world.leaps += leaps
-    later[0]()
+    clocks = SimpleNamespace(leaps=3)
+    sent: list[Sequence[Offer]] = []
+
+    async def schedule(offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
+        sent.append(offers)
+        if len(sent) == 2:
+            return [Outcome("ok", Placed("id", 5))]
+        clocks.leaps += leaps
+        return [Outcome("unknown")]
+
+    async def sleep(seconds: float) -> None:
+        assert seconds
+
+    runner: Any = SimpleNamespace(now_s=lambda: 1.0, sleep=sleep)
+    client: Any = SimpleNamespace(node="n1", schedule=schedule)
+    history = History(now=lambda: (1.0, 2))
+    sender = Sender(Caller([client], runner, random.Random(1)), history, 15.0, lambda: clocks.leaps)
+    asyncio.run(sender.send([Offer(7, "pull", 5, True)]))
     assert len(sent) == 2 - leaps
-    assert bool(ended) == bool(leaps)
-    assert [(each.number, each.outcome) for each in recorded] == [(7, "unknown")] * leaps
+    outcome = "unknown" if leaps else "acknowledged"
+    assert [(each.number, each.outcome) for each in history.of(Answered)] == [(7, outcome)]

@@ -1,7 +1,9 @@
 """A node that stops while another is down: whoever stays lets it go, and stands still no longer than it has to."""
 
+from typing import Any
+
 from api.port.port import ANONYMOUS, MessageIn, TopicChange
-from chaos.simulator.world.client import Outcome
+from chaos.client.outcome import Outcome
 from chaos.simulator.world.receivers import Behaviour
 from chaos.simulator.world.world import World
 from node.cluster.drain import LEAVE_S
@@ -52,7 +54,7 @@ def test_a_caretaker_hands_over_as_soon_as_a_majority_is_back() -> None:
     with World(2) as world:
         load = Load(world)
         load.found()
-        made: list[Outcome] = []
+        made: list[Outcome[Any]] = []
         url = world.receivers.url("hook")
         hook = TopicChange(target={"url": url, "timeout_ms": TIMEOUT_MS})
         load.clients[0].call(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from api.port.timestamp import render_time
-from chaos.simulator.world.client import Outcome
+from chaos.client.outcome import Outcome
 from chaos.simulator.world.world import World
 from storage.format.position import HOUR_MS
 
@@ -17,13 +17,13 @@ LEVEL = 3
 
 def asked(world: World, node: str, method: str, target: str, body: Any = None) -> Any:
     """The answer's document; a good one has to come within ten seconds."""
-    answers: list[Outcome] = []
+    answers: list[Outcome[Any]] = []
     data = b"" if body is None else json.dumps(body).encode()
     world.client(node).http(method, target, answers.append, body=data)
     assert world.run_until(lambda: bool(answers), 10)
     assert answers[0].kind == "ok", answers
-    assert answers[0].value.status < 300, answers[0].value.body
-    return json.loads(answers[0].value.body)
+    assert answers[0].result.status < 300, answers[0].result.body
+    return json.loads(answers[0].result.body)
 
 
 def grown(world: World) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
-from chaos.simulator.world.client import Outcome
+from chaos.client.outcome import Outcome
 from chaos.simulator.world.process import Process
 from chaos.simulator.world.world import HTTP_PORT, RAFT_PORT, World
 from node.cluster.members import NodeRemoved
@@ -51,12 +52,12 @@ class Operator:
 
     def _ask(self, method: str, target: str, body: bytes, done_before: Callable[[str], bool]) -> None:
         for turn in range(80):
-            outcomes: list[Outcome] = []
+            outcomes: list[Outcome[Any]] = []
             client = self.world.client(self.members[turn % len(self.members)])
             client.http(method, target, outcomes.append, body=body, timeout_s=6)
             assert self.world.run_until(lambda: bool(outcomes), 10)  # noqa: B023
             if outcomes[0].kind == "ok":
-                answer = outcomes[0].value
+                answer = outcomes[0].result
                 if answer.status < 300 or done_before(answer.body.decode()):
                     return
             self.world.run(0.1)

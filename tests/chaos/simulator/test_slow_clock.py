@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
-from chaos.simulator.world.client import Outcome
+from chaos.client.outcome import Outcome
 from chaos.simulator.world.world import World
 
 LEASE_MS = 30_000
@@ -17,7 +17,7 @@ STRICT = TopicChange(
 
 def ask(world: World, node_id: str, call: Callable[[Any], Any], **more: Any) -> Any:
     """The answer; None where there is none to be had."""
-    got: list[Outcome] = []
+    got: list[Outcome[Any]] = []
     world.client(node_id).call(call, got.append, label="slow clock", **more)
     world.run_until(lambda: bool(got), 6.0)
     return got[0].value if got and got[0].kind == "ok" else None

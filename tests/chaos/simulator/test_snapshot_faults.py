@@ -1,11 +1,12 @@
 """Everything fails while a node takes a snapshot over, by seed; and what the journal of the others holds meanwhile."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn
-from chaos.simulator.world.client import Outcome
+from chaos.client.outcome import Outcome
 from chaos.simulator.world.world import World
 from node.server import Node
 from replication.journal.record import NO_OP
@@ -30,7 +31,7 @@ class Snapshots:
         self.world = world
         self.load = Load(world)
         self.taken_over = dict.fromkeys(world.ids, 0)
-        self.filled: list[Outcome] = []
+        self.filled: list[Outcome[Any]] = []
         world.on_node = self._made
 
     def _made(self, node_id: str, node: Node) -> None:
@@ -75,7 +76,7 @@ class Snapshots:
         digests = world.digests()
         assert len(digests) == 3
         assert len(set(digests.values())) == 1, digests
-        wanted = sum(len(each.value.ids) for each in self.filled if each.kind == "ok")
+        wanted = sum(len(each.result.ids) for each in self.filled if each.kind == "ok")
         held = [node.store.unit_count for node in world.nodes().values()]
         assert min(held) >= wanted, (held, wanted)
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import pytest
 
 from api.port.port import ANONYMOUS
-from chaos.history.event import Offered, Sure
+from chaos.client.client import Offer
+from chaos.history.event import Sure
 from chaos.history.history import History
 from chaos.history.repeats import repeats
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.judge import BOUNDS, judge
 from chaos.simulator.load import consumer
-from chaos.simulator.load.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Offer, Producer, Shape
+from chaos.simulator.load.load import PULL, PUSH, STRICT_PULL, STRICT_PUSH, Producer, Shape
 from chaos.simulator.run import Running
 from chaos.simulator.world.receivers import Behaviour
 from chaos.simulator.world.world import World
@@ -67,25 +68,10 @@ class Scene(Running):
         first_ms = now_ms + AHEAD_MS
         self.due_s = self.world.now_s + AHEAD_MS / 1000
         for begin in range(0, MESSAGES, 100):
-            offers = []
-            for number in range(begin, begin + 100):
-                offers.append(Offer(number, TOPICS[self.mode][number % 2], first_ms + number, keyed=True, far=False))
-                self._offered(offers[-1])
-            producer._send(offers)
+            numbers = range(begin, begin + 100)
+            offers = [Offer(number, TOPICS[self.mode][number % 2], first_ms + number, True) for number in numbers]
+            producer.offer(offers)
         self.targets.calm()
-
-    def _offered(self, offer: Offer) -> None:
-        mono_ms, wall_ms = self.history.now()
-        strict = self.mode == "strict"
-        told = Offered(
-            mono_ms=mono_ms,
-            wall_ms=wall_ms,
-            number=offer.number,
-            keyed=True,
-            asked_due_ms=offer.asked_due_ms,
-            strict=strict,
-        )
-        self.history.record(told)
 
     def in_the_second(self, part: float, call: Callable[[], object]) -> None:
         """`call` when this part of the second has passed."""

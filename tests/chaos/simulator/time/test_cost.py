@@ -10,11 +10,11 @@ import pytest
 
 import storage.checkpoint.hour_set
 from api.port.port import ANONYMOUS, MessageIn
+from chaos.client.outcome import Outcome
 from chaos.plan.fault_plan import FaultPlan
 from chaos.simulator.run import run_plan
 from chaos.simulator.time.cost import BOUNDS, CALLS, Meter, _owner, counted, free
 from chaos.simulator.time.loop import CHARGED_S
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.world import World
 from node.upkeep.housekeeping import keep_house
 
@@ -65,7 +65,7 @@ def test_a_node_that_is_held_answers_behind_it() -> None:
     """Who asks meanwhile waits until the step is over, no longer."""
     with World(4) as world:
         first = leading(world)
-        answers: list[tuple[float, Outcome]] = []
+        answers: list[tuple[float, Outcome[Any]]] = []
         client = world.client(first)
         message = MessageIn("t", b"x")
 

@@ -5,12 +5,13 @@ import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from chaos.client.outcome import Outcome
 from chaos.simulator.run import at_one_index
-from chaos.simulator.world.client import Outcome
 from chaos.simulator.world.receivers import Behaviour
 from chaos.simulator.world.world import World
 from node.server import Node
@@ -179,11 +180,11 @@ def test_a_cut_off_leader_acknowledges_nothing_and_another_leads() -> None:
         others = tuple(each for each in world.ids if each != lone)
         world.network.partition((lone,), others)
         world.run(1)
-        answers: list[Outcome] = []
+        answers: list[Outcome[Any]] = []
         world.client(lone).http("POST", "/v1/messages", answers.append, body=b'{"topic":"queue","body":1,"delay":"1s"}')
         assert world.run_until(lambda: world.leader() in others, 5)
         assert world.run_until(lambda: bool(answers), 15)
-        assert answers[0].value.status in (503, 504)
+        assert answers[0].result.status in (503, 504)
         load.schedule(30)
         world.run(2)
         finish(world, load)
@@ -246,16 +247,16 @@ def test_the_real_routes_answer_http() -> None:
         load = Load(world)
         load.found()
         follower = next(each for each in world.ids if each != world.leader())
-        answers: list[Outcome] = []
+        answers: list[Outcome[Any]] = []
         client = world.client(follower)
         client.http("POST", "/v1/messages", answers.append, body=b'{"topic":"queue","body":{"a":1},"delay":"1h"}')
         assert world.run_until(lambda: len(answers) == 1, 5)
-        created = answers[0].value
+        created = answers[0].result
         assert created.status == 201
         assert created.headers["Hourwheel-Node"] == world.leader()
         client.http("GET", created.headers["Location"], answers.append)
         assert world.run_until(lambda: len(answers) == 2, 5)
-        assert msgspec.json.decode(answers[1].value.body)["state"] == "scheduled"
+        assert msgspec.json.decode(answers[1].result.body)["state"] == "scheduled"
 
 
 def damage_none(world: World) -> None:

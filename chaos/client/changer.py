@@ -1,0 +1,148 @@
+"""Cancels and moves a share of the acknowledged messages around their due time, where the truth is hardest to tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from chaos.client.caller import Caller
+from chaos.client.client import Client
+from chaos.client.outcome import NOT_DONE, Outcome
+from chaos.history.event import Answered, Cancelled, Event, Rescheduled
+from chaos.history.history import History
+
+#: What is due later than so much from now is far ahead.
+FAR_MS: Final = 60_000
+#: It aims at most so much before the due time.
+LEAD_MAX_MS: Final = 5_000
+FIRST_REVISION: Final = 1
+#: Refused because the message had been handed over.
+LATE: Final = ("leased", "already-settled")
+_REFUSALS: Final = ("", *NOT_DONE, *LATE, "unknown-message", "revision-mismatch")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How many are changed, and when."""
+
+    cancel_share: float  # of the acknowledged messages
+    move_share: float
+    move_ms: int = 1_500  # so much later
+    around_ms: int = 50  # asked so near to the due time
+    #: It aims so much earlier after each change that came too late, and later after each that was in time. So about
+    #: half of them are in time on a machine of any speed, and the rest are close. What was refused for another reason,
+    #: such as a node that is busy, says nothing of the time.
+    aim_ms: int = 0
+    under_way_s: float = 0.0  # a request of so long before the load's end may be at work still behind it
+
+
+class Changer:
+    """Changes each message at most once by itself; `bring_near` moves what is left far ahead at the load's end."""
+
+    def __init__(self, caller: Caller[Client], history: History, changes: Changes) -> None:
+        self.in_flight = 0
+        self._caller, self._history, self._changes = caller, history, changes
+        self._runner, self._chance = caller.runner, caller.chance
+        self._lead_ms = 0
+        self._over = False
+        self._end_s = float("inf")
+        self._brought: set[int] = set()
+        self._moves: Counter[int] = Counter()
+        history.listen(self._choose)
+
+    def begin(self, seconds: float) -> None:
+        """The load begins, and lasts so long."""
+        self._end_s = self._runner.now_s() + seconds
+
+    def end(self) -> None:
+        """Nothing more is changed at random."""
+        self._over = True
+
+    def _choose(self, event: Event) -> None:
+        if self._over or not isinstance(event, Answered) or event.outcome != "acknowledged":
+            return
+        drawn, changes = self._chance.random(), self._changes
+        if drawn >= changes.cancel_share + changes.move_share:
+            return
+        around_ms = self._chance.randint(-changes.around_ms, changes.around_ms)
+        wait_ms = event.due_ms - self._lead_ms - event.wall_ms + around_ms
+        if wait_ms > FAR_MS:
+            wait_ms = self._chance.randint(0, 3_000)
+        change = self.cancel if drawn < changes.cancel_share else self.move
+        self._runner.after(max(0, wait_ms) / 1000, change, event)
+
+    async def cancel(self, message: Answered) -> None:
+        """Asks for it once, while the load lasts."""
+        if self._over:
+            return
+        self.in_flight += 1
+        asked_ms, name = self._now_ms(), message.message_id
+        outcome = await self._caller.any().cancel(name)
+        self.in_flight -= 1
+        told = outcome.value
+        self._history.record(
+            Cancelled(
+                **self._about(message.number, name, asked_ms, outcome),
+                outcome="cancelled" if told else _kind(outcome),
+                prior=told.prior if told else "",
+                attempts_made=told.attempts_made if told else 0,
+            )
+        )
+
+    async def move(self, message: Answered) -> None:
+        """Asks once for a later due time, while the load lasts."""
+        if not self._over:
+            self._moves[message.number] += 1
+            due_ms = max(message.due_ms, self._now_ms()) + self._changes.move_ms
+            await self._reschedule(message.number, message.message_id, due_ms, False)
+
+    def bring_near(self, far: Mapping[int, str]) -> None:
+        """Messages due far ahead are moved to the next seconds, however often that has to be asked."""
+        self._brought.update(far)
+        for number, name in sorted(far.items()):
+            due_ms = self._now_ms() + self._chance.randint(500, 4_000)
+            self._runner.start(self._reschedule(number, name, due_ms, True))
+
+    def _now_ms(self) -> int:
+        return self._history.now()[1]
+
+    async def _reschedule(self, number: int, name: str, due_ms: int, insist: bool) -> None:
+        self.in_flight += 1
+        asked_ms = self._now_ms()
+        # A move to far ahead that takes effect behind `bring_near` would leave the message there. So near the end it is
+        # made of the message as it was scheduled, and refused behind that one.
+        late = self._runner.now_s() > self._end_s - self._changes.under_way_s
+        if_match = FIRST_REVISION if late and not insist and due_ms - asked_ms > FAR_MS else None
+        if insist:
+            outcome = await self._caller.insist(
+                lambda client: client.reschedule(name, due_ms, if_match), for_s=30.0, again=True
+            )
+        else:
+            outcome = await self._caller.any().reschedule(name, due_ms, if_match)
+        self.in_flight -= 1
+        again = number in self._brought or self._moves[number] > 1
+        assert outcome.code != "revision-mismatch" or again, f"message {number} was moved by nobody else"
+        told = outcome.value
+        self._history.record(
+            Rescheduled(
+                **self._about(number, name, asked_ms, outcome),
+                outcome="moved" if told else _kind(outcome),
+                due_ms=due_ms,
+                revision=told.revision if told else 0,
+            )
+        )
+
+    def _about(self, number: int, name: str, asked_ms: int, outcome: Outcome[Any]) -> dict[str, Any]:
+        late = outcome.kind == "refused" and outcome.code in LATE
+        step_ms = self._changes.aim_ms * (late - (outcome.kind == "ok"))
+        self._lead_ms = min(max(0, self._lead_ms + step_ms), LEAD_MAX_MS)
+        about = {"number": number, "message_id": name, "asked_wall_ms": asked_ms, "detail": outcome.code}
+        return self._history.stamp() | about
+
+
+def _kind(outcome: Outcome[Any]) -> Any:
+    """Refused or unknown; a change is refused for no other reasons than the contract's."""
+    assert outcome.kind != "refused" or outcome.code in _REFUSALS, outcome.code
+    return outcome.kind

@@ -1,0 +1,250 @@
+"""A consumer: long polls at one node; what becomes of each message is drawn.
+
+Most are acked soon, together with what else came within a beat. Some are acked late, or twice, given back, kept longer,
+or forgotten, as if their consumer had crashed. These are the ways in which honest consumers are slow, careless or gone;
+each has its promise: a message given back or forgotten comes again, an ack that comes too late is refused or harmless.
+
+A consumer stays with its node whatever happens to it: polls pinned to a leader that is paused or killed are what the
+promises about terms are about. An ack that got no answer is sent again to any node, as the contract allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from api.port.port import Delivery
+from chaos.client.caller import Caller
+from chaos.client.client import Client
+from chaos.client.outcome import Outcome
+from chaos.history.event import Acked, DeadLettered, Event, Extended, GaveBack, HandedOver, Pulled
+from chaos.history.history import History
+
+Fate = Literal["ack", "give back", "extend", "late", "twice", "forget"]
+Fates = tuple[tuple[Fate, float], ...]
+
+#: After a poll that was refused, half to one and a half times as long.
+AFTER_S: Final = 0.25
+#: Of so many responses the acks go by themselves, at any moment.
+ALONE_SHARE: Final = 0.1
+#: A nack or an extension that was not carried out is asked for again for so long.
+ONCE_S: Final = 3.0
+#: When a response is given back as a whole, it comes again so much later; that is asked once.
+ALL_BACK_MS: Final = 700
+#: What is done within a moment is done within this.
+SOON_S: Final = 0.3
+
+
+@dataclass(frozen=True)
+class Manners:
+    """How a consumer treats what it takes. `fates`: what is done with a message, and how often. Pairs are the least,
+    and the most that is added to it."""
+
+    fates: Fates
+    lease_ms: int  # of its topic
+    pulled: tuple[int, ...]  # the most that it asks for: any of these
+    nack_delays_ms: tuple[int | None, ...]  # any of these
+    beat_s: float  # acks go together once in so many seconds
+    wait_ms: int
+    rest_s: tuple[float, float] = (0.0, 0.0)  # between two polls
+    late: tuple[float, float] = (1.0, 0.2)  # when a late ack is sent, in leases
+    extend_ms: int = 3_000
+    ack_s: float = 12.0  # an ack without an answer is sent again for so long
+    all_back_share: float = 0.0  # of the responses: given back as a whole
+
+
+def no_begin(_: Delivery) -> int:
+    """Nobody saw when it was handed over."""
+    return 0
+
+
+class Consumer:
+    """Polls one topic with `client`; its acks go by `caller`. `begun_ms` tells when a hand-over was made by the
+    observer's clock, 0 where nobody saw. `letters`: the topic is one of dead letters."""
+
+    def __init__(
+        self,
+        client: Client,
+        caller: Caller[Client],
+        history: History,
+        topic: str,
+        manners: Manners,
+        name: str,
+        *,
+        begun_ms: Callable[[Delivery], int] = no_begin,
+        letters: bool = False,
+    ) -> None:
+        self.calm = False  # from then on it acks everything
+        self.acks = 0  # under way
+        self._client, self._caller, self._history, self._topic = client, caller, history, topic
+        self._manners, self._name, self._begun_ms, self._letters = manners, name, begun_ms, letters
+        self._runner, self._chance = caller.runner, caller.chance
+        self._responses = 0
+        self._together: dict[str, list[Delivery]] = {}  # fate: what is acked at the next beat
+
+    @property
+    def owes(self) -> bool:
+        """Whether an ack has no answer yet, or waits for its beat."""
+        return bool(self.acks or self._together)
+
+    async def run(self) -> None:
+        """Polls for ever."""
+        manners, chance = self._manners, self._chance
+        while True:
+            asked_ms = self._history.now()[0]
+            outcome = await self._client.pull(self._topic, chance.choice(manners.pulled), manners.wait_ms)
+            if outcome.value is None:
+                self._brought_nothing(outcome, asked_ms)
+                await self._runner.sleep(AFTER_S * (0.5 + chance.random()))
+                continue
+            self._receive(outcome.value)
+            low_s, more_s = manners.rest_s
+            await self._runner.sleep(low_s + more_s * chance.random())
+
+    def _brought_nothing(self, outcome: Outcome[Any], asked_ms: float) -> None:
+        self._history.record(
+            Pulled(
+                **self._history.stamp(),
+                topic=self._topic,
+                node=self._client.node,
+                asked_mono_ms=asked_ms,
+                outcome="unknown" if outcome.kind == "unknown" else "refused",
+                detail=outcome.code,
+            )
+        )
+
+    def _receive(self, deliveries: Sequence[Delivery]) -> None:
+        manners, chance = self._manners, self._chance
+        stamp = self._history.stamp()
+        self._responses += 1
+        fates: dict[str, list[Delivery]] = {}
+        for delivery in deliveries:
+            if self._letters:
+                self._history.record(_letter(delivery, stamp))
+                fates.setdefault("ack letter", []).append(delivery)
+                continue
+            self._history.record(self._handed_over(delivery, stamp))
+            fate = "ack" if self.calm else chance.choices(*zip(*manners.fates, strict=True))[0]
+            fates.setdefault(fate, []).append(delivery)
+        odd = manners.all_back_share and not self.calm and not self._letters
+        if odd and chance.random() < manners.all_back_share:
+            fates = {"give all back": list(deliveries)}
+        for fate, several in sorted(fates.items()):
+            self._meet(fate, several)
+
+    def _handed_over(self, delivery: Delivery, stamp: dict[str, Any]) -> HandedOver:
+        return HandedOver(
+            **stamp,
+            number=int(delivery.body),
+            message_id=delivery.id,
+            term=delivery.term,
+            attempt=delivery.attempt,
+            due_ms=delivery.due_ms,
+            asked_due_ms=delivery.asked_due_ms,
+            handed_over_ms=delivery.handed_over_ms,
+            leased_until_ms=delivery.leased_until_ms,
+            node=self._client.node,
+            connection=self._name,
+            response=self._responses,
+            begun_wall_ms=self._begun_ms(delivery),
+        )
+
+    # -- what becomes of them
+
+    def _meet(self, fate: str, deliveries: list[Delivery]) -> None:
+        manners, chance, after = self._manners, self._chance, self._runner.after
+        lease_s = manners.lease_ms / 1000
+        match fate:
+            case "ack" | "ack letter" if chance.random() < ALONE_SHARE:
+                after(0.2 * chance.random() ** 2, self._ack, deliveries, fate == "ack")
+            case "ack" | "ack letter":
+                self._ack_together(fate, deliveries)
+            case "late":
+                low, more = manners.late
+                after(lease_s * (low + more * chance.random()), self._ack, deliveries)
+            case "twice":
+                for _ in range(2):
+                    after(SOON_S * chance.random(), self._ack, deliveries)
+            case "give all back":
+                after(SOON_S * chance.random(), self._give_back, deliveries, ALL_BACK_MS, 0.0)
+            case "give back":
+                after(SOON_S * chance.random(), self._give_back, deliveries, chance.choice(manners.nack_delays_ms))
+            case "extend":
+                after(lease_s * chance.random(), self._extend, deliveries)
+                after((manners.lease_ms + manners.extend_ms) / 1000 * chance.random(), self._ack, deliveries)
+
+    def _ack_together(self, fate: str, deliveries: list[Delivery]) -> None:
+        together = self._together.setdefault(fate, [])
+        if not together:
+            beat_s = self._manners.beat_s
+            self._runner.after(beat_s - self._runner.now_s() % beat_s, self._beat, fate)
+        together += deliveries
+
+    async def _beat(self, fate: str) -> None:
+        await self._ack(self._together.pop(fate), fate == "ack")
+
+    async def _ack(self, deliveries: list[Delivery], told: bool = True) -> None:
+        self.acks += 1
+        asked_ms, receipts = self._history.now()[1], _receipts(deliveries)
+        outcome = await self._caller.insist(
+            lambda client: client.ack(self._topic, receipts), for_s=self._manners.ack_s, again=True
+        )
+        self.acks -= 1
+        if told:
+            self._record(Acked, deliveries, outcome, asked_ms)
+
+    async def _give_back(self, deliveries: list[Delivery], delay_ms: int | None, for_s: float = ONCE_S) -> None:
+        asked_ms, receipts = self._history.now()[1], _receipts(deliveries)
+        outcome = await self._caller.insist(
+            lambda client: client.nack(self._topic, receipts, delay_ms), for_s=for_s, again=False
+        )
+        self._record(GaveBack, deliveries, outcome, asked_ms)
+
+    async def _extend(self, deliveries: list[Delivery]) -> None:
+        asked_ms, receipts = self._history.now()[1], _receipts(deliveries)
+        lease_ms = self._manners.extend_ms
+        outcome = await self._caller.insist(
+            lambda client: client.extend(self._topic, receipts, lease_ms), for_s=ONCE_S, again=False
+        )
+        self._record(Extended, deliveries, outcome, asked_ms, lease_ms=lease_ms)
+
+    def _record(
+        self,
+        kind: Callable[..., Event],
+        deliveries: Sequence[Delivery],
+        outcome: Outcome[Sequence[str]],
+        asked_ms: int,
+        **more: int,
+    ) -> None:
+        """What each of these messages was answered."""
+        stamp = self._history.stamp()
+        results = [outcome.kind] * len(deliveries) if outcome.value is None else outcome.value
+        for delivery, result in zip(deliveries, results, strict=True):
+            self._history.record(
+                kind(
+                    **stamp,
+                    number=int(delivery.body),
+                    message_id=delivery.id,
+                    term=delivery.term,
+                    attempt=delivery.attempt,
+                    result=result,
+                    asked_wall_ms=asked_ms,
+                    **more,
+                )
+            )
+
+
+def _receipts(deliveries: Sequence[Delivery]) -> list[str]:
+    return [delivery.receipt for delivery in deliveries]
+
+
+def _letter(delivery: Delivery, stamp: dict[str, Any]) -> DeadLettered:
+    assert delivery.dead is not None, "a dead letter that does not say of what"
+    return DeadLettered(
+        **stamp,
+        number=int(delivery.body),
+        message_id=delivery.dead["id"],
+        letter_id=delivery.id,
+        reason=str(delivery.dead["reason"]),
+    )

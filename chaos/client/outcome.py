@@ -1,0 +1,41 @@
+"""What a call to a cluster came to, as far as its client can know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypeVar
+
+T = TypeVar("T")
+
+#: Codes that say that nothing was done: a client that gets one may send again.
+NOT_DONE: Final = frozenset({"no-leader", "draining", "over-limit", "disk-full"})
+#: Refusals that leave it open whether the request took effect.
+UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """`ok` has a value. `refused` has the code of the refusal, "" where no connection came to be, and the `extra`
+    members of its answer. `unknown`: it may have taken effect."""
+
+    kind: Literal["ok", "refused", "unknown"]
+    value: T | None = None
+    code: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def result(self) -> T:
+        """The value of a call that is known to be ok."""
+        assert self.value is not None, self
+        return self.value
+
+    @property
+    def not_done(self) -> bool:
+        """Whether the call surely had no effect, though it may have later."""
+        return self.kind == "refused" and (not self.code or self.code in NOT_DONE)
+
+
+def refusal(code: str, extra: Mapping[str, Any] | None = None) -> Outcome[Any]:
+    """What an answer with this code came to."""
+    return Outcome("unknown" if code in UNKNOWN else "refused", None, code, extra or {})

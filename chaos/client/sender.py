@@ -1,0 +1,79 @@
+"""Sends messages until the outcome of each is final, and is honest about what nobody knows.
+
+What may be sent again follows the contract: a connection refused and a 503 have done nothing, so anything may; a broken
+connection, a timeout and a 504 leave it open, so only a message with a key is sent again, and one without is recorded
+as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from chaos.client.caller import Caller
+from chaos.client.client import Client, Offer, Placed
+from chaos.client.outcome import Outcome
+from chaos.history.event import Answered, Offered
+from chaos.history.history import History
+
+
+class Sender:
+    """Requests of messages. `leaps`: how often all clocks together were set."""
+
+    def __init__(
+        self, caller: Caller[Client], history: History, retry_s: float, leaps: Callable[[], int] = lambda: 0
+    ) -> None:
+        self._caller, self._history, self._retry_s, self._leaps = caller, history, retry_s, leaps
+
+    def offer(self, offers: Sequence[Offer], strict: Collection[str]) -> None:
+        """Records that these are about to be sent for the first time; `strict` topics."""
+        stamp = self._history.stamp()
+        for each in offers:
+            self._history.record(
+                Offered(
+                    **stamp,
+                    number=each.number,
+                    keyed=each.keyed,
+                    asked_due_ms=each.asked_due_ms,
+                    strict=each.topic in strict,
+                    topic=each.topic,
+                )
+            )
+
+    async def send(self, offers: Sequence[Offer]) -> None:
+        """Tries one request, at any node each time."""
+        caller = self._caller
+        leaps, deadline_s = self._leaps(), caller.runner.now_s() + self._retry_s
+        doubtful: set[int] = set()  # an earlier try may have been done: what refuses a later one says nothing of it
+        while True:
+            client, sent_ms = caller.any(), self._history.now()[0]
+            outcomes = await client.schedule(offers)
+            final = caller.runner.now_s() >= deadline_s
+            again: list[Offer] = []
+            for offer, outcome in zip(offers, outcomes, strict=True):
+                if outcome.kind == "unknown":
+                    doubtful.add(offer.number)
+                if not final and (outcome.not_done or (outcome.kind == "unknown" and offer.keyed)):
+                    again.append(offer)
+                else:
+                    self._record(offer, client.node, sent_ms, outcome, doubtful)
+            if not again:
+                return
+            await caller.pause()
+            if self._leaps() != leaps:  # a key is as old as the clocks say: it may be forgotten
+                for offer in again:
+                    self._record(offer, client.node, sent_ms, Outcome("refused"), doubtful)
+                return
+            offers = again
+
+    def _record(
+        self, offer: Offer, node: str, sent_ms: float, outcome: Outcome[Placed], doubtful: Collection[int]
+    ) -> None:
+        placed = outcome.value
+        if placed is not None:
+            told: dict[str, Any] = {"outcome": "acknowledged", "message_id": placed.id, "due_ms": placed.due_ms}
+        else:
+            told = {"outcome": "unknown" if offer.number in doubtful else outcome.kind, "detail": outcome.code}
+        self._history.record(
+            Answered(**self._history.stamp(), number=offer.number, node=node, sent_mono_ms=sent_ms, **told)
+        )

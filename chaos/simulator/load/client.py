@@ -1,0 +1,223 @@
+"""The calls of `chaos.client.client` in the simulator: coroutines on the world's time, requests over its network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from api.port.ledger import LedgerQuery, LedgerSummary, MessageLedger
+from api.port.port import (
+    ANONYMOUS,
+    CancelResult,
+    Delivery,
+    MessageIn,
+    MessageView,
+    Port,
+    PullIn,
+    RescheduleResult,
+    ScheduleResult,
+)
+from chaos.client.account import OUTSIDE, tells_all
+from chaos.client.caller import Caller
+from chaos.client.client import Account, Offer, Placed, Sums, View
+from chaos.client.outcome import NOT_DONE, Outcome
+from chaos.simulator.world.client import Client
+from chaos.simulator.world.world import World
+from storage.format.schedule_status import CONFLICT, FAILED
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 5.0
+#: A poll is given up so long after its wait.
+WAIT_MORE_S: Final = 3.0
+EVER: Final = LedgerQuery(from_ms=0, to_ms=1 << 42)
+
+
+class Call(Generic[T]):
+    """Awaited it begins, and goes on in the step in which it is done."""
+
+    def __init__(self, begin: Callable[[Callable[[T], None]], None]) -> None:
+        self.begin = begin
+
+    def __await__(self) -> Generator[Call[T], T, T]:
+        return (yield self)
+
+
+def start(task: Coroutine[Call[Any], Any, None]) -> None:
+    """Runs a task up to its first call, and on from there as its calls are done."""
+
+    def go_on(told: Any) -> None:
+        try:
+            call = task.send(told)
+        except StopIteration:
+            return
+        call.begin(go_on)
+
+    go_on(None)
+
+
+class Tasks:
+    """Tasks on a world's time; a `chaos.client.client.Runner`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def now_s(self) -> float:
+        """True time."""
+        return self._world.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Lets so much time pass."""
+        await Call[None](lambda done: self._world.after(seconds, done, None))
+
+    def start(self, task: Coroutine[Any, Any, None]) -> None:
+        """Runs `task` beside the others, its first step at once."""
+        start(task)
+
+    def after(self, seconds: float, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Starts `call(*args)` so many seconds from now."""
+        self._world.after(seconds, lambda: start(call(*args)))
+
+
+class _Both(NamedTuple):
+    view: MessageView
+    ledger: MessageLedger
+
+
+class PortClient:
+    """A client of one node; a `chaos.client.client.Client`."""
+
+    def __init__(self, client: Client) -> None:
+        self.node = client.node
+        self._client = client
+
+    async def call(
+        self,
+        call: Callable[[Port], Awaitable[T]],
+        label: str,
+        *,
+        pulls: bool = False,
+        leader: bool = True,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Outcome[T]:
+        """Anything that the port can; see `chaos.simulator.world.client.Client.call`."""
+        more = {"label": label, "pulls": pulls, "leader": leader, "timeout_s": timeout_s}
+        return await Call[Outcome[T]](lambda done: self._client.call(call, done, **more))  # type: ignore[arg-type]
+
+    async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
+        """One request; one outcome for each offer."""
+        messages = [request_of(offer) for offer in offers]
+        outcome = await self.call(lambda port: port.schedule(messages, ANONYMOUS), "schedule")
+        if outcome.value is None:
+            return [Outcome(outcome.kind, None, outcome.code)] * len(offers)
+        return [_of_row(outcome.value, row) for row in range(len(offers))]
+
+    async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
+        """A long poll."""
+        request = PullIn(topic, max=most, wait_ms=wait_ms, lease_ms=None)
+        timeout_s = wait_ms / 1000 + WAIT_MORE_S
+        return await self.call(
+            lambda port: port.pull(request, ANONYMOUS), f"pull {topic}", pulls=True, timeout_s=timeout_s
+        )
+
+    async def ack(self, topic: str, receipts: Sequence[str]) -> Outcome[Sequence[str]]:
+        """One result for each receipt."""
+        return await self.call(lambda port: port.ack(topic, receipts, ANONYMOUS), "ack")
+
+    async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
+        """Gives messages back."""
+        return await self.call(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), "nack")
+
+    async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
+        """Lets leases end later."""
+        return await self.call(
+            lambda port: port.extend(topic, receipts, lease_ms=lease_ms, principal=ANONYMOUS), "extend"
+        )
+
+    async def cancel(self, message_id: str) -> Outcome[CancelResult]:
+        """Cancels a message."""
+        return await self.call(lambda port: port.cancel(message_id, if_match=None, principal=ANONYMOUS), "cancel")
+
+    async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
+        """Gives a message another due time."""
+        return await self.call(
+            lambda port: port.reschedule(
+                message_id, deliver_at_ms=due_ms, delay_ms=None, if_match=if_match, principal=ANONYMOUS
+            ),
+            "reschedule",
+        )
+
+    async def look(self, message_id: str) -> Outcome[View]:
+        """GET."""
+        outcome = await self.call(lambda port: port.message(message_id, local=False, principal=ANONYMOUS), "look")
+        return _with(outcome, _view)
+
+    async def account(self, message_id: str) -> Outcome[tuple[View, Account | None]]:
+        """GET, and the ledger's word."""
+
+        async def both(port: Port) -> _Both:
+            view = await port.message(message_id, local=False, principal=ANONYMOUS)
+            return _Both(view, await port.message_ledger(message_id))
+
+        outcome = await self.call(both, "account")
+        return _with(outcome, lambda told: (_view(told.view), account_of(told.ledger)))
+
+    async def sums(self) -> Outcome[Sums]:
+        """The ledger's sums of all time."""
+        return _with(await self.call(lambda port: port.ledger_summary(EVER), "sums"), _sums)
+
+
+def caller_of(world: World, name: str) -> Caller[PortClient]:
+    """Clients of every node, with chance of their own."""
+    clients = [PortClient(world.client(node_id)) for node_id in sorted(world.processes)]
+    return Caller(clients, Tasks(world), world.random(name))
+
+
+def request_of(offer: Offer) -> MessageIn:
+    """The request; the same for every try."""
+    mark = hashlib.blake2b(f"{offer.topic} {offer.number} {offer.asked_due_ms}".encode(), digest_size=16).digest()
+    return MessageIn(
+        topic=offer.topic,
+        body=str(offer.number).encode(),
+        deliver_at_ms=offer.asked_due_ms,
+        key=f"k{offer.number}" if offer.keyed else None,
+        fingerprint=mark if offer.keyed else None,
+    )
+
+
+def account_of(found: MessageLedger) -> Account:
+    """What the ledger says of a message."""
+    flags = found.entry.flags
+    whole = tells_all(found.sight.complete, flags)
+    return Account(found.entry.kind, len(found.hand_overs), whole, OUTSIDE in flags)
+
+
+def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
+    """Of one message of a request."""
+    if result.status[row] == FAILED:
+        code = result.problems[row].code
+        return Outcome("refused" if code in NOT_DONE else "unknown", None, code)
+    if result.status[row] == CONFLICT:
+        return Outcome("refused", None, "key-conflict")
+    return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row])))
+
+
+S = TypeVar("S")
+
+
+def _with(outcome: Outcome[T], read: Callable[[T], S]) -> Outcome[S]:
+    """The same outcome with its value as `read`."""
+    value = None if outcome.value is None else read(outcome.value)
+    return Outcome(outcome.kind, value, outcome.code, outcome.extra)
+
+
+def _view(view: MessageView) -> View:
+    told = tuple((each.event, each.at_ms, each.node, each.term, each.attempt) for each in view.history)
+    return View(view.state, view.due_ms, view.attempt, view.handed_over_ms, view.lateness_ms, told)
+
+
+def _sums(found: LedgerSummary) -> Sums:
+    counts = found.counts
+    whole = tells_all(found.sight.complete, [flag for flag, count in counts["flags"].items() if count])
+    return Sums(counts["classes"]["lost"], counts["strict_failover"], counts["hand_overs"], whole)
