@@ -9,20 +9,15 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from chaos.client.caller import Caller
-from chaos.client.client import Client, View
+from chaos.client.client import Account, Client, View
+from chaos.client.outcome import Outcome
 from chaos.history.event import Accounted, Answered, Cancelled, Looked, Rescheduled, Summed
 from chaos.history.history import History
 
 #: A question without an answer is asked again for so long.
 ACCOUNT_S: Final = 20.0
-#: What the ledger says of a message some of whose records are gone.
-OUTSIDE: Final = "outside_window"
-FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
-
-def tells_all(complete: bool, flags: Iterable[str]) -> bool:
-    """Whether the ledger lacked nothing of what it tells of: no node's account, no record."""
-    return complete and not FORGOTTEN.intersection(flags)
+Named = Answered | Cancelled | Rescheduled
 
 
 class Accounts:
@@ -44,31 +39,24 @@ class Accounts:
             await self._account(left.popleft())
 
     async def _account(self, message: Answered) -> None:
-        asked_mono_ms, asked_wall_ms = self._history.now()
-        outcome = await self._caller.insist(
-            lambda client: client.account(message.message_id), for_s=ACCOUNT_S, again=True
-        )
+        asked, name = self._history.now(), message.message_id
+        outcome = await self._caller.insist(lambda client: client.look(name, ledger=True), for_s=ACCOUNT_S, again=True)
         self.in_flight -= 1
+        self._record(message, asked, outcome)
+
+    async def look(self, message: Named) -> None:
+        """One GET."""
+        asked = self._history.now()
+        self._record(message, asked, await self._caller.any().look(message.message_id, ledger=False))
+
+    def _record(self, message: Named, asked: tuple[float, int], outcome: Outcome[tuple[View, Account | None]]) -> None:
         if outcome.value is None:
             return
         view, account = outcome.value
-        self._looked(message, asked_wall_ms, view)
+        about: dict[str, Any] = {"number": message.number, "message_id": message.message_id, **self._history.stamp()}
+        self._history.record(Looked(**about, asked_wall_ms=asked[1], **asdict(view)))
         if account is not None:
-            about: dict[str, Any] = {"number": message.number, "message_id": message.message_id}
-            self._history.record(
-                Accounted(**self._history.stamp(), **about, asked_mono_ms=asked_mono_ms, **asdict(account))
-            )
-
-    async def look(self, message: Answered | Cancelled | Rescheduled) -> None:
-        """One GET, told of where it was answered."""
-        asked_ms = self._history.now()[1]
-        outcome = await self._caller.any().look(message.message_id)
-        if outcome.value is not None:
-            self._looked(message, asked_ms, outcome.value)
-
-    def _looked(self, message: Answered | Cancelled | Rescheduled, asked_ms: int, view: View) -> None:
-        about: dict[str, Any] = {"number": message.number, "message_id": message.message_id}
-        self._history.record(Looked(**self._history.stamp(), **about, asked_wall_ms=asked_ms, **asdict(view)))
+            self._history.record(Accounted(**about, asked_mono_ms=asked[0], **asdict(account)))
 
     async def sum_up(self) -> None:
         """The ledger's sums."""

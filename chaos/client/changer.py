@@ -15,6 +15,8 @@ from chaos.history.history import History
 
 #: What is due later than so much from now is far ahead.
 FAR_MS: Final = 60_000
+#: A change is asked for so near to the due time.
+AROUND_MS: Final = 50
 #: It aims at most so much before the due time.
 LEAD_MAX_MS: Final = 5_000
 FIRST_REVISION: Final = 1
@@ -30,7 +32,6 @@ class Changes:
     cancel_share: float  # of the acknowledged messages
     move_share: float
     move_ms: int = 1_500  # so much later
-    around_ms: int = 50  # asked so near to the due time
     #: It aims so much earlier after each change that came too late, and later after each that was in time. So about
     #: half of them are in time on a machine of any speed, and the rest are close. What was refused for another reason,
     #: such as a node that is busy, says nothing of the time.
@@ -66,7 +67,7 @@ class Changer:
         drawn, changes = self._chance.random(), self._changes
         if drawn >= changes.cancel_share + changes.move_share:
             return
-        around_ms = self._chance.randint(-changes.around_ms, changes.around_ms)
+        around_ms = self._chance.randint(-AROUND_MS, AROUND_MS)
         wait_ms = event.due_ms - self._lead_ms - event.wall_ms + around_ms
         if wait_ms > FAR_MS:
             wait_ms = self._chance.randint(0, 3_000)

@@ -4,14 +4,18 @@ simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from chaos.client.outcome import Outcome
 from chaos.history.told_event import Told
+
+#: What the ledger says of a message some of whose records are gone.
+OUTSIDE: Final = "outside_window"
+FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +63,17 @@ class Sums(msgspec.Struct, frozen=True):
     complete: bool
 
 
+def account_of(kind: str, hand_overs: int, complete: bool, flags: Collection[str]) -> Account:
+    """Of the ledger's word on a message."""
+    return Account(kind, hand_overs, complete and not FORGOTTEN.intersection(flags), OUTSIDE in flags)
+
+
+def sums_of(counts: Mapping[str, Any], complete: bool) -> Sums:
+    """Of the ledger's summary."""
+    whole = complete and not any(counts["flags"][flag] for flag in FORGOTTEN)
+    return Sums(counts["classes"]["lost"], counts["strict_failover"], counts["hand_overs"], whole)
+
+
 class Client(Protocol):
     """A client of one node. A call is sent once; it raises nothing that a cluster can cause."""
 
@@ -85,11 +100,8 @@ class Client(Protocol):
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """Gives a message another due time; with `if_match` only if it has this revision."""
 
-    async def look(self, message_id: str) -> Outcome[View]:
-        """GET."""
-
-    async def account(self, message_id: str) -> Outcome[tuple[View, Account | None]]:
-        """GET, and the ledger's word; None where it has none."""
+    async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
+        """GET; with `ledger` also the ledger's word, None where it has none."""
 
     async def sums(self) -> Outcome[Sums]:
         """The ledger's sums of all time."""

@@ -10,7 +10,7 @@ promises about terms are about. An ack that got no answer is sent again to any n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -23,6 +23,7 @@ from chaos.history.history import History
 
 Fate = Literal["ack", "give back", "extend", "late", "twice", "forget"]
 Fates = tuple[tuple[Fate, float], ...]
+Answer = Awaitable[Outcome[Sequence[str]]]
 
 #: After a poll that was refused, half to one and a half times as long.
 AFTER_S: Final = 0.25
@@ -38,8 +39,8 @@ SOON_S: Final = 0.3
 
 @dataclass(frozen=True)
 class Manners:
-    """How a consumer treats what it takes. `fates`: what is done with a message, and how often. Pairs are the least,
-    and the most that is added to it."""
+    """How a consumer treats what it takes. `fates`: what is done with a message, and how often. Pairs of numbers are
+    the least, and the most that is added to it."""
 
     fates: Fates
     lease_ms: int  # of its topic
@@ -83,10 +84,10 @@ class Consumer:
         self._responses = 0
         self._together: dict[str, list[Delivery]] = {}  # fate: what is acked at the next beat
 
-    @property
-    def owes(self) -> bool:
-        """Whether an ack has no answer yet, or waits for its beat."""
-        return bool(self.acks or self._together)
+    async def answered(self) -> None:
+        """Returns when no ack is under way or waits for its beat."""
+        while self.acks or self._together:
+            await self._runner.sleep(self._manners.beat_s)
 
     async def run(self) -> None:
         """Polls for ever."""
@@ -186,38 +187,34 @@ class Consumer:
 
     async def _ack(self, deliveries: list[Delivery], told: bool = True) -> None:
         self.acks += 1
-        asked_ms, receipts = self._history.now()[1], _receipts(deliveries)
-        outcome = await self._caller.insist(
-            lambda client: client.ack(self._topic, receipts), for_s=self._manners.ack_s, again=True
-        )
+        kind, for_s, topic = Acked if told else None, self._manners.ack_s, self._topic
+        await self._ask(kind, deliveries, lambda client, receipts: client.ack(topic, receipts), for_s, again=True)
         self.acks -= 1
-        if told:
-            self._record(Acked, deliveries, outcome, asked_ms)
 
     async def _give_back(self, deliveries: list[Delivery], delay_ms: int | None, for_s: float = ONCE_S) -> None:
-        asked_ms, receipts = self._history.now()[1], _receipts(deliveries)
-        outcome = await self._caller.insist(
-            lambda client: client.nack(self._topic, receipts, delay_ms), for_s=for_s, again=False
-        )
-        self._record(GaveBack, deliveries, outcome, asked_ms)
+        topic = self._topic
+        await self._ask(GaveBack, deliveries, lambda client, receipts: client.nack(topic, receipts, delay_ms), for_s)
 
     async def _extend(self, deliveries: list[Delivery]) -> None:
-        asked_ms, receipts = self._history.now()[1], _receipts(deliveries)
-        lease_ms = self._manners.extend_ms
-        outcome = await self._caller.insist(
-            lambda client: client.extend(self._topic, receipts, lease_ms), for_s=ONCE_S, again=False
+        topic, ms = self._topic, self._manners.extend_ms
+        await self._ask(
+            Extended, deliveries, lambda client, receipts: client.extend(topic, receipts, ms), ONCE_S, lease_ms=ms
         )
-        self._record(Extended, deliveries, outcome, asked_ms, lease_ms=lease_ms)
 
-    def _record(
+    async def _ask(
         self,
-        kind: Callable[..., Event],
-        deliveries: Sequence[Delivery],
-        outcome: Outcome[Sequence[str]],
-        asked_ms: int,
+        kind: Callable[..., Event] | None,
+        deliveries: list[Delivery],
+        ask: Callable[[Client, list[str]], Answer],
+        for_s: float,
+        again: bool = False,
         **more: int,
     ) -> None:
-        """What each of these messages was answered."""
+        """Insists, and records what each message was answered as a `kind` of event."""
+        asked_ms, receipts = self._history.now()[1], [delivery.receipt for delivery in deliveries]
+        outcome = await self._caller.insist(lambda client: ask(client, receipts), for_s=for_s, again=again)
+        if kind is None:
+            return
         stamp = self._history.stamp()
         results = [outcome.kind] * len(deliveries) if outcome.value is None else outcome.value
         for delivery, result in zip(deliveries, results, strict=True):
@@ -233,10 +230,6 @@ class Consumer:
                     **more,
                 )
             )
-
-
-def _receipts(deliveries: Sequence[Delivery]) -> list[str]:
-    return [delivery.receipt for delivery in deliveries]
 
 
 def _letter(delivery: Delivery, stamp: dict[str, Any]) -> DeadLettered:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 #: Codes that say that nothing was done: a client that gets one may send again.
-NOT_DONE: Final = frozenset({"no-leader", "draining", "over-limit", "disk-full"})
+NOT_DONE: Final = frozenset({"no-leader", "draining", "over-limit", "busy", "disk-full"})
 #: Refusals that leave it open whether the request took effect.
 UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
 
@@ -29,6 +30,11 @@ class Outcome(Generic[T]):
         """The value of a call that is known to be ok."""
         assert self.value is not None, self
         return self.value
+
+    def read(self, read: Callable[[T], S]) -> Outcome[S]:
+        """The same with another value, made of this one."""
+        value = None if self.value is None else read(self.value)
+        return Outcome(self.kind, value, self.code, self.extra)
 
     @property
     def not_done(self) -> bool:

@@ -185,7 +185,6 @@ class Cancelled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     asked_wall_ms: int
     prior: str = ""
     attempts_made: int = 0
-    node: str = ""
     detail: str = ""
 
 

@@ -59,7 +59,6 @@ class Webhooks:
         return {"mode": "push", "target": target, "retry": retry, "handover": plan.handover}
 
     def _receive(self, port: int, request: Request) -> Reply:
-        mono_ms, wall_ms = self._history.now()
         headers = request.headers
         due_ms = round(datetime.fromisoformat(headers["hourwheel-due"]).timestamp() * 1000)
         status = REFUSED if self._random.random() < self._plan.push_fail_share else 200
@@ -67,8 +66,7 @@ class Webhooks:
         attempt, term = int(headers["hourwheel-attempt"]), int(headers["hourwheel-term"])
         self._history.record(
             HandedOver(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
+                **self._history.stamp(),
                 number=int(request.body),
                 message_id=message_id,
                 term=term,

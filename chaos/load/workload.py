@@ -9,18 +9,28 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final
 
 import aiohttp
 
+from chaos.client.account import Accounts
+from chaos.client.changer import Changer, Changes
+from chaos.client.consumer import Consumer, Fate, Manners
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
-from chaos.history.event import Answered, Cancelled, Event, HandedOver
+from chaos.history.event import Answered, Cancelled, Event, HandedOver, Rescheduled
 from chaos.history.history import History
-from chaos.load.changer import Racer
-from chaos.load.consumer import AGAIN_S, Acker, Consumer
-from chaos.load.fates import Fates
+from chaos.load.client import HttpClient, Tasks, caller_of
 from chaos.load.producer import Producer
 from chaos.load.webhooks import Webhooks
 from chaos.plan.load_plan import Plan
+
+AGAIN_S: Final = 0.05
+#: Acks of a consumer go together once in so many seconds.
+BEAT_S: Final = 0.02
+#: A change aims so much earlier after one that came too late.
+AIM_MS: Final = 5
+#: One of so many messages that were changed is looked at.
+LOOKED: Final = 4
 
 
 class Outstanding:
@@ -89,8 +99,7 @@ class Workload:
         self.outstanding = Outstanding(history)
         self.webhooks = Webhooks(plan, history, host)
         self._producer = Producer(self.nodes, plan, history)
-        self._ackers = [Acker(self.nodes, turn, plan, history) for turn in range(len(self.nodes))]
-        self._fates = [Fates(self.nodes, turn, plan, history, acker.queue) for turn, acker in enumerate(self._ackers)]
+        self._consumers: list[Consumer] = []
 
     def stop(self) -> None:
         """Nothing new is offered; `run` goes on until what was offered is over."""
@@ -109,32 +118,65 @@ class Workload:
 
     @contextlib.asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
-        """Consumers, ackers and the racer run inside this block."""
-        tasks = [asyncio.create_task(acker.run()) for acker in self._ackers]
-        tasks += [asyncio.create_task(fates.run()) for fates in self._fates]
-        for node, fates in zip(self.nodes, self._fates, strict=True):
-            for number in range(self.plan.consumers_per_node):
-                consumer = Consumer(f"{node.node_id}/{number}", node, self.plan, self.history, fates.decide)
-                tasks.append(asyncio.create_task(consumer.run()))
-        if self.plan.cancel_share or self.plan.reschedule_share:
-            tasks.append(asyncio.create_task(Racer(self.nodes, self.plan, self.history).run()))
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
+        """Consumers and the changer run inside this block; what is under way at its end is given up, and its outcome
+        not recorded."""
+        plan, timeout = self.plan, aiohttp.ClientTimeout(total=self.plan.request_s)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as http,
+            contextlib.AsyncExitStack() as polls,
+            asyncio.TaskGroup() as group,
+        ):
+            tasks = Tasks(group)
+            caller = caller_of(self.nodes, http, tasks, f"{plan.seed}/load")
+            for node in self.nodes:
+                for number in range(plan.consumers_per_node):
+                    connector = aiohttp.TCPConnector(limit=1)
+                    poll = await polls.enter_async_context(aiohttp.ClientSession(timeout=timeout, connector=connector))
+                    client, name = HttpClient(node, poll), f"{node.node_id}/{number}"
+                    self._consumers.append(Consumer(client, caller, self.history, plan.topic, manners(plan), name))
+                    tasks.start(self._consumers[-1].run())
+            changes = Changes(plan.cancel_share, plan.reschedule_share, plan.reschedule_ms, aim_ms=AIM_MS)
+            changer, accounts = Changer(caller, self.history, changes), Accounts(caller, self.history)
+
+            def look(event: Event) -> None:
+                if isinstance(event, Cancelled | Rescheduled) and event.number % LOOKED == 0:
+                    tasks.start(accounts.look(event))
+
+            self.history.listen(look)
+            try:
+                yield
+            finally:
+                changer.end()
+                tasks.cancel()
 
     async def drain(self) -> bool:
         """Waits until nothing is outstanding and all acks are answered; False when `drain_s` went by first."""
         try:
             async with asyncio.timeout(self.plan.drain_s):
                 await self.outstanding.none_left()
-                for acker in self._ackers:
-                    await acker.queue.join()
+                for consumer in self._consumers:
+                    await consumer.answered()
         except TimeoutError:
             return False
         return True
+
+
+def manners(plan: Plan) -> Manners:
+    """How the plan's consumers treat what they take."""
+    odd: tuple[tuple[Fate, float], ...] = (
+        ("twice", plan.twice_share),
+        ("late", plan.late_share),
+        ("forget", plan.forget_share),
+        ("give back", plan.nack_share),
+        ("extend", plan.extend_share),
+    )
+    return Manners(
+        fates=(("ack", 1.0 - sum(share for _, share in odd)), *odd),
+        lease_ms=plan.lease_ms,
+        pulled=(plan.pull_max,),
+        nack_delays_ms=(plan.nack_delay_ms,),
+        beat_s=BEAT_S,
+        wait_ms=plan.wait_ms,
+        extend_ms=plan.lease_ms,
+        ack_s=plan.retry_s,
+    )

@@ -29,7 +29,7 @@ class Plan:
     late_share: float = 0.0  # acked when its lease has ended
     forget_share: float = 0.0  # never acked
     nack_share: float = 0.0  # given back, to come again after nack_delay_ms
-    extend_share: float = 0.0  # leased for longer, then acked
+    extend_share: float = 0.0  # leased for longer; acked within both leases
     nack_delay_ms: int = 300
     consumers_per_node: int = 2
     pull_max: int = 200

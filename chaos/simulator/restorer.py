@@ -22,7 +22,7 @@ from chaos.client.outcome import Outcome
 from chaos.history.event import Answered, BackedUp, Recalled
 from chaos.history.history import History
 from chaos.plan.fault_plan import FaultPlan
-from chaos.simulator.load.client import PortClient, account_of, caller_of
+from chaos.simulator.load.client import PortClient, caller_of, ledger_of
 from chaos.simulator.load.load import IDLE, PULL, STRICT_PULL
 from chaos.simulator.world.receivers import Behaviour, Received
 from chaos.simulator.world.world import EPOCH_S, World
@@ -206,7 +206,7 @@ class Restored:
         if outcome.value is None:
             self._unknown(message, outcome)
         else:
-            self._record(message, "accounted", again=before, **asdict(account_of(outcome.value)))
+            self._record(message, "accounted", again=before, **asdict(ledger_of(outcome.value)))
 
     async def _insist(self, ask: Callable[[PortClient], Awaitable[Outcome[T]]]) -> Outcome[T]:
         self._in_flight += 1

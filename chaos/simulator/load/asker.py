@@ -14,7 +14,7 @@ import msgspec
 from api.port.port import ANONYMOUS
 from api.port.queries import DeadQuery
 from chaos.client.account import Accounts
-from chaos.client.changer import Changer
+from chaos.client.changer import AROUND_MS, Changer
 from chaos.client.client import Offer
 from chaos.history.event import (
     Answered,
@@ -41,7 +41,6 @@ from storage.format.schedule_status import KEPT
 LOOK_SHARE: Final = 0.15
 MOVE_SHARE: Final = 0.1
 CANCEL_SHARE: Final = 0.05
-AROUND_MS: Final = 50
 AFTER_MS: Final = 4_000
 #: What is far ahead is not waited for.
 FAR_MS: Final = 60_000

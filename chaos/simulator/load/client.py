@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from api.port.ledger import LedgerQuery, LedgerSummary, MessageLedger
+from api.port.ledger import LedgerQuery, MessageLedger
 from api.port.port import (
     ANONYMOUS,
     CancelResult,
@@ -18,9 +18,8 @@ from api.port.port import (
     RescheduleResult,
     ScheduleResult,
 )
-from chaos.client.account import OUTSIDE, tells_all
 from chaos.client.caller import Caller
-from chaos.client.client import Account, Offer, Placed, Sums, View
+from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
 from chaos.client.outcome import NOT_DONE, Outcome
 from chaos.simulator.world.client import Client
 from chaos.simulator.world.world import World
@@ -78,11 +77,6 @@ class Tasks:
     def after(self, seconds: float, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Starts `call(*args)` so many seconds from now."""
         self._world.after(seconds, lambda: start(call(*args)))
-
-
-class _Both(NamedTuple):
-    view: MessageView
-    ledger: MessageLedger
 
 
 class PortClient:
@@ -148,24 +142,19 @@ class PortClient:
             "reschedule",
         )
 
-    async def look(self, message_id: str) -> Outcome[View]:
-        """GET."""
-        outcome = await self.call(lambda port: port.message(message_id, local=False, principal=ANONYMOUS), "look")
-        return _with(outcome, _view)
+    async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
+        """GET; with `ledger` also the ledger's word."""
 
-    async def account(self, message_id: str) -> Outcome[tuple[View, Account | None]]:
-        """GET, and the ledger's word."""
+        async def ask(port: Port) -> tuple[View, Account | None]:
+            view = _view(await port.message(message_id, local=False, principal=ANONYMOUS))
+            return view, ledger_of(await port.message_ledger(message_id)) if ledger else None
 
-        async def both(port: Port) -> _Both:
-            view = await port.message(message_id, local=False, principal=ANONYMOUS)
-            return _Both(view, await port.message_ledger(message_id))
-
-        outcome = await self.call(both, "account")
-        return _with(outcome, lambda told: (_view(told.view), account_of(told.ledger)))
+        return await self.call(ask, "account" if ledger else "look")
 
     async def sums(self) -> Outcome[Sums]:
         """The ledger's sums of all time."""
-        return _with(await self.call(lambda port: port.ledger_summary(EVER), "sums"), _sums)
+        outcome = await self.call(lambda port: port.ledger_summary(EVER), "sums")
+        return outcome.read(lambda found: sums_of(found.counts, found.sight.complete))
 
 
 def caller_of(world: World, name: str) -> Caller[PortClient]:
@@ -186,13 +175,6 @@ def request_of(offer: Offer) -> MessageIn:
     )
 
 
-def account_of(found: MessageLedger) -> Account:
-    """What the ledger says of a message."""
-    flags = found.entry.flags
-    whole = tells_all(found.sight.complete, flags)
-    return Account(found.entry.kind, len(found.hand_overs), whole, OUTSIDE in flags)
-
-
 def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
     """Of one message of a request."""
     if result.status[row] == FAILED:
@@ -203,21 +185,11 @@ def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
     return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row])))
 
 
-S = TypeVar("S")
-
-
-def _with(outcome: Outcome[T], read: Callable[[T], S]) -> Outcome[S]:
-    """The same outcome with its value as `read`."""
-    value = None if outcome.value is None else read(outcome.value)
-    return Outcome(outcome.kind, value, outcome.code, outcome.extra)
-
-
 def _view(view: MessageView) -> View:
     told = tuple((each.event, each.at_ms, each.node, each.term, each.attempt) for each in view.history)
     return View(view.state, view.due_ms, view.attempt, view.handed_over_ms, view.lateness_ms, told)
 
 
-def _sums(found: LedgerSummary) -> Sums:
-    counts = found.counts
-    whole = tells_all(found.sight.complete, [flag for flag, count in counts["flags"].items() if count])
-    return Sums(counts["classes"]["lost"], counts["strict_failover"], counts["hand_overs"], whole)
+def ledger_of(found: MessageLedger) -> Account:
+    """What the ledger says of a message."""
+    return account_of(found.entry.kind, len(found.hand_overs), found.sight.complete, found.entry.flags)

@@ -1,0 +1,212 @@
+"""The calls of `chaos.client.client` over HTTP, and tasks of asyncio.
+
+A connection refused has done nothing. A broken connection, a timeout, and an answer that says nothing of what was done
+leave it open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from api.port.port import CancelResult, Delivery, RescheduleResult
+from api.port.timestamp import parse_time
+from chaos.client.caller import Caller
+from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
+from chaos.client.outcome import Outcome, refusal
+from chaos.cluster.local_nodes import LocalNode
+
+T = TypeVar("T")
+
+#: Long before any run.
+EVER: Final = "2020-01-01T00:00:00Z"
+
+
+class _Problem(msgspec.Struct):
+    code: str
+
+
+_JSON: Final = msgspec.json.Decoder(dict[str, Any])
+_PROBLEM: Final = msgspec.json.Decoder(_Problem)
+_CANCELLED: Final = msgspec.json.Decoder(CancelResult)
+
+
+class Tasks:
+    """Tasks of a group; a `chaos.client.client.Runner`."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._running: set[asyncio.Task[None]] = set()
+
+    def now_s(self) -> float:
+        """Monotonic."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Lets so much time pass."""
+        await asyncio.sleep(seconds)
+
+    def start(self, task: Coroutine[Any, Any, None]) -> None:
+        """Runs `task` beside the others."""
+        running = self._group.create_task(task)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+
+    def after(self, seconds: float, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+        """Starts `call(*args)` so many seconds from now."""
+
+        async def later() -> None:
+            await asyncio.sleep(seconds)
+            await call(*args)
+
+        self.start(later())
+
+    def cancel(self) -> None:
+        """Ends them all; what they asked stays without an answer."""
+        for task in self._running:
+            task.cancel()
+
+
+class HttpClient:
+    """A client of one node; a `chaos.client.client.Client`. An answer is waited for as long as `http` says."""
+
+    def __init__(self, node: LocalNode, http: aiohttp.ClientSession) -> None:
+        self.node = node.node_id
+        self._url, self._http = node.url, http
+
+    async def _ask(
+        self, method: str, path: str, read: Callable[[bytes], T], wait_s: float = 0.0, **more: Any
+    ) -> Outcome[T]:
+        """`wait_s`: the node may wait so long before it answers. `read` raises ValueError of what is no answer."""
+        total_s = self._http.timeout.total
+        timeout = aiohttp.ClientTimeout(total=None if total_s is None else total_s + wait_s)
+        try:
+            async with self._http.request(method, self._url + path, timeout=timeout, **more) as answer:
+                payload = await answer.read()
+            return Outcome("ok", read(payload)) if answer.status < 300 else _refused(answer.status, payload)
+        except aiohttp.ClientConnectorError:
+            return Outcome("refused")
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return Outcome("unknown")
+
+    async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
+        """One request; one outcome for each offer."""
+        single = len(offers) == 1
+        path, kind = ("", "application/json") if single else ("/batch", "application/x-ndjson")
+        payload = b"\n".join(msgspec.json.encode(_document(offer)) for offer in offers)
+        outcome = await self._ask(
+            "POST", f"/v1/messages{path}", _JSON.decode_lines, data=payload, headers={"Content-Type": kind}
+        )
+        if outcome.value is None:
+            return [Outcome(outcome.kind, None, outcome.code)] * len(offers)
+        if len(outcome.value) != len(offers):
+            return [Outcome("unknown")] * len(offers)
+        return [of_line(line) for line in outcome.value]
+
+    async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
+        """A long poll."""
+        asked = {"max": most, "wait": wait_ms}
+        outcome = await self._ask("POST", f"/v1/topics/{topic}/pull", _JSON.decode, wait_ms / 1000, json=asked)
+        return outcome.read(lambda found: [_delivery(each) for each in found["messages"]])
+
+    async def ack(self, topic: str, receipts: Sequence[str]) -> Outcome[Sequence[str]]:
+        """One result for each receipt."""
+        return await self._settle(topic, "ack", receipts)
+
+    async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
+        """Gives messages back."""
+        return await self._settle(topic, "nack", receipts, **({} if delay_ms is None else {"delay": delay_ms}))
+
+    async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
+        """Lets leases end later."""
+        return await self._settle(topic, "extend", receipts, lease=lease_ms)
+
+    async def _settle(self, topic: str, word: str, receipts: Sequence[str], **more: int) -> Outcome[Sequence[str]]:
+        asked = {"receipts": list(receipts), **more}
+        outcome = await self._ask("POST", f"/v1/topics/{topic}/{word}", _JSON.decode, json=asked)
+        return outcome.read(lambda found: [each["result"] for each in found["results"]])
+
+    async def cancel(self, message_id: str) -> Outcome[CancelResult]:
+        """Cancels a message."""
+        return await self._ask("DELETE", f"/v1/messages/{message_id}", _CANCELLED.decode)
+
+    async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
+        """Gives a message another due time."""
+        more: dict[str, Any] = {"json": {"deliver_at": due_ms}}
+        if if_match is not None:
+            more["headers"] = {"If-Match": f'"{if_match}"'}
+        outcome = await self._ask("PATCH", f"/v1/messages/{message_id}", _JSON.decode, **more)
+        return outcome.read(
+            lambda found: RescheduleResult(found["id"], found["topic"], parse_time(found["due"]), found["revision"])
+        )
+
+    async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
+        """GET; with `ledger` also the ledger's word."""
+        asked = {"ledger": "true" if ledger else "false"}
+        outcome = await self._ask("GET", f"/v1/messages/{message_id}", _JSON.decode, params=asked)
+        return outcome.read(lambda found: (_view(found), _account(found.get("ledger"))))
+
+    async def sums(self) -> Outcome[Sums]:
+        """The ledger's sums of all time."""
+        return (await self._ask("GET", "/v1/ledger/summary", _JSON.decode, params={"from": EVER})).read(_sums)
+
+
+def caller_of(nodes: Iterable[LocalNode], http: aiohttp.ClientSession, tasks: Tasks, name: str) -> Caller[HttpClient]:
+    """Clients of these nodes, with chance drawn by `name`."""
+    return Caller([HttpClient(node, http) for node in nodes], tasks, random.Random(name))
+
+
+def of_line(line: dict[str, Any]) -> Outcome[Placed]:
+    """Of the message that a 201, a line of a batch's answer, or a problem is about."""
+    if line.get("id") and line.get("due"):
+        return Outcome("ok", Placed(line["id"], parse_time(line["due"])))
+    code = line.get("error", line).get("code", "")
+    return refusal(code) if code else Outcome("unknown")
+
+
+def _document(offer: Offer) -> dict[str, object]:
+    """The request; the same for every try."""
+    fields: dict[str, object] = {"topic": offer.topic, "body": offer.number, "deliver_at": offer.asked_due_ms}
+    return fields | {"key": f"k{offer.number}"} if offer.keyed else fields
+
+
+def _refused(status: int, payload: bytes) -> Outcome[Any]:
+    """Of an answer that is none of success. A 5xx without a code may come from anybody on the way."""
+    try:
+        return refusal(_PROBLEM.decode(payload).code)
+    except msgspec.DecodeError:
+        return Outcome("unknown" if status >= 500 else "refused", None, f"HTTP {status}")
+
+
+def _delivery(found: dict[str, Any]) -> Delivery:
+    """A message as pulled; its body is the offer's number."""
+    told = {name: found[name] for name in ("id", "receipt", "attempt", "term", "topic")}
+    for name in ("due", "asked_due", "created", "handed_over", "leased_until"):
+        told[f"{name}_ms"] = parse_time(found[name])
+    return Delivery(**told, body=str(found["body"]).encode())
+
+
+def _view(found: dict[str, Any]) -> View:
+    told = [(each["event"], _ms(each["at"]), each["node"], each["term"], each["attempt"]) for each in found["history"]]
+    handed_over_ms = _ms(found["handed_over"])
+    due_ms, late_ms = parse_time(found["due"]), found["lateness_ms"]
+    return View(found["state"], due_ms, found["attempt"], handed_over_ms, late_ms, tuple(told))
+
+
+def _account(words: dict[str, Any] | None) -> Account | None:
+    if words is None or words["class"] is None:
+        return None
+    return account_of(words["class"], len(words["deliveries"]), words["window"]["complete"], words["flags"])
+
+
+def _sums(found: dict[str, Any]) -> Sums:
+    return sums_of(found, found["window"]["complete"])
+
+
+def _ms(text: str | None) -> int | None:
+    return None if text is None else parse_time(text)
