@@ -154,13 +154,10 @@ class Running:
             watch(node_id, node)
 
     def _held(self, node_id: str, seconds: float, by: dict[str, float]) -> None:
-        mono_ms, wall_ms = self._now()
         node = self.world.processes[node_id].node
         if seconds >= TOLD_S and node is not None:
             lazy_keys, told = has(node.machine.level, "lazy-keys"), tuple(by.items())
-            held = Held(
-                mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, held_ms=seconds * 1000, by=told, lazy_keys=lazy_keys
-            )
+            held = Held(**self.history.stamp(), node=node_id, held_ms=seconds * 1000, by=told, lazy_keys=lazy_keys)
             self.history.record(held)
 
     def _see(self, event: Event) -> None:
@@ -298,16 +295,11 @@ class Running:
             told = {name: node.group.applied_index for name, node in world.nodes().items()}
             levels = {name: node.machine.level for name, node in world.nodes().items()}
             return [f"{level_s:g} s after all was healed the nodes are not level: {told}, of levels {levels}"]
-        mono_ms, wall_ms = self._now()
         for node_id, (digest, index) in world.digests().items():
-            self.history.record(
-                Digest(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, applied_index=index, digest=digest)
-            )
+            self.history.record(Digest(**self.history.stamp(), node=node_id, applied_index=index, digest=digest))
         for node_id, process in sorted(world.processes.items()):
             for error in process.errors:
-                self.history.record(
-                    Crashed(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, error=_told(error), expected=False)
-                )
+                self.history.record(Crashed(**self.history.stamp(), node=node_id, error=_told(error), expected=False))
         return []
 
 

@@ -42,11 +42,8 @@ class DoorProbe:
         transport._door._admit = admitted
 
     def _tell(self, node_id: str, connection: Connection, what: str, moved: str) -> None:
-        mono_ms, wall_ms = self._history.now()
         knows = connection.host.removeprefix(HOST)
-        self._history.record(
-            Intruded(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, knows=knows, what=what, moved=moved)
-        )
+        self._history.record(Intruded(**self._history.stamp(), node=node_id, knows=knows, what=what, moved=moved))
 
 
 def _standing(node: Node) -> dict[str, Any]:

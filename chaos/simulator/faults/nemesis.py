@@ -109,10 +109,9 @@ class Nemesis:
         self._world.after(fault.for_s, end)
 
     def _mark(self, kind: str, node_id: str) -> None:
-        mono_ms, wall_ms = self._history.now()
         role = "leader" if node_id == self._world.leader() else "follower"
         self._history.record(
-            Fault(mono_ms=mono_ms, wall_ms=wall_ms, kind=kind, node=node_id, role=role, phase="begin")  # type: ignore[arg-type]
+            Fault(**self._history.stamp(), kind=kind, node=node_id, role=role, phase="begin")  # type: ignore[arg-type]
         )
 
     def _each(self, fault: PlannedFault, strike: Callable[[Process], object]) -> bool:
@@ -264,12 +263,9 @@ class Nemesis:
             failed = isinstance(error, DiskFailed) and end.node in self._failing
             refused = self._upgrade.refused(end)
             self._failing.discard(end.node)
-            mono_ms, wall_ms = self._history.now()
             told = f"{type(error).__name__}: {error}"
             self._history.record(
-                Crashed(
-                    mono_ms=mono_ms, wall_ms=wall_ms, node=end.node, error=told, expected=damaged or failed or refused
-                )
+                Crashed(**self._history.stamp(), node=end.node, error=told, expected=damaged or failed or refused)
             )
             if damaged:
                 self._world.after(0.0, self._replace, process)
@@ -379,11 +375,9 @@ class Nemesis:
         return True
 
     def _transferred(self, answer: TransferResult, asked: str) -> None:
-        mono_ms, wall_ms = self._history.now()
         self._history.record(
             Transferred(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
+                **self._history.stamp(),
                 source=answer.from_node,
                 target=answer.to_node,
                 asked=asked,

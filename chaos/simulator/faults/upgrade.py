@@ -92,9 +92,8 @@ class Upgrade:
 
         async def proposed(level: int) -> str | None:
             self.raised = True
-            mono_ms, wall_ms = self._history.now()
             others = tuple((peer, reads(peer)) for peer in sorted(node.members.ids()) if peer != node_id)
-            self._history.record(Raised(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, level=level, heard=others))
+            self._history.record(Raised(**self._history.stamp(), node=node_id, level=level, heard=others))
             return await propose(level)
 
         transport.on_up = greeted

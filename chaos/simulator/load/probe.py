@@ -104,7 +104,6 @@ class Probe:
     def _tell(
         self, node_id: str, node: Node, index: int, term: int, entry: bytes, state: tuple[int, int, int] | None
     ) -> None:
-        mono_ms, wall_ms = self._history.now()
         told: dict[str, Any] = {}
         if index not in self._told:
             self._told.add(index)
@@ -120,8 +119,7 @@ class Probe:
                 told |= {"version": envelope.version, "raises": Kind.RAISE_LEVEL in kinds}
         self._history.record(
             Applied(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
+                **self._history.stamp(),
                 node=node_id,
                 index=index,
                 term=term,
@@ -139,13 +137,11 @@ class Probe:
             return
         states = node.store.states(batch.position[leases])
         older = fence(batch.term[leases], batch.attempt[leases]) < fence(states.term, states.attempt)
-        mono_ms, wall_ms = self._history.now()
         for row in older.nonzero()[0].tolist():
             at = leases[row]
             self._history.record(
                 SetBack(
-                    mono_ms=mono_ms,
-                    wall_ms=wall_ms,
+                    **self._history.stamp(),
                     node=node_id,
                     position=int(batch.position[at]),
                     fence=(int(batch.term[at]), int(batch.attempt[at])),
@@ -159,15 +155,13 @@ class Probe:
         rows = np.flatnonzero(batch.what != LEASED)
         if not len(rows):
             return
-        mono_ms, wall_ms = self._history.now()
         records = node.store.records(batch.position[rows])
         homes = np.array([record.position for record in records], np.uint64)
         ids = encode_ids(GROUP, homes, np.array([record.random for record in records], np.uint64)).astype("U26")
         for row, name in zip(rows.tolist(), ids.tolist(), strict=True):
             self._history.record(
                 Settled(
-                    mono_ms=mono_ms,
-                    wall_ms=wall_ms,
+                    **self._history.stamp(),
                     message_id=name,
                     index=self._entry,
                     what=int(batch.what[row]),
@@ -197,7 +191,6 @@ class Probe:
 
     @free
     def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
-        mono_ms, wall_ms = self._history.now()
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
         places = node.store.locate(columns["home"])
@@ -208,8 +201,7 @@ class Probe:
         rows = zip(ids, columns["attempt"].tolist(), asked, due, ends, strict=True)
         for name, attempt, asked_due_ms, due_ms, leased_until_ms in rows:
             event = Begun(
-                mono_ms=mono_ms,
-                wall_ms=wall_ms,
+                **self._history.stamp(),
                 node=node_id,
                 message_id=name,
                 term=columns["term"],
@@ -226,12 +218,11 @@ class Probe:
             self._history.record(event)
 
     def _failed(self, node_id: str, columns: dict[str, Any]) -> None:
-        mono_ms, wall_ms = self._history.now()
         ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
         terms = np.broadcast_to(columns["term"], len(ids)).tolist()
         for name, term, attempt in zip(ids, terms, columns["attempt"].tolist(), strict=True):
             self._history.record(
-                Ended(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, message_id=name, term=term, attempt=attempt)
+                Ended(**self._history.stamp(), node=node_id, message_id=name, term=term, attempt=attempt)
             )
 
     # -- clocks
@@ -287,7 +278,6 @@ class Probe:
         """Who is sure to lead at this moment, and whether that is a new reign."""
         if self._over:
             return
-        mono_ms, wall_ms = self._history.now()
         for node_id in sorted(self._world.processes):
             process = self._world.processes[node_id]
             node = process.node
@@ -298,7 +288,7 @@ class Probe:
                 self._promoted(node_id, node)
             self._medians_ms[node_id].append(self._median_ms(node_id))
             if node.reign.trusted():
-                self._history.record(Sure(mono_ms=mono_ms, wall_ms=wall_ms, node=node_id, term=node.reign.term))
+                self._history.record(Sure(**self._history.stamp(), node=node_id, term=node.reign.term))
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, node: Node) -> None:
@@ -311,11 +301,9 @@ class Probe:
         except Corrupt:
             if not self._history.flipped(node_id):
                 raise
-        mono_ms, wall_ms = self._history.now()
         assert node.reign is not None
         event = Promoted(
-            mono_ms=mono_ms,
-            wall_ms=wall_ms,
+            **self._history.stamp(),
             node=node_id,
             term=node.reign.term,
             open_ids=open_ids,
@@ -334,12 +322,10 @@ class Probe:
             riding = collect(now_ms, going=going)
             if riding.state is not None and self._wheels.get(node_id) is wheel:
                 left = wheel.left_out(riding.state.tick, riding.state.applied_index)
-                mono_ms, wall_ms = self._history.now()
                 for position, due_ms in left:
                     self._history.record(
                         LeftOut(
-                            mono_ms=mono_ms,
-                            wall_ms=wall_ms,
+                            **self._history.stamp(),
                             node=node_id,
                             term=reign.term,
                             position=position,
