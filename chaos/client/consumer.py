@@ -25,8 +25,6 @@ Fate = Literal["ack", "give back", "extend", "late", "twice", "forget"]
 Fates = tuple[tuple[Fate, float], ...]
 Answer = Awaitable[Outcome[Sequence[str]]]
 
-#: After a poll that was refused, half to one and a half times as long.
-AFTER_S: Final = 0.25
 #: Of so many responses the acks go by themselves, at any moment.
 ALONE_SHARE: Final = 0.1
 #: A nack or an extension that was not carried out is asked for again for so long.
@@ -49,6 +47,7 @@ class Manners:
     beat_s: float  # acks go together once in so many seconds
     wait_ms: int
     rest_s: tuple[float, float] = (0.0, 0.0)  # between two polls
+    refused_s: float = 0.25  # after one that was refused, half to one and a half times as long
     late: tuple[float, float] = (1.0, 0.2)  # when a late ack is sent, in leases
     extend_ms: int = 3_000
     ack_s: float = 12.0  # an ack without an answer is sent again for so long
@@ -97,7 +96,7 @@ class Consumer:
             outcome = await self._client.pull(self._topic, chance.choice(manners.pulled), manners.wait_ms)
             if outcome.value is None:
                 self._brought_nothing(outcome, asked_ms)
-                await self._runner.sleep(AFTER_S * (0.5 + chance.random()))
+                await self._runner.sleep(manners.refused_s * (0.5 + chance.random()))
                 continue
             self._receive(outcome.value)
             low_s, more_s = manners.rest_s

@@ -26,7 +26,7 @@ from chaos.plan.load_plan import Plan
 
 AGAIN_S: Final = 0.05
 #: Acks of a consumer go together once in so many seconds.
-BEAT_S: Final = 0.02
+BEAT_S: Final = 0.05
 #: A change aims so much earlier after one that came too late.
 AIM_MS: Final = 5
 #: One of so many messages that were changed is looked at.
@@ -177,6 +177,7 @@ def manners(plan: Plan) -> Manners:
         nack_delays_ms=(plan.nack_delay_ms,),
         beat_s=BEAT_S,
         wait_ms=plan.wait_ms,
+        refused_s=AGAIN_S,
         extend_ms=plan.lease_ms,
         ack_s=plan.retry_s,
     )
