@@ -29,9 +29,11 @@ from chaos.check.message.window import check_window
 from chaos.cluster.cluster import Cluster
 from chaos.history.bounds import Bounds
 from chaos.history.history import History
+from chaos.live.faults.nemesis import LiveNemesis
+from chaos.live.faults.process import ProcessFaults
 from chaos.load.workload import Workload
+from chaos.plan.fault_plan import Fault, FaultPlan
 from chaos.plan.load_plan import Plan
-from chaos.scenario.nemesis import Nemesis
 
 KILL_SHARE = 0.5
 SHOW_S = 0.1
@@ -120,17 +122,18 @@ def show(found: Result) -> None:
     print(json.dumps(asdict(found)))
 
 
-async def kill_leader(nemesis: Nemesis, cluster: Cluster, shown: Display, after_s: float) -> float:
-    """Kills the leader when its time has come and says who leads then; the moment (time.monotonic)."""
+async def kill_leader(nemesis: LiveNemesis, shown: Display, after_s: float, killed: asyncio.Future[float]) -> None:
+    """Kills the leader when its time has come and says who leads then; `killed` gets the moment (time.monotonic) when
+    another leads. It stays down until this is cancelled."""
     await asyncio.sleep(after_s)
-    leadership = await nemesis.leader()
-    shown.say(
-        f"kill -9 {leadership.node_id}, the leader of term {leadership.term} (pid {cluster.pid(leadership.node_id)})"
-    )
+    led = await nemesis.watch.wait_leader()
+    shown.say(f"kill -9 {led.node_id}, the leader of term {led.term} (pid {nemesis.cluster.pid(led.node_id)})")
     killed_s = time.monotonic()
-    _, after = await nemesis.kill("leader")
-    shown.say(f"{after.node_id} leads term {after.term}")
-    return killed_s
+    async with nemesis.on(Fault(after_s, "kill", led.node_id, 0)):
+        after = await nemesis.watch.wait_leader(led.term)
+        shown.say(f"{after.node_id} leads term {after.term}")
+        killed.set_result(killed_s)
+        await asyncio.Event().wait()
 
 
 async def keep_showing(shown: Display, workload: Workload, pushed: Pushed) -> None:
@@ -168,23 +171,28 @@ async def _play(
     cluster: Cluster, history: History, workload: Workload, pushed: Pushed, plan: Plan, kill_at_s: float
 ) -> None:
     """Both halves at once, the kill between, until all came or it took too long."""
-    nemesis = Nemesis(cluster, history)
-    leadership = await nemesis.leader()
-    with display(plan.count) as shown:
-        shown.say(f"ready; {leadership.node_id} leads term {leadership.term}")
-        shown.say(
-            f"{plan.count} messages over {plan.duration_s:g} s: half pulled by consumers on all nodes, half pushed to "
-            f"{pushed.receivers.urls[0]}; leader killed at {kill_at_s:g} s"
-        )
-        async with asyncio.TaskGroup() as beside:
-            showing = beside.create_task(keep_showing(shown, workload, pushed))
-            killing = beside.create_task(kill_leader(nemesis, cluster, shown, kill_at_s))
-            complete = await asyncio.gather(workload.run(), pushed.run())
-            await pushed.settled(await killing)
-            showing.cancel()
-        _update(shown, workload, pushed)
-        late = f"not all delivered {plan.drain_s:g} s after the last was scheduled"
-        shown.say("all delivered" if all(complete) else late)
+    nemesis = LiveNemesis(cluster, history, FaultPlan(plan.seed, len(cluster.nodes), plan.duration_s))
+    nemesis.register(ProcessFaults(nemesis))
+    killed: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    async with nemesis:
+        leadership = await nemesis.watch.wait_leader()
+        with display(plan.count) as shown:
+            shown.say(f"ready; {leadership.node_id} leads term {leadership.term}")
+            shown.say(
+                f"{plan.count} messages over {plan.duration_s:g} s: half pulled by consumers on all nodes, half pushed "
+                f"to {pushed.receivers.urls[0]}; leader killed at {kill_at_s:g} s"
+            )
+            async with asyncio.TaskGroup() as beside:
+                showing = beside.create_task(keep_showing(shown, workload, pushed))
+                killing = beside.create_task(kill_leader(nemesis, shown, kill_at_s, killed))
+                complete = await asyncio.gather(workload.run(), pushed.run())
+                await pushed.settled(await killed)
+                await nemesis.rest()  # the node that was killed is not started for the end
+                killing.cancel()
+                showing.cancel()
+            _update(shown, workload, pushed)
+            late = f"not all delivered {plan.drain_s:g} s after the last was scheduled"
+            shown.say("all delivered" if all(complete) else late)
 
 
 def main() -> None:

@@ -21,19 +21,21 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from chaos.history.bounds import Bounds
+from chaos.history.history import History
+from chaos.live.result import Result as LiveResult
+from chaos.live.run import PLAIN, LiveRun
 from chaos.load.ledger_client import LedgerClient
 from chaos.plan.load_plan import Plan
 from chaos.report.evidence import Agreement, agreement, write_evidence
 from chaos.report.timeline import Timeline
 from chaos.report.write_timeline import write as write_timeline
-from chaos.scenario.scenario import kills
-from chaos.scenario.trial import Outcome, Trial
+from chaos.scenario.plans import kills
+from chaos.scenario.plans import plan as plan_of
 from reconcile.output.read_rows import duplicates
 
 #: `hourwheel reconcile` ends so when a promise is broken: the report is there all the same.
 BROKEN_STATUS: Final = 6
-_BOUNDS: Final = Bounds()
+_BOUNDS: Final = PLAIN.bounds
 #: What API and files are to say alike.
 _COUNTED: Final = ("scheduled", "classes", "flags", "late_causes", "causes", "hand_overs", "retries")
 _BY_RECEIPTS: Final = "not_received"
@@ -77,12 +79,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Hurt:
-    """What is known of the cluster once its nodes are stopped; `asked` is what their API said before."""
+    """What is known of the cluster of these nodes once they are stopped; `asked` is what their API said before."""
 
-    trial: Trial
-    outcome: Outcome
+    nodes: list[str]
+    result: LiveResult
     asked: dict[str, Any]
     rows: list[dict[str, Any]]
+
+    @property
+    def history(self) -> History:
+        """What clients saw."""
+        return self.result.history
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ class Compared:
 
 def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
     """Holds the three against each other."""
-    history = hurt.trial.history
+    history = hurt.history
     files = agreement(history, _BOUNDS, duplicates(out))
     api = agreement(history, _BOUNDS, hurt.rows)
     counts = []
@@ -111,7 +118,7 @@ def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
 
 
 def result(
-    document: Mapping[str, Any], compared: Compared, outcome: Outcome, kill_count: int, took_s: float, report: Path
+    document: Mapping[str, Any], compared: Compared, outcome: LiveResult, kill_count: int, took_s: float, report: Path
 ) -> Result:
     """The figures of report.json, the others' beside them."""
     classes, causes, flags = document["classes"], document["causes"], document["flags"]
@@ -141,7 +148,7 @@ def result(
     )
 
 
-def show(found: Result, compared: Compared, outcome: Outcome) -> None:
+def show(found: Result, compared: Compared, outcome: LiveResult) -> None:
     """A table, what differs, the path of the report, and the JSON line that ends the output."""
     table = Table("every message", "")
     for name, value in (
@@ -176,20 +183,20 @@ async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
     print(
         f"three nodes in {directory}, {plan.rate:,g} messages a second, the leader killed {times} times ...", flush=True
     )
-    async with Trial(directory, plan) as trial:
-        await trial.run(kills("leader", times))
-        due_ms = [offer.asked_due_ms for offer in trial.history.offered().values()]
-        async with LedgerClient(trial.cluster, min(due_ms), max(due_ms) + _MORE_MS) as client:
+    async with LiveRun(plan_of(kills(times, "leader")), plan, directory) as live:
+        await live.run()
+        due_ms = [offer.asked_due_ms for offer in live.history.offered().values()]
+        async with LedgerClient(live.cluster, min(due_ms), max(due_ms) + _MORE_MS) as client:
             asked = await client.settled()
             rows = [row async for row in client.duplicates()]
-        return Hurt(trial, await trial.judge(_BOUNDS), asked, rows)
+        return Hurt(list(live.cluster.nodes), await live.judge(), asked, rows)
 
 
-def reconcile(directory: Path, trial: Trial, master: str | None) -> dict[str, Any]:
+def reconcile(directory: Path, hurt: Hurt, master: str | None) -> dict[str, Any]:
     """Runs the command on the nodes' directories and what clients wrote; report.json."""
-    evidence = write_evidence(trial.history, directory)
+    evidence = write_evidence(hurt.history, directory)
     command = [sys.executable, "-m", "cli", "reconcile", "--out", str(directory / "report")]
-    for node_id in trial.cluster.nodes:
+    for node_id in hurt.nodes:
         command += ["--data", str(directory / node_id)]
     command += ["--acknowledged", str(evidence.acknowledged), "--receipts", str(evidence.receipts)]
     command += ["--master", master] if master else []
@@ -218,7 +225,6 @@ def main() -> None:
     begun_s = time.monotonic()
     plan = Plan(
         rate=options.rate,
-        duration_s=3_600.0,
         batch=15,
         lease_ms=5_000,
         push_share=0.4,
@@ -227,15 +233,15 @@ def main() -> None:
         strict=options.strict,
     )
     hurt_cluster = asyncio.run(hurt(directory, plan, options.kills))
-    history = hurt_cluster.trial.history
+    history = hurt_cluster.history
     title = f"Leader killed {options.kills} times, {plan.rate:,g} messages a second"
     write_timeline(Timeline.of(history, _BOUNDS), directory, title)
-    document = reconcile(directory, hurt_cluster.trial, options.master)
+    document = reconcile(directory, hurt_cluster, options.master)
     compared = compare(hurt_cluster, document, directory / "report")
     took_s = time.monotonic() - begun_s
     page = (directory / "report" / "report.html").absolute()
-    found = result(document, compared, hurt_cluster.outcome, options.kills, took_s, page)
-    show(found, compared, hurt_cluster.outcome)
+    found = result(document, compared, hurt_cluster.result, options.kills, took_s, page)
+    show(found, compared, hurt_cluster.result)
     sys.exit(found.exit_status)
 
 

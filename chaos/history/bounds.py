@@ -29,6 +29,7 @@ class Bounds:
     in_flight_ms: int = 500  # what was offered so shortly before a fault may be cut by it
     acknowledged_share: float = 0.95  # of what was offered outside the windows
     lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until their end, and `window_ms` more
+    excuse_nothing: frozenset[str] = frozenset({"slow"})  # kinds that are to be borne, or not to be noticed
     clocks_right: bool = False  # all through the run: what is said of times can be held against the truth
     clocks_set_back: bool = False  # all of them together
     held_ms: int = 50  # one step of a simulated node's event loop
@@ -37,9 +38,7 @@ class Bounds:
     fault_ends_term: bool = True
 
     def fault_windows(self, history: History) -> "Windows":
-        """From each fault on for `window_ms`, a lasting one until so long after its end; a slow disk and a clock that
-        is off excuse nothing.
-        """
+        """From each fault on for `window_ms`, a lasting one until so long after its end."""
         windows: list[tuple[float, float]] = []
         begun: dict[tuple[str, str], list[float]] = {}
         for event in history.of(Fault):
@@ -48,7 +47,7 @@ class Bounds:
                 begun.setdefault(key, []).append(event.mono_ms)
             elif event.kind in self.lasting:
                 windows.append((begun[key].pop(0), event.mono_ms + self.window_ms))
-            elif event.kind not in ("slow", "clock") and event.phase == "begin":
+            elif event.kind not in self.excuse_nothing and event.phase == "begin":
                 windows.append((event.mono_ms, event.mono_ms + self.window_ms))
         windows += [(begin_ms, float("inf")) for several in begun.values() for begin_ms in several]
         return Windows(windows)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import uvloop
 
-from chaos.cluster.cluster import ClusterFailed
 from chaos.live.faults.loop_disk import missing, own_mounts
 from chaos.live.network.choose import choose_ground
 from chaos.live.report import lines_of, write_report
-from chaos.live.run import LOAD, LiveRun, Result
+from chaos.live.result import Result
+from chaos.live.run import LOAD, LiveRun, Setup
 from chaos.plan.fault_plan import FaultPlan
 
 
@@ -40,16 +40,13 @@ def run_plan(
         say(f"{plan.nodes} nodes on {chosen.ground.name}; {len(plan.faults)} faults in {plan.seconds:g} s")
         for why in filter(None, (chosen.why, lacking and f"no disks of their own for nodes: there is no {lacking}")):
             say(f"this machine: {why}")
-        return await LiveRun(plan, load, directory, chosen.ground, lacking, say, hostile).run()
+        setup = Setup(no_disks=lacking, hostile=hostile)
+        async with LiveRun(plan, load, directory, chosen.ground, setup, say) as live:
+            await live.run()
+            return await live.judge()
 
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            result = runner.run(run())
-    except ExceptionGroup as several:  # of the tasks of a run
-        failed: Exception = several.subgroup(ClusterFailed) or several
-        while isinstance(failed, ExceptionGroup) and several.subgroup(ClusterFailed) is not None:
-            failed = failed.exceptions[0]
-        raise failed from several
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        result = runner.run(run())
     title = f"hourwheel chaos run, seed {plan.seed}: {plan.nodes} nodes, {rate:,.0f} messages/s"
     write_report(plan, result, directory, title)
     for line in lines_of(plan, result):

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from chaos.history.bounds import Bounds
 from chaos.history.verdict import percentiles
-from chaos.live.run import Result, kinds_not_shown
+from chaos.live.result import Result, kinds_not_shown
 from chaos.live.verdicts import BOUNDS
 from chaos.plan.fault_plan import FaultPlan, kinds_of
 from chaos.report.evidence import write_evidence
@@ -30,6 +31,7 @@ def lines_of(plan: FaultPlan, result: Result) -> list[str]:
     lines.append(f"faults: {sum(result.fired.values())} put on ({fired}), {sum(result.passed.values())} passed over")
     lines += [f"   passed over {count} times: {reason}" for reason, count in sorted(result.reasons.items())]
     lines += [f"   not shown: {line}" for line in kinds_not_shown(plan, result, kinds_of("live"))]
+    lines += [f"   came otherwise: {line}" for line in result.fell_short]
     if result.fail_stop_ms:
         lines.append(f"disks that failed: their nodes ended after (ms) {percentiles(result.fail_stop_ms)}")
     if result.damages:
@@ -57,6 +59,7 @@ def document_of(plan: FaultPlan, result: Result) -> dict[str, object]:
         "passed": result.passed,
         "reasons": result.reasons,
         "not_shown": kinds_not_shown(plan, result, kinds_of("live")),
+        "came_otherwise": result.fell_short,
         "damages": result.damages,
         "fail_stop_ms": percentiles(result.fail_stop_ms),
         "unaccounted_by_power": result.unaccounted_by_power,
@@ -65,11 +68,11 @@ def document_of(plan: FaultPlan, result: Result) -> dict[str, object]:
     }
 
 
-def write_report(plan: FaultPlan, result: Result, directory: Path, title: str) -> None:
-    """Everything but the history and the nodes' directories, which are there already."""
+def write_report(plan: FaultPlan, result: Result, directory: Path, title: str, bounds: Bounds = BOUNDS) -> None:
+    """Everything but the plan, the history and the nodes' directories, which are there already."""
     (directory / "verdict.txt").write_text("\n".join(lines_of(plan, result)) + "\n", encoding="utf-8")
     text = json.dumps(document_of(plan, result), indent=2, default=str)
     (directory / "verdict.json").write_text(text + "\n", encoding="utf-8")
     history = result.history
     write_evidence(history, directory)
-    write_timeline(Timeline.of(history, BOUNDS), directory, title)
+    write_timeline(Timeline.of(history, bounds), directory, title)

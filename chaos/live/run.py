@@ -10,24 +10,28 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final, Self
 
 from chaos.cluster.cluster import READY_S, Cluster, ClusterFailed
 from chaos.cluster.network import Ground
-from chaos.history.event import Digest, Fault, HandedOver, Offered
+from chaos.history.bounds import Bounds
+from chaos.history.event import Digest, Fault, HandedOver
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 from chaos.hostile.in_turn import CHOSEN, attack_in_turn
-from chaos.live.faults.clock import ClockFaults
-from chaos.live.faults.disk import DiskFaults
+from chaos.live.faults.clock import CLOCK_KINDS, ClockFaults
+from chaos.live.faults.disk import DISK_KINDS, DiskFaults
 from chaos.live.faults.link import LinkFaults
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.live.faults.process import ProcessFaults
 from chaos.live.node_disks import NodeDisks
-from chaos.live.verdicts import broken, judge, whole
-from chaos.load.account import take_account
+from chaos.live.result import Result
+from chaos.live.verdicts import BOUNDS, ONE_BY_ONE, Checker, judge, whole
+from chaos.load.account import SAMPLE, take_account
 from chaos.load.webhooks import starts
 from chaos.load.workload import Workload
 from chaos.plan.fault_plan import FaultPlan
@@ -59,138 +63,187 @@ LOAD = Plan(
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a run ended with. `fired` and `passed` by kind; `not_run`: why this machine cannot do a kind."""
+class Setup:
+    """How a run is made and judged, beside its plan and its load."""
 
-    history: History
-    verdicts: list[Verdict]
-    fired: dict[str, int]
-    passed: dict[str, int]
-    reasons: dict[str, int]
-    not_run: dict[str, str]
-    disks: list[str]
-    damages: list[str] = field(default_factory=list)
-    fail_stop_ms: list[float] = field(default_factory=list)
-    unaccounted_by_power: int = 0
-    drained: bool = True
+    settings: Mapping[str, Mapping[str, object]] = field(
+        default_factory=lambda: {"storage": {"checkpoint_s": CHECKPOINT_S}}
+    )
+    """Further tables of the nodes' configuration."""
+    bounds: Bounds = BOUNDS
+    further: tuple[Checker, ...] = ()
+    """What else is promised in this run."""
+    accounted: int = SAMPLE
+    """So many messages are asked about at the end."""
+    hostile: bool = False
+    """Beside the load single clients attack."""
+    no_disks: str = ""
+    """Why nodes have no disks of their own, if that is known."""
+    kinds: frozenset[str] = frozenset()
+    """Kinds of faults that a story puts on; those of the plan are known."""
+    spare: int = 0
+    """Nodes that may join, beside one for each `replace` of the plan."""
+    older: Path | None = None
+    """Where another build lies that all nodes begin as."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of every process."""
 
-    @property
-    def per_second(self) -> dict[str, float]:
-        """Messages acknowledged and handed over a second of the load, from the first offer to the last."""
-        offered_ms = [event.mono_ms for event in self.history.of(Offered)]
-        length_s = max((max(offered_ms) - min(offered_ms)) / 1000, 1.0) if offered_ms else 1.0
-        return {
-            "offered": round(len(offered_ms) / length_s, 1),
-            "acknowledged": round(len(self.history.acknowledged()) / length_s, 1),
-            "handed_over": round(len(self.history.hand_overs()) / length_s, 1),
-        }
 
-    @property
-    def broken(self) -> list[str]:
-        """Everything that is wrong, as lines."""
-        lines = broken(self.verdicts) + self.disks
-        return lines if self.drained else [*lines, "the load did not come to its end: see L"]
+PLAIN: Final = Setup(
+    settings={}, bounds=ONE_BY_ONE, accounted=100, no_disks="disk of its own: nodes have plain directories here"
+)
+"""For faults that come one after the other, on loopback and without root."""
 
 
 class LiveRun:
-    """A plan on a ground, its files below `directory`. `say` is told how it goes."""
+    """A plan on a ground, its files below `directory`. `say` is told how it goes. Use as `async with`: then the nodes
+    run; `run`, then `judge`."""
+
+    nemesis: LiveNemesis
+    """While `run` lasts."""
 
     def __init__(
         self,
         plan: FaultPlan,
         load: Plan,
         directory: Path,
-        ground: Ground,
-        no_disks: str,
-        say: Callable[[str], None],
-        hostile: bool = False,
+        ground: Ground | None = None,
+        setup: Setup = PLAIN,
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`hostile`: beside the load single clients attack."""
-        self._plan, self._directory, self._ground, self._say = plan, directory, ground, say
-        self._hostile = hostile
-        self._load = replace(load, duration_s=plan.seconds, seed=plan.seed)
-        self._history = History()
-        self._spare = sum(fault.kind == "replace" for fault in plan.faults)
+        self._plan, self._directory, self._setup, self._say = plan, directory, setup, say
+        self._ground = ground or Ground()
+        self.load = replace(load, duration_s=plan.seconds, seed=plan.seed)
+        self.history = History()
+        self._spare = setup.spare + sum(fault.kind == "replace" for fault in plan.faults)
         ids = [f"n{number + 1}" for number in range(plan.nodes + self._spare)]
-        self._disks = NodeDisks(directory, ids, no_disks)
+        self._disks = NodeDisks(directory, ids, setup.no_disks)
+        self._disk_faults: DiskFaults | None = None
+        self._drained = True
 
-    async def run(self) -> Result:
-        """From an empty directory to the verdicts. Raises ClusterFailed when the cluster does not heal."""
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            stack.callback(lambda: self.history.write(self._directory / "history.ndjson"))
+            await stack.enter_async_context(self._disks)
+            await stack.enter_async_context(self._ground)
+            self.cluster = self._made()
+            everybody = [*self.cluster.nodes.values(), *self.cluster.spare.values()]
+            self.workload = Workload(everybody, self.load, self.history, self._ground.host)
+            await stack.enter_async_context(self.workload.webhooks)
+            await stack.enter_async_context(self.cluster)
+            self.cluster.start()
+            await self.cluster.wait_ready()
+            if self.load.strict:  # below, a topic that is made strict is in doubt of its first second
+                await self.cluster.wait_raised()
+            self._open = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._open.aclose()
+
+    def _made(self) -> Cluster:
+        kinds = {fault.kind for fault in self._plan.faults} | self._setup.kinds
+        cluster = Cluster(
+            self._directory,
+            self._plan.nodes,
+            {"push": {"allow": [self._ground.network]}, **self._setup.settings},
+            slow=bool(kinds & DISK_KINDS),
+            skewed=bool(kinds & CLOCK_KINDS),
+            spare=self._spare,
+            ground=self._ground,
+        )
+        cluster.environment = dict(self._setup.environment)
+        if self._setup.older is not None:
+            cluster.other_builds = dict.fromkeys(cluster.nodes, self._setup.older)
+        return cluster
+
+    async def run(self, story: Story | None = None) -> None:
+        """Carries the plan out under load, and tells a story beside it, then heals all and waits for what is
+        outstanding. The load ends with the story, if there is one, or else as the plan says. Raises ClusterFailed when
+        the cluster does not heal, or the service does not come back."""
         try:
-            async with self._disks, self._ground:
-                allow, storage = {"allow": [self._ground.network]}, {"checkpoint_s": CHECKPOINT_S}
-                settings: dict[str, Mapping[str, object]] = {"push": allow, "storage": storage}
-                cluster = Cluster(
-                    self._directory,
-                    self._plan.nodes,
-                    settings,
-                    slow=True,
-                    skewed=True,
-                    spare=self._spare,
-                    ground=self._ground,
-                )
-                everybody = [*cluster.nodes.values(), *cluster.spare.values()]
-                workload = Workload(everybody, self._load, self._history, self._ground.host)
-                async with workload.webhooks, cluster:
-                    cluster.start()
-                    await cluster.wait_ready()
-                    return await self._under_load(cluster, workload)
-        finally:
-            self._history.write(self._directory / "history.ndjson")
+            await self._run(story)
+        except ExceptionGroup as several:
+            failed: Exception = several.subgroup(ClusterFailed) or several
+            while isinstance(failed, ExceptionGroup) and several.subgroup(ClusterFailed) is not None:
+                failed = failed.exceptions[0]
+            raise failed from several
 
-    async def _under_load(self, cluster: Cluster, workload: Workload) -> Result:
-        nemesis = LiveNemesis(cluster, self._history, self._plan)
-        disk_faults = DiskFaults(nemesis, self._disks.loops, self._disks.lacking)
-        nemesis.register(ProcessFaults(nemesis), ClockFaults(nemesis), LinkFaults(nemesis), disk_faults)
+    async def _run(self, story: Story | None) -> None:
+        cluster = self.cluster
+        nemesis = self.nemesis = LiveNemesis(cluster, self.history, self._plan, self.load.rate)
+        nemesis.register(ProcessFaults(nemesis), ClockFaults(nemesis), LinkFaults(nemesis))
+        if cluster.disks is not None:
+            self._disk_faults = DiskFaults(nemesis, self._disks.loops, self._disks.lacking)
+            nemesis.register(self._disk_faults)
         async with nemesis, asyncio.TaskGroup() as tasks:
-            telling = tasks.create_task(self._tell(workload))
-            load = tasks.create_task(workload.run())
+            telling = tasks.create_task(self._tell())
+            load = tasks.create_task(self.workload.run())
             strikes = tasks.create_task(nemesis.run())
-            names = CHOSEN if self._hostile else ()
+            names = CHOSEN if self._setup.hostile else ()
             attacks = tasks.create_task(attack_in_turn(names, cluster.nodes, nemesis.watch.leader, self._say))
-            await asyncio.sleep(self._plan.seconds)
+            await self._until_over(story)
             self._say("healing")
             attacks.cancel()
-            workload.stop()
+            self.workload.stop()
             await nemesis.heal()
             await strikes
-            await disk_faults.heal()
+            if self._disk_faults is not None:
+                await self._disk_faults.heal()
             self._say("waiting for what is outstanding")
-            drained = await load
+            self._drained = await load
             self._say("asking what became of some")
-            await take_account(list(cluster.nodes.values()), self._history, self._plan.seed)
+            await take_account(list(cluster.nodes.values()), self.history, self._plan.seed, self._setup.accounted)
             telling.cancel()
+
+    async def _until_over(self, story: Story | None) -> None:
+        if story is not None:
+            await story(self)
+        elif self._plan.in_turn:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.nemesis.turns_over.wait(), self._plan.seconds)
+        else:
+            await asyncio.sleep(self._plan.seconds)
+
+    async def judge(self) -> Result:
+        """Stops the nodes in order, compares their files, and judges it all; call it after `run`."""
+        nemesis, disk_faults = self.nemesis, self._disk_faults
         self._say("stopping the nodes in order, comparing their files")
-        await self._digests(cluster)
-        directories = {name: node.data_path for name, node in (cluster.nodes | cluster.gone).items()}
-        begun = await asyncio.to_thread(starts, directories, cluster.kept())
-        self._say(f"judging {len(self._history.events):,} events")
-        history, unaccounted = whole(self._history, begun, self._load)
-        gc.disable()  # millions of events: looking through them again and again takes longer than judging them
-        try:
-            verdicts = judge(history)
-        finally:
-            gc.enable()
+        await self._digests()
+        directories = {name: node.data_path for name, node in (self.cluster.nodes | self.cluster.gone).items()}
+        begun = await asyncio.to_thread(starts, directories, self.cluster.kept())
+        self._say(f"judging {len(self.history.events):,} events")
+        self.history, unaccounted = await asyncio.to_thread(whole, self.history, begun, self.load)
+        verdicts = await asyncio.to_thread(self._verdicts)
         return Result(
-            history=history,
+            history=self.history,
             verdicts=verdicts,
             fired=dict(nemesis.fired),
             passed=dict(nemesis.passed),
             reasons=dict(nemesis.reasons),
             not_run=nemesis.not_run,
-            disks=disk_faults.broken,
-            damages=[damage.describe() for damage in disk_faults.damages],
-            fail_stop_ms=disk_faults.fail_stop_ms,
+            fell_short=nemesis.fell_short,
+            disks=disk_faults.broken if disk_faults is not None else [],
+            damages=[damage.describe() for damage in disk_faults.damages] if disk_faults is not None else [],
+            fail_stop_ms=disk_faults.fail_stop_ms if disk_faults is not None else [],
             unaccounted_by_power=unaccounted,
-            drained=drained,
+            drained=self._drained,
         )
 
-    async def _digests(self, cluster: Cluster) -> None:
+    def _verdicts(self) -> list[Verdict]:
+        gc.disable()  # millions of events: looking through them again and again takes longer than judging them
+        try:
+            return judge(self.history, self._setup.bounds, self._setup.further)
+        finally:
+            gc.enable()
+
+    async def _digests(self) -> None:
+        cluster = self.cluster
         found = await cluster.digests()
         for node_id, (digest, applied) in found.items():
             damage = (await asyncio.to_thread(verify, cluster.nodes[node_id].data_path)).faults
-            mono_ms, wall_ms = self._history.now()
-            self._history.record(
+            mono_ms, wall_ms = self.history.now()
+            self.history.record(
                 Digest(
                     mono_ms=mono_ms,
                     wall_ms=wall_ms,
@@ -201,7 +254,7 @@ class LiveRun:
                 )
             )
 
-    async def _tell(self, workload: Workload) -> None:
+    async def _tell(self) -> None:
         """A line now and then, and one for each fault."""
         counts = {"handed over": 0}
         begun_s = time.monotonic()
@@ -213,29 +266,17 @@ class LiveRun:
                 took_s = time.monotonic() - begun_s
                 self._say(f"{took_s:7.1f} s  {event.kind} {event.node} {event.phase} {event.detail}".rstrip())
 
-        self._history.listen(see)
+        self.history.listen(see)
         while True:
             await asyncio.sleep(TOLD_S)
-            outstanding = workload.outstanding
+            outstanding = self.workload.outstanding
             self._say(
                 f"{time.monotonic() - begun_s:7.1f} s  acknowledged {outstanding.acknowledged_count:,}, handed over "
                 f"{counts['handed over']:,}"
             )
 
 
-def kinds_not_shown(plan: FaultPlan, result: Result, kinds: Sequence[str]) -> list[str]:
-    """Kinds that this run says nothing of, a line each with its reason: never skipped in silence."""
-    planned = {fault.kind for fault in plan.faults}
-    lines = []
-    for kind in kinds:
-        if kind in result.not_run:
-            lines.append(f"{kind}: not run: {result.not_run[kind]}")
-        elif kind not in planned:
-            lines.append(f"{kind}: not in the plan")
-        elif not result.fired.get(kind):
-            why = next((reason for reason in result.reasons if reason.startswith(f"{kind}: ")), f"{kind}: not reached")
-            lines.append(f"{kind}: passed over: {why.partition(': ')[2]}")
-    return lines
+Story = Callable[[LiveRun], Awaitable[None]]
+"""What is told in code, of the run it is told in."""
 
-
-__all__ = ["LOAD", "ClusterFailed", "LiveRun", "Result", "kinds_not_shown"]
+__all__ = ["LOAD", "PLAIN", "ClusterFailed", "LiveRun", "Result", "Setup", "Story"]

@@ -39,6 +39,8 @@ from chaos.plan.load_plan import Plan
 BOUNDS: Final = Bounds(
     skew_ms=1_050, window_ms=5_000, on_time_ms=500, lasting=frozenset(kinds_of("live")), fault_ends_term=False
 )
+#: Where faults come one after the other they excuse little: not what should not be noticed, nor what has to be borne.
+ONE_BY_ONE: Final = Bounds(excuse_nothing=frozenset({"slow", "jump", "drift", "transfer", "replace"}))
 #: What the kernel keeps of written files before it writes them out by itself: the expiry of 30 s and a round of 5 s.
 KEPT_BY_KERNEL_MS: Final = 35_000
 #: On a busy machine a receiver reads so late what was sent before the power of its node went: a push of a term that was
@@ -47,7 +49,9 @@ READ_LATE_MS: Final = 5_000
 #: What is promised of a transfer is promised of one that nothing else befalls.
 AROUND_TRANSFER_MS: Final = 1_500
 
-_CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
+Checker = Callable[[History, Bounds], Verdict]
+
+_CHECKERS: Final[tuple[Checker, ...]] = (
     check_lost,
     check_unscheduled,
     check_window,
@@ -63,9 +67,11 @@ _CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
 )
 
 
-def judge(history: History, bounds: Bounds = BOUNDS) -> list[Verdict]:
-    """All verdicts."""
-    return [*(check(history, bounds) for check in _CHECKERS), check_transfers(calm_transfers(history), bounds)]
+def judge(history: History, bounds: Bounds = BOUNDS, further: Sequence[Checker] = ()) -> list[Verdict]:
+    """All verdicts, those of `further` checkers last."""
+    moved = history if bounds.fault_ends_term else calm_transfers(history)  # one by one, no fault comes near another
+    verdicts = [*(check(history, bounds) for check in _CHECKERS), check_transfers(moved, bounds)]
+    return verdicts + [check(history, bounds) for check in further]
 
 
 def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> tuple[History, int]:

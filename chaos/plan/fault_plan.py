@@ -10,12 +10,25 @@ A line is a moment (seconds after the load began), a kind, a target, and argumen
 end (`for`, seconds): leaving out a line leaves out the fault and its recovery, which is what shrinking a plan needs.
 Empty lines and what follows `#` are skipped.
 
+On real processes a fault may also wait for the service instead of the clock, however slow the machine is:
+
+    +1.500 jump       follower for=+3.000 by=60.000
+    &1.500 pause      leader   for=3.000
+    +1.500 kill       leader   for=+1.500
+
+Such lines come in their order. `+`: when all faults of such lines before are over and every node is ready; `&`: beside
+the fault of the line before, while that is on. Both then wait until the service has been calm for so many seconds. It
+is calm while no fault begins or ends and a node leads that no fault holds. It is measured by the load: a second is what
+is offered in a second, handed over. `for=+`: the fault lasts until it was calm for so long, and longer than those that
+come beside it. The load ends when the last of these lines is over and it was calm for as long as that line had waited.
+
 Some kinds only the simulator can do, some only real machines; the others mean the same to both. A plan with a kind that
 whoever is to carry it out does not know is refused, not carried out in part.
 
-Targets of kinds that hit a node: a node id, `leader` or `follower` (whoever is that at the moment; of several followers
-the first by id), or `*`. Kinds that hit a link: `a>b` one way, `a-b` both ways, each side such a target. A partition
-names groups of such targets, `n1|n2,n3`, or `leader|*`, where `*` is everybody else. `render` and `parse` are inverse.
+Targets of kinds that hit a node: a node id; `leader`, `follower`, `last` (whoever is that at the moment; of several
+followers the first by id, and the last); `followers`, all of them; or `*`. Kinds that hit a link: `a>b` one way, `a-b`
+both ways, each side such a target. A partition names groups of such targets, `n1|n2,n3`, or `leader|*`, where `*` is
+everybody else. `render` and `parse` are inverse.
 """
 
 from __future__ import annotations
@@ -23,12 +36,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 Shape = Literal["node", "link", "groups"]
 Party = Literal["simulator", "live"]
 BOTH: Final[tuple[Party, ...]] = ("simulator", "live")
 Value = float | str
+Begins = Literal["", "+", "&"]
+"""What a fault waits for: its moment; or calm, after the faults before it, or beside the one before it."""
+Ends = Literal["", "+"]
+"""What it lasts for: seconds, or calm."""
 
 
 class PlanRefused(ValueError):
@@ -79,14 +96,18 @@ KINDS: Final[Mapping[str, Kind]] = {
     "duplicate": Kind("link", "this share of what a broken connection carried comes again", {"share": (0, 1)}),
     "jump": Kind("node", "the wall clock jumps by so many seconds, and back after `for`", {"by": (-7_200, 40_000_000)}),
     "drift": Kind("node", "the wall clock runs wrong", {"ppm": (-100_000, 100_000)}),
-    "slow": Kind("node", "every fsync takes so many seconds", {"by": (0, 10)}),
+    "slow": Kind(
+        "node",
+        "every fsync takes so many seconds (of `followers`, on real processes: of who follows at any moment)",
+        {"by": (0, 10)},
+    ),
     "fail": Kind(
         "node",
         "the next such disk operation fails; the process ends by itself and is started again after `for`",
         words={"errno": ("EIO", "ENOSPC"), "operation": ("write", "sync")},
     ),
     "full": Kind("node", "no free space but the reserve's rest"),
-    "transfer": Kind("node", "leadership is moved to this node on purpose"),
+    "transfer": Kind("node", "leadership is moved to this node on purpose (`*`, on real processes: to the best)"),
     "times": Kind(
         "node",
         "killed, and started after `for` with other times of [raft]: the usual ones, shorter or longer",
@@ -116,7 +137,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rolling": Kind(
         "node", "stopped in order and started after `for`, of several the next when it is ready", parties=_LIVE
     ),
-    "replace": Kind("node", "a new node joins the cluster, then this one is removed from it", parties=_LIVE),
+    "replace": Kind("node", "a new node joins the cluster, after `for` this one is removed from it", parties=_LIVE),
     "flap": Kind(
         "groups",
         "they do not hear each other for so long, hear each other for so long, and so on",
@@ -159,9 +180,9 @@ def kinds_of(party: Party) -> tuple[str, ...]:
 
 #: What only a plan for the simulator may say in its first line.
 _SIMULATED: Final = ("crowd", "older", "skew", "backup")
-_TIME: Final = re.compile(r"\d+(\.\d{1,3})?")
+_TIME: Final = re.compile(r"([+&]?)(\d+(?:\.\d{1,3})?)")
 _ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
-_NODE: Final = r"(?:n\d+|leader|follower|\*)"
+_NODE: Final = r"(?:n\d+|leader|followers?|last|\*)"
 _TARGET: Final[Mapping[Shape, re.Pattern[str]]] = {
     "node": re.compile(_NODE),
     "link": re.compile(rf"{_NODE}[->]{_NODE}"),
@@ -171,13 +192,16 @@ _TARGET: Final[Mapping[Shape, re.Pattern[str]]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One line. Times in seconds, at most three digits behind the point; `arguments` in the order of their names."""
+    """One line. Times in seconds, at most three digits behind the point; `arguments` in the order of their names.
+    `at_s` counts from the begin of the load; where it `begins` with calm, it is how long that is waited for."""
 
     at_s: float
     kind: str
     target: str
     for_s: float
     arguments: tuple[tuple[str, Value], ...] = ()
+    begins: Begins = ""
+    ends: Ends = ""
 
     def number(self, name: str) -> float:
         """A number among the arguments."""
@@ -192,17 +216,20 @@ class Fault:
     def render(self) -> str:
         """The line."""
         rest = "".join(f" {name}={_render(value)}" for name, value in self.arguments)
-        return f"{self.at_s:7.3f} {self.kind:<10} {self.target:<10} for={self.for_s:.3f}{rest}"
+        at = f"{self.begins}{self.at_s:.3f}"
+        return f"{at:>7} {self.kind:<10} {self.target:<10} for={self.ends}{self.for_s:.3f}{rest}"
 
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """Faults in the order of their moments, and what they are put on: `seed` draws all else of the run. `crowd` (the
-    simulator's, chaos/simulator/load/crowd.py): beside many other messages, each stored row standing for so many; 0:
-    none. `older` (the simulator's): so many nodes, from n1 on, begin as the build before. `skew` (the simulator's):
-    each clock is up to so many ms off from the start and runs wrong by up to 500 ppm, and clients ask and change more
-    (chaos/simulator/load/asker.py); 0: neither. `backup` (the simulator's): so many seconds after the load began a
-    backup is made, of which another cluster is made at the end (chaos/simulator/restorer.py); 0: none.
+    """Faults in the order of their moments, then those that wait for calm, in their turn; and what they are put on:
+    `seed` draws all else of the run. `seconds`: so long the load lasts, at most where faults wait for calm.
+
+    The rest is the simulator's. `crowd` (chaos/simulator/load/crowd.py): beside many other messages, each stored row
+    standing for so many; 0: none. `older`: so many nodes, from n1 on, begin as the build before. `skew`: each clock is
+    up to so many ms off from the start and runs wrong by up to 500 ppm, and clients ask and change more
+    (chaos/simulator/load/asker.py); 0: neither. `backup`: so many seconds after the load began a backup is made, of
+    which another cluster is made at the end (chaos/simulator/restorer.py); 0: none.
     """
 
     seed: int
@@ -213,6 +240,11 @@ class FaultPlan:
     older: int = 0
     skew: int = 0
     backup: float = 0.0
+
+    @property
+    def in_turn(self) -> tuple[Fault, ...]:
+        """Those that wait for calm."""
+        return tuple(fault for fault in self.faults if fault.begins)
 
     def render(self) -> str:
         """The text, ending with a newline."""
@@ -245,7 +277,13 @@ class FaultPlan:
             raise PlanRefused(f"line {number}: {theirs[0]} is the simulator's")
         known = kinds_of(party) if party else tuple(KINDS)
         faults = tuple(_parse_fault(number, words, known) for number, words in lines[1:])
-        faults = tuple(sorted(faults, key=lambda fault: fault.at_s))
+        timed = sorted((fault for fault in faults if not fault.begins), key=lambda fault: fault.at_s)
+        in_turn = [fault for fault in faults if fault.begins]
+        if in_turn and in_turn[0].begins == "&":
+            raise PlanRefused("the first fault that waits for calm has none before it to come beside")
+        if party == "simulator" and (in_turn or any(fault.ends for fault in faults)):
+            raise PlanRefused("`+` and `&` are for real processes: the simulator goes by the clock")
+        faults = (*timed, *in_turn)
         return cls(seed, nodes, seconds, faults, crowd, older, skew, backup)
 
 
@@ -282,7 +320,8 @@ def _parse_fault(number: int, words: list[str], known: Sequence[str]) -> Fault:
     if kind_name not in known:
         raise PlanRefused(f"line {number}: kind {kind_name!r}; there are {', '.join(known)}")
     kind = KINDS[kind_name]
-    if not _TIME.fullmatch(at):
+    moment = _TIME.fullmatch(at)
+    if moment is None:
         raise PlanRefused(f"line {number}: seconds with up to three digits behind the point, found {at!r}")
     if not _TARGET[kind.shape].fullmatch(target):
         raise PlanRefused(f"line {number}: {kind_name} hits a {kind.shape}, found {target!r}")
@@ -297,5 +336,7 @@ def _parse_fault(number: int, words: list[str], known: Sequence[str]) -> Fault:
         if given[name] not in words_known:
             raise PlanRefused(f"line {number}: {name} is one of {', '.join(words_known)}; found {given[name]!r}")
         arguments[name] = given[name]
-    for_s = round(_number(number, "for", given["for"], (0, 86_400)), 3)
-    return Fault(round(float(at), 3), kind_name, target, for_s, tuple(sorted(arguments.items())))
+    ends: Ends = "+" if given["for"].startswith("+") else ""
+    for_s = round(_number(number, "for", given["for"].removeprefix("+"), (0, 86_400)), 3)
+    begins = cast(Begins, moment[1])
+    return Fault(round(float(moment[2]), 3), kind_name, target, for_s, tuple(sorted(arguments.items())), begins, ends)

@@ -28,13 +28,19 @@ class Aim:
                 return list(ids)
             case "leader":
                 return [self.leader]
+        followers = [name for name in ids if name != self.leader]
+        match target:
             case "follower":
-                return [name for name in ids if name != self.leader][:1]
+                return followers[:1]
+            case "last":
+                return followers[-1:]
+            case "followers":
+                return followers
         return [target] if target in ids else []
 
     def named(self, target: str) -> str:
-        """A target with the ids of who is meant by `leader` and `follower` now."""
-        return re.sub(r"leader|follower", lambda role: ",".join(self.nodes(role[0])), target)
+        """A target with the ids of who is meant by `leader`, `follower`, `followers` and `last` now."""
+        return re.sub(r"leader|followers?|last", lambda role: ",".join(self.nodes(role[0])), target)
 
     def links(self, target: str) -> list[Link]:
         """The directed links of `a>b` or `a-b`, sorted."""

@@ -9,90 +9,116 @@ import argparse
 import asyncio
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
+from chaos.check.engine.yields import check_yields
 from chaos.history.bounds import Bounds
+from chaos.live.report import write_report
+from chaos.live.result import Result
+from chaos.live.run import PLAIN, LiveRun
+from chaos.live.verdicts import ONE_BY_ONE
+from chaos.plan.fault_plan import FaultPlan
 from chaos.plan.load_plan import Plan
-from chaos.report.timeline import Timeline
-from chaos.report.write_timeline import write
-from chaos.scenario.scenario import (
-    Script,
+from chaos.scenario.plans import (
+    CALM_S,
+    again_and_again,
     clock_steps,
     kills,
-    kills_of_all,
     pauses,
+    plan,
     replacements,
     rolling_restarts,
-    slow_followers,
-    stops,
-    stops_of_all,
+    slowed,
     transfers,
 )
-from chaos.scenario.trial import Trial
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A script with the load it runs under; `times` is the number of faults."""
+    """Faults as lines of a plan, the load they come under, and how it is judged."""
 
-    script: Script
-    times: int
-    plan: Plan
-    slow: bool = False
-    skewed: bool = False
-    spare: int = 0
-    bounds: Bounds = Bounds()  # noqa: RUF009
+    lines: Sequence[str]
+    load: Plan
+    bounds: Bounds = ONE_BY_ONE
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
+    @property
+    def plan(self) -> FaultPlan:
+        """The plan."""
+        return plan(self.lines)
 
-FOREVER_S = 3_600.0
+    @property
+    def times(self) -> int:
+        """How many faults come one after the other."""
+        return sum(fault.begins == "+" for fault in self.plan.faults)
+
+
 #: At 5,000 a second a history grows by 20,000 events a second.
-BUSY_CALM_S = 0.5
+BUSY_CALM_S: Final = 0.5
 #: A leader outvoted by one clock only, while the third node is paused, may be this much early (docs/operating.md).
-SKEWED = Bounds(skew_ms=510)
+SKEWED: Final = replace(ONE_BY_ONE, skew_ms=510)
 
 
 def scenarios(times: int) -> dict[str, Scenario]:
     """All scenarios by name, each with so many faults."""
-    forever = Plan(duration_s=FOREVER_S, batch=10, lease_ms=10_000, push_share=0.4, push_fail_share=0.02)
-    load = replace(forever, rate=1_000, cancel_share=0.01)
-    slow_load = replace(forever, rate=500)
-    pinned = replace(forever, rate=1_500, batch=15, consumers_per_node=4)
-    busy = replace(forever, rate=2_000, batch=20)
+    common = Plan(batch=10, lease_ms=10_000, push_share=0.4, push_fail_share=0.02)
+    load = replace(common, rate=1_000, cancel_share=0.01)
+    pinned = replace(common, rate=1_500, batch=15, consumers_per_node=4)
+    busy = replace(common, rate=2_000, batch=20)
     waiting = replace(load, push_answer_ms=200)
-    rated = replace(forever, rate=5_000, batch=100, push_share=0.2, push_fail_share=0.0, push_answer_ms=60)
-    races = replace(forever, rate=200, cancel_share=0.4, reschedule_share=0.4)
+    rated = replace(common, rate=5_000, batch=100, push_share=0.2, push_fail_share=0.0, push_answer_ms=60)
+    races = replace(common, rate=200, cancel_share=0.4, reschedule_share=0.4)
+    leaders = kills(times, "leader")
+    stops = again_and_again(times, "stop", ["leader"], f"+{CALM_S}")
+    gap = replace(ONE_BY_ONE, gap_p99_ms=100)
     return {
-        "kill-leader": Scenario(kills("leader", times), times, load),
-        "kill-follower": Scenario(kills("follower", times), times, load),
-        "kill-all": Scenario(kills_of_all(times), times, load, settings={"storage": {"checkpoint_s": 1}}),
-        "kill-leader-strict": Scenario(kills("leader", times), times, replace(load, strict=True)),
-        "kill-leader-slow": Scenario(slow_followers(200, kills("leader", times)), times, slow_load, slow=True),
-        "pause-leader": Scenario(pauses(times, 3.0), times, pinned),
-        "transfer": Scenario(transfers(times), times, busy),
-        "transfer-busy": Scenario(transfers(times, BUSY_CALM_S), times, rated, bounds=Bounds(gap_p99_ms=100)),
-        "stop-leader": Scenario(stops(times), times, load),
-        "stop-all": Scenario(stops_of_all(times), times, waiting),
-        "rolling-restart": Scenario(rolling_restarts(times), 3 * times, waiting),
-        "replace": Scenario(replacements(times), times, load, spare=times),
-        "race": Scenario(kills("leader", times), times, races),
-        "race-strict": Scenario(kills("leader", times), times, replace(races, strict=True)),
-        "clock": Scenario(clock_steps(times), times, load, skewed=True, bounds=SKEWED),
+        "kill-leader": Scenario(leaders, load),
+        "kill-follower": Scenario(kills(times, "follower", "last"), load),
+        "kill-all": Scenario(
+            again_and_again(times, "kill", ["*"], "0"), load, settings={"storage": {"checkpoint_s": 1}}
+        ),
+        "kill-leader-strict": Scenario(leaders, replace(load, strict=True)),
+        "kill-leader-slow": Scenario(slowed(leaders, 0.2), replace(common, rate=500)),
+        "pause-leader": Scenario(pauses(times, 3.0), pinned),
+        "transfer": Scenario(transfers(times), busy),
+        "transfer-busy": Scenario(transfers(times, BUSY_CALM_S), rated, gap),
+        "stop-leader": Scenario(stops, load),
+        "stop-all": Scenario(again_and_again(times, "stop", ["*"], "0"), waiting),
+        "rolling-restart": Scenario(rolling_restarts(times), waiting),
+        "replace": Scenario(replacements(times), load),
+        "race": Scenario(leaders, races),
+        "race-strict": Scenario(leaders, replace(races, strict=True)),
+        "clock": Scenario(clock_steps(times), load, SKEWED),
     }
+
+
+def otherwise(plan: FaultPlan, result: Result) -> list[str]:
+    """What did not come as the plan says, as lines: a scenario shows all that it says it shows."""
+    came = sum(result.fired.values())
+    lines = [f"{came} of {len(plan.faults)} faults came"] if came < len(plan.faults) else []
+    lines += [f"passed over: {reason}" for reason in result.reasons]
+    lines += [f"not run: {kind}: {why}" for kind, why in result.not_run.items()]
+    return lines + result.fell_short
 
 
 async def run(name: str, scenario: Scenario, directory: Path) -> bool:
     """Runs one scenario and prints what came out; whether all promises held."""
-    print(f"{name}: {scenario.times} faults at {scenario.plan.rate:g} messages/s ...", flush=True)
-    made = {name: getattr(scenario, name) for name in ("slow", "skewed", "settings", "spare")}
-    async with Trial(directory, scenario.plan, **made) as trial:
-        await trial.run(scenario.script)
-        outcome = await trial.judge(scenario.bounds)
-    write(Timeline.of(trial.history, scenario.bounds), directory, f"{name}, {scenario.plan.rate:,g} messages a second")
-    print(outcome.describe())
-    held = not outcome.broken
+    plan, load = scenario.plan, scenario.load
+    print(f"{name}: {scenario.times} faults at {load.rate:g} messages/s ...", flush=True)
+    directory.mkdir(parents=True)
+    (directory / "plan.txt").write_text(plan.render(), encoding="utf-8")
+    setup = replace(PLAIN, bounds=scenario.bounds, settings=scenario.settings, further=(check_yields,))
+    async with LiveRun(plan, load, directory, setup=setup) as live:
+        await live.run()
+        result = await live.judge()
+    write_report(plan, result, directory, f"{name}, {load.rate:,g} messages a second", scenario.bounds)
+    print(result.describe())
+    for line in (missed := otherwise(plan, result)):
+        print(line)
+    held = not result.broken and not missed
     chance = f"none in {scenario.times}: less than {3 / scenario.times:.1%} a fault at 95 %"
     print(f"{name}: {chance if held else 'BROKEN'}; history and timeline in {directory}\n", flush=True)
     return held

@@ -16,7 +16,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,16 +27,17 @@ import aiohttp
 
 from chaos.cluster.cluster import ClusterFailed
 from chaos.cluster.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
-from chaos.history.bounds import Bounds
+from chaos.live.run import PLAIN, LiveRun
+from chaos.live.verdicts import ONE_BY_ONE
+from chaos.plan.fault_plan import Fault, FaultPlan
 from chaos.plan.load_plan import Plan
-from chaos.scenario.nemesis import Role
-from chaos.scenario.trial import Trial
 from chaos.versions.older_build import check_out, older_commit, run
 from storage.directory.verify import verify
 
 ASK_S = 30.0
 REFUSED_S = 20.0
 LEAD_S = 60.0
+LONGEST_S = 36_000.0
 OLD, NEW = "old", "new"
 ASKED = {"HOURWHEEL_RAFT_UPGRADE": "asked"}
 """As an operator who wants to be able to go back: an older build does not know the key, and would refuse it in a file.
@@ -44,7 +46,7 @@ _NOT_COMPARED = "lock.mdb"  # LMDB's table of readers; every opening writes it
 
 
 class Upgrade:
-    """The script of one trial, for `Trial.run`. `older` is where the older build lies; each node leads for as long as
+    """The story of one run, for `LiveRun.run`. `older` is where the older build lies; each node leads for as long as
     it takes to hand over `calm` messages; `say` is told how far it is. Not `thorough`: one leader is killed, an
     older one, beside the nodes that are upgraded, and what is done twice in different ways is done once."""
 
@@ -56,9 +58,10 @@ class Upgrade:
         """How the older build was refused, in the words of a log or an answer."""
         self._turn = 0
 
-    async def __call__(self, trial: Trial) -> None:
+    async def __call__(self, live: LiveRun) -> None:
         """The whole story."""
-        self._trial, self._cluster = trial, trial.cluster
+        self._nemesis, self._cluster = live.nemesis, live.cluster
+        self._watch, self._served = live.nemesis.watch, live.nemesis.load.served
         nodes = list(self._cluster.nodes)
         assert {await self.build(node_id) for node_id in nodes} == {OLD}
         await self.switch(nodes[0], NEW, "kill")
@@ -95,17 +98,16 @@ class Upgrade:
     async def switch(self, node_id: str, build: str, how: Literal["kill", "stop"], *, keep: bool = False) -> None:
         """End the node, have the other build verify what it wrote, and start that there. `keep` a copy of the files as
         they are in between."""
-        role = await self.down(node_id, how)
-        path = self._cluster.nodes[node_id].data_path
-        if keep:
-            shutil.copytree(path, path.with_name("before"))
-        faults = await asyncio.to_thread(self._faults, build, path)
-        if faults:
-            raise ClusterFailed(f"the {build} build does not verify {node_id}: {faults}")
-        self._cluster.other_builds.pop(node_id, None)
-        if build == OLD:
-            self._cluster.other_builds[node_id] = self.older
-        await self._trial.nemesis.restart(node_id, role, how)
+        async with self.down(node_id, how):
+            path = self._cluster.nodes[node_id].data_path
+            if keep:
+                shutil.copytree(path, path.with_name("before"))
+            faults = await asyncio.to_thread(self._faults, build, path)
+            if faults:
+                raise ClusterFailed(f"the {build} build does not verify {node_id}: {faults}")
+            self._cluster.other_builds.pop(node_id, None)
+            if build == OLD:
+                self._cluster.other_builds[node_id] = self.older
         runs = await self.build(node_id)
         if runs != build:
             raise ClusterFailed(f"{node_id} was started as the {build} build and answers as the {runs} one")
@@ -118,19 +120,15 @@ class Upgrade:
         verified = run(self.older, "verify", str(path))
         return verified.stdout + verified.stderr if verified.returncode else ""
 
-    async def down(self, node_id: str, how: Literal["kill", "stop"]) -> Role:
-        """End the node's process, and wait for another leader if it led."""
-        nemesis, leadership = self._trial.nemesis, await self._trial.nemesis.leader()
-        role: Role = "leader" if leadership.node_id == node_id else "follower"
-        if how == "stop":
-            await nemesis.stop(node_id)
-        else:
-            self._cluster.signal_kill(node_id)
-            nemesis.mark("kill", node_id, role, "begin")
-            await self._cluster.ended(node_id)
-        if role == "leader":
-            await nemesis.leader(leadership.term)
-        return role
+    @asynccontextmanager
+    async def down(self, node_id: str, how: Literal["kill", "stop"]) -> AsyncIterator[None]:
+        """Inside, the node's process has ended, and another leads if it led; afterwards it is ready."""
+        leadership = await self._watch.wait_leader()
+        async with self._nemesis.on(Fault(0, how, node_id, 0)):
+            if leadership.node_id == node_id:
+                await self._watch.wait_leader(leadership.term)
+            yield
+        await self._cluster.wait_ready(node_id)
 
     # -- mixes
 
@@ -141,15 +139,14 @@ class Upgrade:
             await self.lead(node_id)
             self.led.append((name, node_id, await self.build(node_id)))
             self._say(f"{name}: {node_id} leads")
-            await self._trial.served(self.calm // 2)
+            await self._served(self.calm // 2)
             await self.ask()
             self._turn += 1
             victim = [other for other in nodes if other != node_id][self._turn % 2]
             for hurt in self._hurt(victim, node_id):
-                role = await self.down(hurt, "kill")
-                await self._trial.served(self.calm // 8)
-                await self._trial.nemesis.restart(hurt, role)
-                await self._trial.served(self.calm // 8)
+                async with self.down(hurt, "kill"):
+                    await self._served(self.calm // 8)
+                await self._served(self.calm // 8)
 
     def _hurt(self, follower: str, leader: str) -> tuple[str, ...]:
         if self._thorough:
@@ -161,15 +158,16 @@ class Upgrade:
         """Move leadership to a node; one that has not caught up yet is asked again."""
         until_s = time.monotonic() + LEAD_S
         while True:
-            leader = (await self._trial.nemesis.leader()).node_id
+            leader = (await self._watch.wait_leader()).node_id
             if leader == node_id:
                 return
             try:
-                await self._trial.nemesis.transfer(leader, node_id)
+                moved = await self._watch.transfer(leader, node_id)
+                await self._watch.wait_leader(moved.term_before)
             except (ClusterFailed, aiohttp.ClientError, TimeoutError):
                 if time.monotonic() > until_s:
                     raise
-                await self._trial.served(1)
+                await self._served(1)
 
     async def ask(self) -> None:
         """Something new is asked of every node: of an older build it is unknown, of this one refused, naming who lags,
@@ -233,14 +231,14 @@ class Upgrade:
     async def refused_by_its_reader(self, node_id: str) -> None:
         """The older build does not start on a directory of the new level: neither on what a kill has left, where the
         journal tells, nor on what a node left that ended in order, where the checkpoint does. Nothing is changed."""
-        for how in ("kill", "stop")[not self._thorough :]:
-            role = await self.down(node_id, "kill" if how == "kill" else "stop")
-            node = self._cluster.nodes[node_id]
-            before = content(node.data_path)
-            await self._ends_by_itself(node)
-            if how == "stop" and content(node.data_path) != before:
-                raise ClusterFailed(f"the older build changed the directory of {node_id} that it refused")
-            await self._trial.nemesis.restart(node_id, role, "kill" if how == "kill" else "stop")
+        ends: tuple[Literal["kill", "stop"], ...] = ("kill", "stop") if self._thorough else ("stop",)
+        for how in ends:
+            async with self.down(node_id, how):
+                node = self._cluster.nodes[node_id]
+                before = content(node.data_path)
+                await self._ends_by_itself(node)
+                if how == "stop" and content(node.data_path) != before:
+                    raise ClusterFailed(f"the older build changed the directory of {node_id} that it refused")
 
     async def _ends_by_itself(self, node: LocalNode) -> None:
         said_before = node.log_path.stat().st_size
@@ -258,23 +256,22 @@ class Upgrade:
 
     async def refused_at_the_handshake(self, node_id: str) -> None:
         """The older build on a copy of the directory from before the level rose: nobody talks with it."""
-        role = await self.down(node_id, "stop")
         real = self._cluster.nodes[node_id]
         stale = replace(real, directory=real.directory / "stale")
-        write_config(stale, list(self._cluster.nodes.values()))
-        shutil.copytree(real.directory / "before", stale.data_path)
-        process = start_process(stale, other_build=self.older)
 
         async def refused() -> bool:
             return "is at level 2" in last_words(stale, 1_000)
 
-        try:
-            await self._cluster.until(refused, f"{node_id} refused at the handshake", REFUSED_S)
-        finally:
-            process.kill()
-            process.wait()
+        async with self.down(node_id, "stop"):
+            write_config(stale, list(self._cluster.nodes.values()))
+            shutil.copytree(real.directory / "before", stale.data_path)
+            process = start_process(stale, other_build=self.older)
+            try:
+                await self._cluster.until(refused, f"{node_id} refused at the handshake", REFUSED_S)
+            finally:
+                process.kill()
+                process.wait()
         self._heard(last_words(stale, 1_000), "is at level 2")
-        await self._trial.nemesis.restart(node_id, role, "stop")
 
     async def refused_to_join(self, spare: LocalNode) -> None:
         """An empty node of the older build: adding it names what it reads."""
@@ -312,17 +309,16 @@ async def upgrade(
     directory: Path, older: Path, *, rate: float, hold_s: float, say: Callable[[str], None], thorough: bool = True
 ) -> Upgrade:
     """Runs the story below `directory`. Raises ClusterFailed, also when a promise is broken."""
-    plan = Plan(rate=rate, duration_s=36_000, batch=5, lease_ms=4_000, cancel_share=0.01, push_share=0.3)
+    load = Plan(rate=rate, batch=5, lease_ms=4_000, cancel_share=0.01, push_share=0.3)
     script = Upgrade(older, max(8, round(rate * hold_s)), say, thorough=thorough)
-    trial = Trial(directory, plan, spare=1)
-    trial.cluster.environment = dict(ASKED)
-    trial.cluster.other_builds = dict.fromkeys(trial.cluster.nodes, older)
-    async with trial as running:
-        await running.run(script)
-        outcome = await running.judge(Bounds(on_time_ms=2_000, acknowledged_share=0.8))
-    say(outcome.describe())
-    if outcome.broken:
-        raise ClusterFailed("\n".join(outcome.broken))
+    bounds = replace(ONE_BY_ONE, on_time_ms=2_000, acknowledged_share=0.8)
+    setup = replace(PLAIN, bounds=bounds, spare=1, older=older, environment=ASKED)
+    async with LiveRun(FaultPlan(1, 3, LONGEST_S), load, directory, setup=setup) as live:
+        await live.run(script)
+        result = await live.judge()
+    say(result.describe())
+    if result.broken:
+        raise ClusterFailed("\n".join(result.broken))
     return script
 
 

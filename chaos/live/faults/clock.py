@@ -5,10 +5,14 @@ All clocks together cannot be moved here: the clients' is the machine's own, and
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 from chaos.live.faults.handler import Handler, NotRun, PassedOver
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
+
+CLOCK_KINDS: Final = frozenset({"jump", "drift"})
+"""Those that need clocks that can be moved."""
 
 
 class ClockFaults:
@@ -21,7 +25,7 @@ class ClockFaults:
 
     def handlers(self) -> Mapping[str, Handler]:
         """By kind."""
-        return {"jump": self._set, "drift": self._set}
+        return dict.fromkeys(CLOCK_KINDS, self._set)
 
     @asynccontextmanager
     async def _set(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:

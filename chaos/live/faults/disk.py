@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,7 +22,9 @@ from typing import Final, cast
 
 from chaos.cluster.cluster import POLL_S, READY_S, ClusterFailed
 from chaos.cluster.faulty_disk import FaultyDisk, Operation
+from chaos.history.event import Event, Led
 from chaos.live.faults import damage as rot
+from chaos.live.faults import old_copy
 from chaos.live.faults.handler import Handler, NotRun, PassedOver
 from chaos.live.faults.loop_disk import LoopDisk, Unsynced
 from chaos.live.faults.nemesis import LiveNemesis
@@ -47,6 +48,8 @@ ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | 
     "truncate": rot.truncate,
     "torn": rot.tear,
 }
+DISK_KINDS: Final = frozenset({"slow", "full", "fail", "power", "oldcopy", *ROT})
+"""Those that need disks that can be hurt."""
 ALL: Final = "all"
 DELIVERIES: Final = "deliveries"
 OLD: Final = "an old copy"
@@ -114,12 +117,22 @@ class DiskFaults:
 
     @asynccontextmanager
     async def _slow(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
+        delay_ms, on = round(fault.number("by") * 1000), True
+
+        def follow(event: Event) -> None:
+            if on and isinstance(event, Led) and event.term >= self._nemesis.watch.term:
+                for node_id in self._cluster.nodes:
+                    self._disks.slow(node_id, 0 if node_id == event.leader else delay_ms)
+
+        if fault.target == "followers":
+            self._nemesis.history.listen(follow)
         for node_id in nodes:
-            self._disks.slow(node_id, round(fault.number("by") * 1000))
+            self._disks.slow(node_id, delay_ms)
         try:
             yield
         finally:
-            for node_id in nodes:
+            on = False
+            for node_id in self._cluster.nodes if fault.target == "followers" else nodes:
                 self._disks.slow(node_id, 0)
 
     @asynccontextmanager
@@ -232,7 +245,7 @@ class DiskFaults:
             if not found:
                 raise PassedOver(f"{node_id} has no {kind}")
             chosen = found[min(int(fault.number("at") * len(found)), len(found) - 1)]
-            await asyncio.to_thread(_copy, chosen, aside)
+            await asyncio.to_thread(old_copy.copy, chosen, aside)
         try:
             # What it writes and promises from here on is what the copy has forgotten.
             while not await self._cluster.is_ready(node_id) and await self._nemesis.lasts(POLL_S):
@@ -242,14 +255,14 @@ class DiskFaults:
                 raise PassedOver(f"{node_id} was removed meanwhile")
             async with self._nemesis.doubt(node_id):
                 async with self._hands.down(node_id), self._hands.files(node_id):
-                    if await asyncio.to_thread(_same, aside, chosen):
+                    if await asyncio.to_thread(old_copy.same, aside, chosen):
                         raise PassedOver(f"nothing was written to {chosen.name} since it was copied")
                     await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
-                    await asyncio.to_thread(_put_back, aside, chosen)
+                    await asyncio.to_thread(old_copy.put_back, aside, chosen)
                     await self._wounded(Damage(node_id, rot.Wound(OLD, chosen, 0, 0), kind))
                 await self._settle(node_id)
         finally:
-            await asyncio.to_thread(_remove, aside)
+            await asyncio.to_thread(old_copy.remove, aside)
 
     async def _wounded(self, damage: Damage, noted: str = "") -> None:
         """Asks at once what `hourwheel verify` says, of the files as they lie there. `noted` is what it said before of
@@ -354,36 +367,3 @@ def _left_over(directory: Path) -> bool:
     beside = [directory_of(path.name) for path in directory.parent.iterdir()]
     own = directory_of(directory.name)
     return own is not None and any(other is not None and other[0] == own[0] and other > own for other in beside)
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, target)
-    else:
-        shutil.copy2(source, target)
-
-
-def _same(source: Path, target: Path) -> bool:
-    """Whether a file is as its copy; of a directory: whether its journal is."""
-    if source.is_dir():
-        held = [{path.name: path.read_bytes() for path in rot.files(root, "journal")} for root in (source, target)]
-        return held[0] == held[1]
-    return target.exists() and source.read_bytes() == target.read_bytes()
-
-
-def _put_back(source: Path, target: Path) -> None:
-    """The target is as it was; a directory may be where a disk is mounted, so it stays and what is in it goes."""
-    if source.is_dir():
-        for path in target.iterdir():
-            _remove(path)
-        shutil.copytree(source, target, dirs_exist_ok=True)
-    else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

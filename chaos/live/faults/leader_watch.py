@@ -1,5 +1,7 @@
 """Who leads, seen from outside, all the time: faults aim at it, and each change is an event of the history.
 
+So is what a transfer answers.
+
 Every node is asked on its own, so that one that stands still or is cut off does not hold up what the others say.
 """
 
@@ -7,8 +9,8 @@ import asyncio
 import time
 from typing import Final, Self
 
-from chaos.cluster.cluster import Cluster, Leadership
-from chaos.history.event import Led
+from chaos.cluster.cluster import READY_S, Cluster, Leadership
+from chaos.history.event import Led, Transferred
 from chaos.history.history import History
 
 POLL_S: Final = 0.1
@@ -54,6 +56,33 @@ class Watch:
         """The highest term that anybody was seen to lead."""
         return max((term for term, _ in self._led), default=0)
 
+    async def wait_leader(self, after_term: int = 0, timeout_s: float = READY_S) -> Leadership:
+        """Until a node says that it leads a term above `after_term`. Raises ClusterFailed."""
+        leadership = await self._cluster.wait_leader(after_term, timeout_s)
+        self._hear(leadership.node_id, leadership)
+        return leadership
+
+    async def transfer(self, via: str, to: str) -> Transferred:
+        """Asks node `via` to move leadership to `to` ("": to the best); the answer, which stands in the history. Raises
+        ClusterFailed when it is refused, aiohttp.ClientError or TimeoutError when there is none."""
+        answer = await self._cluster.transfer(via, to)
+        mono_ms, wall_ms = self._history.now()
+        transferred = Transferred(
+            mono_ms=mono_ms,
+            wall_ms=wall_ms,
+            source=answer["from"],
+            target=answer["to"],
+            asked=to,
+            term_before=answer["term_before"],
+            term_after=answer["term_after"],
+            took_ms=answer["took_ms"],
+            gap_ms=answer["gap_ms"],
+            in_flight_carried=answer["in_flight_carried"],
+            repeated=answer["repeated"],
+        )
+        self._history.record(transferred)
+        return transferred
+
     async def _run(self) -> None:
         while True:
             for node_id in list(self._cluster.nodes):
@@ -66,6 +95,9 @@ class Watch:
         page = await self._cluster.status(node_id) if node_id in self._cluster.nodes else None
         leads = page is not None and page.get("leader") == node_id
         led = Leadership(node_id, int(page["term"]), int(page["commit_index"])) if page and leads else None
+        self._hear(node_id, led)
+
+    def _hear(self, node_id: str, led: Leadership | None) -> None:
         self._said[node_id] = (time.monotonic(), led)
         if led is not None and (led.term, node_id) not in self._led:
             self._led.add((led.term, node_id))

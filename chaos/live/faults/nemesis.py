@@ -1,7 +1,8 @@
 """Carries a plan of faults out on the processes of a cluster, and tells what came of each.
 
-Each fault is a task of its own: its moment comes, its target is resolved by who leads then, the handler of its kind
-puts it on, and takes it off when its time is over or all is healed. Every fault stands in the history with its begin
+Each fault is a task of its own: its moment comes, or its turn, its target is resolved by who leads then, the handler of
+its kind puts it on, and takes it off when its time is over or all is healed. A story that is told in code puts its
+faults on with `on`. Every fault stands in the history with its begin
 and its end; one that would break an assumption is passed over, one that this machine cannot do was not run, and both
 are told of with their reasons: a run says what it did not show.
 
@@ -14,14 +15,16 @@ before it died is no word on its new disk.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Literal, Self
 
 from chaos.cluster.cluster import READY_S, Cluster, ClusterFailed
 from chaos.history.event import Fault as Seen
 from chaos.history.history import History
+from chaos.live.faults.calm import Calm
 from chaos.live.faults.handler import Handler, Handlers, NotRun, PassedOver
 from chaos.live.faults.leader_watch import Watch
 from chaos.live.faults.process_holds import Hands
@@ -47,12 +50,13 @@ class Doubt:
 
 class LiveNemesis:
     """Faults of `plan` on `cluster`, whose nodes run; use as `async with`, `register` handlers, then `run` and `heal`.
+    `rate`: messages a second that are offered, which calm is measured by.
 
     `fired` and `passed` count faults by kind, `not_run` says by kind why this machine cannot do it, `reasons` why
-    faults were passed over.
+    faults were passed over, `fell_short` what came otherwise than the plan says.
     """
 
-    def __init__(self, cluster: Cluster, history: History, plan: FaultPlan) -> None:
+    def __init__(self, cluster: Cluster, history: History, plan: FaultPlan, rate: float = 0.0) -> None:
         self.cluster, self.history, self.plan = cluster, history, plan
         self.hands = Hands(cluster, history)
         self.watch = Watch(cluster, history)
@@ -61,12 +65,17 @@ class LiveNemesis:
         self.passed: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.not_run: dict[str, str] = {}
+        self.fell_short: list[str] = []
+        self.load = Calm(history, rate, self._serves)
+        self.turns_over = asyncio.Event()
+        """The last of the faults that wait for calm is over, and it was calm after it."""
         self._doubts: dict[str, Doubt] = {}
         self.rotten: set[str] = set()
         """Damaged and not emptied since: in doubt, however well they do."""
         self._doubting = asyncio.Lock()
         self._handlers: dict[str, Handler] = {}
         self._begun: dict[int, list[tuple[str, Role]]] = {}  # by id(fault): a plan may hold two that are equal
+        self._beside: list[Fault] = []  # whose turn it is: those of them that are not over, the one to end first last
         self._healed = asyncio.Event()
         self._strikes: list[asyncio.Task[None]] = []
 
@@ -77,10 +86,12 @@ class LiveNemesis:
 
     async def __aexit__(self, *error: object) -> None:
         self._healed.set()
-        for strike in self._strikes:
-            strike.cancel()
-        await asyncio.gather(*self._strikes, return_exceptions=True)
-        await self.rest()
+        try:
+            await self.rest()  # what is down now stays down: the nodes are about to be stopped
+        finally:
+            for strike in self._strikes:
+                strike.cancel()
+            await asyncio.gather(*self._strikes, return_exceptions=True)
 
     def register(self, *several: Handlers | Mapping[str, Handler]) -> None:
         """Adds handlers to the table; a later one of the same kind takes the place of an earlier."""
@@ -90,11 +101,13 @@ class LiveNemesis:
             self._handlers |= table
 
     async def run(self) -> None:
-        """Strikes every fault at its moment, counted from now; returns when all have ended. Raises ExceptionGroup of
-        what handlers failed with."""
+        """Strikes every fault at its moment, counted from now, or in its turn; returns when all have ended. Raises
+        ExceptionGroup of what handlers failed with, ClusterFailed among it when calm does not come."""
         begin_s = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as tasks:
-            self._strikes = [tasks.create_task(self._at(begin_s + fault.at_s, fault)) for fault in self.plan.faults]
+            timed = [fault for fault in self.plan.faults if not fault.begins]
+            self._strikes = [tasks.create_task(self._at(begin_s + fault.at_s, fault)) for fault in timed]
+            self._strikes.append(tasks.create_task(self._in_turn(self.plan.in_turn)))
 
     async def heal(self, timeout_s: float = READY_S) -> None:
         """All faults end, now; returns when every node runs, hears all others and is ready. Raises ClusterFailed: they
@@ -122,7 +135,34 @@ class LiveNemesis:
         await self.hands.rest()
         await self.watch.__aexit__()
 
-    # -- for handlers
+    # -- for handlers, and stories
+
+    @asynccontextmanager
+    async def on(self, fault: Fault) -> AsyncIterator[tuple[str, ...]]:
+        """Inside, the fault is on, whatever its plan says of its moment and its end; the nodes that it hits. Raises
+        PassedOver or NotRun."""
+        handler = self._handlers.get(fault.kind)
+        if handler is None:
+            raise NotRun("nothing here carries it out")
+        nodes = tuple(self.aim.nodes(fault.target)) if KINDS[fault.kind].shape == "node" else ()
+        if KINDS[fault.kind].shape == "node" and not nodes:
+            raise PassedOver(f"there is no {fault.target}")
+        try:
+            async with handler(fault, nodes):
+                self.begun(fault, nodes)
+                self.fired[fault.kind] += 1
+                yield nodes
+        finally:
+            if id(fault) in self._begun:
+                self._mark(fault, "end")
+                del self._begun[id(fault)]
+
+    async def until_over(self, fault: Fault) -> None:
+        """For as long as the plan has a fault last that is on; shorter if all is healed before."""
+        if not fault.ends:
+            await self.lasts(fault.for_s)
+            return
+        await self._calm(fault.for_s, lambda: any(each is fault for each in self._beside[:-1]))
 
     def begun(self, fault: Fault, nodes: tuple[str, ...]) -> None:
         """Writes the begin of a fault into the history, if it is not there yet: a handler that goes on to wait says it
@@ -189,32 +229,58 @@ class LiveNemesis:
     # -- one fault
 
     async def _at(self, at_s: float, fault: Fault) -> None:
-        if not await self.lasts(at_s - asyncio.get_running_loop().time()):
-            return
-        handler = self._handlers.get(fault.kind)
+        if await self.lasts(at_s - asyncio.get_running_loop().time()):
+            await self._strike(fault)
+
+    async def _in_turn(self, faults: Sequence[Fault]) -> None:
+        """Each when its turn has come and it is calm."""
+        starts = [place for place, fault in enumerate(faults) if fault.begins == "+"]
+        for begin, end in pairwise([*starts, len(faults)]):
+            await self.cluster.wait_ready(*self.cluster.nodes)
+            self._beside = list(faults[begin:end])
+            async with asyncio.TaskGroup() as tasks:
+                for fault in faults[begin:end]:
+                    if not await self._calm(fault.at_s):
+                        return
+                    await self.watch.wait_leader()
+                    tasks.create_task(self._turn(fault))
+        if not faults or await self._calm(faults[-1].at_s):
+            self.turns_over.set()
+
+    async def _turn(self, fault: Fault) -> None:
         try:
-            if handler is None:
-                raise NotRun("nothing here carries it out")
-            await self._strike(fault, handler)
+            await self._strike(fault)
+        finally:
+            self._beside = [each for each in self._beside if each is not fault]
+
+    async def _calm(self, seconds: float, waits: Callable[[], bool] = lambda: False) -> bool:
+        """Waits until it was calm for so long, see Calm; False if all was healed before."""
+        calm = asyncio.create_task(self.load.calm(seconds, waits=waits))
+        healed = asyncio.create_task(self._healed.wait())
+        try:
+            await asyncio.wait((calm, healed), return_when=asyncio.FIRST_COMPLETED)
+            if calm.done():
+                calm.result()
+            return not healed.done()
+        finally:
+            calm.cancel()
+            healed.cancel()
+            await asyncio.gather(calm, healed, return_exceptions=True)
+
+    async def _strike(self, fault: Fault) -> None:
+        try:
+            async with self.on(fault):
+                await self.until_over(fault)
         except NotRun as why:
             self.not_run.setdefault(fault.kind, str(why))
         except PassedOver as why:
             self.passed[fault.kind] += 1
             self.reasons[f"{fault.kind}: {why}"] += 1
 
-    async def _strike(self, fault: Fault, handler: Handler) -> None:
-        nodes = tuple(self.aim.nodes(fault.target)) if KINDS[fault.kind].shape == "node" else ()
-        if KINDS[fault.kind].shape == "node" and not nodes:
-            raise PassedOver(f"there is no {fault.target}")
-        try:
-            async with handler(fault, nodes):
-                self.begun(fault, nodes)
-                self.fired[fault.kind] += 1
-                await self.lasts(fault.for_s)
-        finally:
-            if id(fault) in self._begun:
-                self._mark(fault, "end")
-                del self._begun[id(fault)]
+    def _serves(self) -> bool:
+        """Whether a node leads that no fault holds."""
+        leader = self.watch.leader()
+        return leader is not None and not self.hands.away(leader)
 
     async def lasts(self, seconds: float) -> bool:
         """Waits so long; False if all was healed before."""

@@ -12,7 +12,6 @@ from chaos.cluster.cluster import READY_S, ClusterFailed
 from chaos.live.faults.handler import Handler, PassedOver
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
-from chaos.scenario.nemesis import record_transfer
 
 #: A node that was removed hears of it within so long, or is cut off and will not.
 HEARS_S: Final = 10.0
@@ -26,6 +25,7 @@ class ProcessFaults:
 
     def __init__(self, nemesis: LiveNemesis) -> None:
         self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.hands
+        self._asked = -1
 
     def handlers(self) -> Mapping[str, Handler]:
         """By kind."""
@@ -109,7 +109,7 @@ class ProcessFaults:
             if node_id in self._cluster.running() and not self._hands.stands_still(node_id):
                 async with self._hands.may_end(node_id):
                     await self._end_in_order((node_id,))
-                    await self._nemesis.lasts(fault.for_s)
+                    await self._nemesis.until_over(fault)
             if not await self._soon_ready(node_id):
                 break  # as an operator would
         yield
@@ -132,6 +132,7 @@ class ProcessFaults:
         self._nemesis.begun(fault, nodes)
         self._hands.start(new)
         await self._sooner_or_later(replacing.admit, new)
+        await self._nemesis.until_over(fault)
         self._cluster.leaving.add(old)
         await self._sooner_or_later(replacing.dismiss, old)
         async with self._hands.may_end(old):
@@ -139,6 +140,7 @@ class ProcessFaults:
                 async with asyncio.timeout(HEARS_S):
                     await self._cluster.end_of(old)
             except TimeoutError:
+                self._nemesis.fell_short.append(f"replace: {old} did not hear that it was removed, and was killed")
                 await self._cluster.kill(old)
             self._cluster.forget(old)
         yield
@@ -155,14 +157,15 @@ class ProcessFaults:
 
     @asynccontextmanager
     async def _transfer(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
-        leader = self._nemesis.watch.leader()
-        if leader is None or len(nodes) != 1 or nodes[0] == leader:
+        leader, best = self._nemesis.watch.leader(), fault.target == "*"
+        if leader is None or not (best or (len(nodes) == 1 and nodes[0] != leader)):
             raise PassedOver("leadership goes from a leader to another node")
-        self._nemesis.begun(fault, nodes)
+        to = "" if best else nodes[0]
+        self._nemesis.begun(fault, (leader,) if best else nodes)
+        asked = [node_id for node_id in self._running(tuple(self._cluster.nodes)) if not self._hands.away(node_id)]
+        self._asked += 1  # of each in turn: any node finds its leader
         try:
-            answer = await self._cluster.transfer(leader, nodes[0])
-        except (aiohttp.ClientError, TimeoutError, ClusterFailed):
-            pass  # refused, or cut off: the plan goes on, and who leads is seen anyway
-        else:
-            record_transfer(self._nemesis.history, answer, nodes[0])
+            await self._nemesis.watch.transfer(asked[self._asked % len(asked)], to)
+        except (aiohttp.ClientError, TimeoutError, ClusterFailed) as why:  # who leads is seen anyway
+            self._nemesis.fell_short.append(f"transfer: {why or 'no answer'}")
         yield

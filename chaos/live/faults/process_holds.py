@@ -6,6 +6,7 @@ written into the history, and started again after a pause; a fault that explains
 """
 
 import asyncio
+import signal
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,9 @@ from node.runtime.exit_code import ExitCode
 
 #: A process that ended by itself is started again after so long.
 AGAIN_S: Final = 1.0
+
+#: How a process ends that a fault ends: in order, or by the signal it was sent.
+ENDS: Final = (ExitCode.OK, -signal.SIGTERM, -signal.SIGKILL)
 
 AskedOfEnd = Callable[[str, int], Awaitable[bool]]
 """Of a node and its return code, the process being dead: whether a fault explains it."""
@@ -112,6 +116,10 @@ class Hands:
         """Whether a fault has paused the process that it has now."""
         return self._frozen[self._cluster.pid(node_id)] > 0
 
+    def away(self, node_id: str) -> bool:
+        """Whether a fault holds the node down or has paused it."""
+        return self._held[node_id] > 0 or (node_id in self._cluster.running() and self.stands_still(node_id))
+
     async def ended_alone(self, times: int) -> str:
         """Waits until a node has ended by itself so often; a sentence about it."""
         while True:
@@ -129,7 +137,7 @@ class Hands:
             returncode = await self._cluster.end_of(node_id)
             excused = pid in self._excused
             removed = node_id in self._cluster.leaving and returncode == ExitCode.REMOVED
-            if not removed and (returncode > 0 or not excused):
+            if not removed and (returncode not in ENDS or not excused):
                 await self._ended_by_itself(node_id, returncode)
                 await asyncio.sleep(0 if self._over else AGAIN_S)
             if removed or node_id not in self._cluster.nodes or self._held[node_id] or self._over:

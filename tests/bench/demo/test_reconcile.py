@@ -6,9 +6,9 @@ That all of it works together on real nodes is held by tests/chaos/scenario/test
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,12 +16,13 @@ import pytest
 
 from bench.demo.reconcile import Hurt, compare, result, show
 from chaos.history.history import History
-from chaos.scenario.trial import Outcome, Trial
+from chaos.history.verdict import Verdict
+from chaos.live.result import Result
 from ledger.summary import Summary
 from tests.chaos.history.planted import good
 from tests.chaos.report.test_evidence import rows
 
-OUTCOME = Outcome({}, {}, {})
+OUTCOME = Result(History(good()), [], {}, {}, {}, {})
 
 
 def document(**more: Any) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def document(**more: Any) -> dict[str, Any]:
 
 def hurt(asked: dict[str, Any], by_api: list[dict[str, Any]]) -> Hurt:
     """A cluster that saw the good history and said this of itself."""
-    return Hurt(cast(Trial, SimpleNamespace(history=History(good()))), OUTCOME, asked, by_api)
+    return Hurt(["n1", "n2", "n3"], OUTCOME, asked, by_api)
 
 
 def output(directory: Path, ledger: list[dict[str, Any]]) -> Path:
@@ -87,7 +88,7 @@ def test_broken_promise_is_status_1(tmp_path: Path) -> None:
     broken = document(promises_broken=["1 messages lost"])
     compared = compare(hurt(document(), rows()), document(), output(tmp_path / "report", rows()))
     assert result(broken, compared, OUTCOME, 1, 20.0, tmp_path).exit_status == 1
-    files_differ = Outcome({}, {"n1": ("a", 1), "n2": ("b", 1)}, {})
+    files_differ = replace(OUTCOME, verdicts=[Verdict("H", {}, ["the nodes' files differ"])])
     assert result(document(), compared, files_differ, 1, 20.0, tmp_path).exit_status == 1
 
 

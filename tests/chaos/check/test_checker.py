@@ -8,6 +8,7 @@ import pytest
 from chaos.check.message.window import check_window
 from chaos.history.bounds import Bounds
 from chaos.history.event import (
+    Acked,
     Answered,
     Cancelled,
     Event,
@@ -22,7 +23,7 @@ from chaos.history.event import (
 from chaos.history.history import History
 from chaos.history.repeats import repeats
 from chaos.history.verdict import Verdict
-from chaos.scenario.checker import judge
+from chaos.live.verdicts import judge
 from replication.apply.move import CODE_REDRIVEN
 from storage.format.rows import FORWARDED
 from tests.chaos.history.planted import (
@@ -55,6 +56,11 @@ def broken(history: History, bounds: Bounds = BOUNDS) -> str:
 def is_hand_over(event: Event, number: int) -> bool:
     """Whether it is a hand-over of this message."""
     return isinstance(event, HandedOver) and event.number == number
+
+
+def without_ack(history: History, number: int) -> History:
+    """The history in which this message was never acked."""
+    return History(event for event in history.events if not isinstance(event, Acked) or event.number != number)
 
 
 def is_answer(event: Event, number: int) -> bool:
@@ -118,17 +124,17 @@ def test_message_nobody_offered() -> None:
 
 
 def test_scheduled_twice_under_two_ids() -> None:
-    """U: one offer that came out as two messages was proposed twice."""
+    """U and ids: one offer that came out as two messages was proposed twice; linear: the first had been acked."""
     history = added(hand_over(20, 10 * 20 + 10 + LEASE_MS, 2, 2, message_id="another"))
-    assert broken(history) == "U"
+    assert broken(history) == "Uidslinear"
 
 
 @pytest.mark.parametrize("late_ms", [1, 40])
 def test_revived_cancelled_message(late_ms: int) -> None:
-    """U and answers: a hand-over after a cancel's 200, or before one that said `prior: none`."""
+    """U and linear, or answers: a hand-over after a cancel's 200, or before one that said `prior: none`."""
     due_ms = 10 * CANCELLED + 10
     history = added(hand_over(CANCELLED, due_ms + late_ms, 2, due_ms=EPOCH_MS, wall_ms=EPOCH_MS + due_ms + 45))
-    assert broken(history) == ("answers" if late_ms == 1 else "U")
+    assert broken(history) == ("answers" if late_ms == 1 else "Ulinear")
 
 
 def test_cancel_of_unknown_prior_allows_what_a_dead_leader_did() -> None:
@@ -184,7 +190,7 @@ def test_failed_webhook_is_no_delivery_and_its_retry_no_duplicate() -> None:
     def fail(event: Event) -> Event:
         return msgspec.structs.replace(event, status=500, connection="push id7 1 1")
 
-    failed = changed(lambda event: is_hand_over(event, 7), fail)
+    failed = without_ack(changed(lambda event: is_hand_over(event, 7), fail), 7)
     assert broken(failed) == "L"
     retried = History([*failed.events, hand_over(7, 3_990, 2, 2, status=200, connection="push id7 2 2")])
     assert broken(retried) == ""
@@ -299,7 +305,7 @@ def test_repeat_in_the_same_term_before_the_lease_ended() -> None:
 
 def test_failover_duplicates_over_their_span() -> None:
     """D: one more duplicate whose first hand-over was 100 ms before the others'."""
-    history = added(hand_over(DUPLICATES[0] - 10, 1_501, 2, 2))
+    history = without_ack(added(hand_over(DUPLICATES[0] - 10, 1_501, 2, 2)), DUPLICATES[0] - 10)
     assert broken(history) == "D"
     assert verdicts(history)["D"].figure["span_ms"] == 120
     by_receipt = History(

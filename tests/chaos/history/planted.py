@@ -64,7 +64,8 @@ def good() -> list[Event]:
         term = 1 if due_ms < KILL_MS else 2
         event = hand_over(number, due_ms if term == 1 else max(due_ms, 1_500), term)
         events.append(event)
-        acked = {"number": number, "message_id": f"id{number}", "term": term, "attempt": 1, "result": "acked"}
+        result = "unknown" if number in (*DUPLICATES, RELEASED) else "acked"  # those answers died with the leader
+        acked = {"number": number, "message_id": f"id{number}", "term": term, "attempt": 1, "result": result}
         events.append(msgspec.convert(acked | at(event.mono_ms + 3) | {"type": "Acked"}, Acked))
     events += [hand_over(number, 1_501, 2, 2) for number in DUPLICATES]
     events.append(hand_over(RELEASED, 10 * RELEASED + 10 + LEASE_MS, 2, 2))

@@ -142,3 +142,40 @@ def test_an_upgrade_changes_each_older_node() -> None:
     for plan in plans:
         changed = {fault.target for fault in plan.faults if fault.kind == "version" and fault.word("to") == "newer"}
         assert changed >= {f"n{number}" for number in range(1, plan.older + 1)}
+
+
+IN_TURN = """plan seed=1 nodes=3 seconds=3600
+  0.000 slow       followers  for=3600.000 by=0.200
+ +1.500 jump       follower   for=+3.000 by=60.000
+ &0.500 pause      leader     for=3.000
+ +1.500 kill       last       for=+1.500
+"""
+
+
+def test_faults_may_wait_for_calm() -> None:
+    """They keep their order, behind those with moments, and survive their text."""
+    plan = FaultPlan.parse(IN_TURN, "live")
+    assert plan.render() == IN_TURN
+    assert [(fault.begins, fault.at_s, fault.kind, fault.ends) for fault in plan.in_turn] == [
+        ("+", 1.5, "jump", "+"),
+        ("&", 0.5, "pause", ""),
+        ("+", 1.5, "kill", "+"),
+    ]
+    late = IN_TURN + "9.000 kill *  for=1\n"
+    assert FaultPlan.parse(late, "live").in_turn == plan.in_turn
+
+
+@pytest.mark.parametrize(
+    ("line", "party", "why"),
+    [
+        ("&1 kill n1 for=1", "live", "none before it"),
+        ("+1 kill n1 for=1", "simulator", "goes by the clock"),
+        ("1 kill n1 for=+1", "simulator", "goes by the clock"),
+        ("-1 kill n1 for=1", "live", "line 2: seconds"),
+        ("+1 kill n1 for=+x", "live", "line 2: for is a number"),
+    ],
+)
+def test_waiting_that_cannot_be_is_refused(line: str, party: Party, why: str) -> None:
+    """Beside nothing, in the simulator, or not in the language."""
+    with pytest.raises(PlanRefused, match=why):
+        FaultPlan.parse(f"plan seed=1 nodes=3 seconds=20\n{line}\n", party)

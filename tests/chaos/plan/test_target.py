@@ -14,11 +14,19 @@ def aim(leader: str | None = "n3") -> Aim:
 
 @pytest.mark.parametrize(
     ("target", "nodes"),
-    [("n2", ["n2"]), ("leader", ["n3"]), ("follower", ["n1"]), ("*", IDS), ("n9", [])],
+    [("n2", ["n2"]), ("leader", ["n3"]), ("follower", ["n1"]), ("last", ["n5"]), ("*", IDS), ("n9", [])],
 )
 def test_nodes_of_a_target(target: str, nodes: list[str]) -> None:
     """An id, a role, or everybody; nobody for an id that is not there."""
     assert aim().nodes(target) == nodes
+
+
+def test_followers_are_all_but_who_leads() -> None:
+    """And none where nobody follows."""
+    assert aim().nodes("followers") == ["n1", "n2", "n4", "n5"]
+    assert aim().named("leader|followers") == "n3|n1,n2,n4,n5"
+    alone = Aim(lambda: ["n1"], lambda: "n1")
+    assert [alone.nodes(target) for target in ("followers", "last")] == [[], []]
 
 
 def test_leader_is_whoever_led_last() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos.history.bounds import Bounds
+from chaos.history.history import History
+from chaos.live.run import LiveRun
 from chaos.load.ledger_client import LedgerClient
 from chaos.report.evidence import agreement
-from chaos.scenario.trial import Trial
 from reconcile.judge.job import Request, reconcile
 from reconcile.output.read_rows import duplicates
 
@@ -19,27 +20,27 @@ COUNTED = ("scheduled", "classes", "flags", "late_causes", "causes", "hand_overs
 
 @dataclass(frozen=True)
 class Told:
-    """The API's summary of all that a trial scheduled, and its duplicates."""
+    """The API's summary of all that a run scheduled, and its duplicates."""
 
     summary: dict[str, Any]
     duplicates: list[dict[str, Any]]
 
 
-async def ask(trial: Trial) -> Told:
+async def ask(live: LiveRun) -> Told:
     """After the load, while the nodes run."""
-    due_ms = [offer.asked_due_ms for offer in trial.history.offered().values()]
-    async with LedgerClient(trial.cluster, min(due_ms), max(due_ms) + 60_000) as client:
+    due_ms = [offer.asked_due_ms for offer in live.history.offered().values()]
+    async with LedgerClient(live.cluster, min(due_ms), max(due_ms) + 60_000) as client:
         return Told(await client.settled(), [row async for row in client.duplicates()])
 
 
-def check_agreement(directory: Path, trial: Trial, told: Told, bounds: Bounds) -> dict[str, Any]:
+def check_agreement(directory: Path, history: History, told: Told, bounds: Bounds) -> dict[str, Any]:
     """Every count is the same for API and files; every repeat that clients saw has its cause in both. Returns what the
     files of the nodes, which are stopped, were found to say."""
-    document = reconcile(None, Request([directory / node_id for node_id in trial.cluster.nodes], directory / "report"))
+    document = reconcile(None, Request([directory / node_id for node_id in ("n1", "n2", "n3")], directory / "report"))
     assert document["promises_broken"] == []
     assert {name: told.summary[name] for name in COUNTED} == {name: document[name] for name in COUNTED}
-    by_api = agreement(trial.history, bounds, told.duplicates)
-    by_files = agreement(trial.history, bounds, duplicates(directory / "report"))
+    by_api = agreement(history, bounds, told.duplicates)
+    by_files = agreement(history, bounds, duplicates(directory / "report"))
     assert by_api == by_files
     assert by_files.differences == []
     return document

@@ -1,6 +1,6 @@
 """Leadership moved on purpose under load, on real processes; 20 times in `make chaos-scenarios`."""
 
-import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,11 +10,11 @@ from chaos.history.bounds import Bounds
 from chaos.history.event import Event, Fault, GaveBack, Led, Transferred
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
+from chaos.live.verdicts import ONE_BY_ONE, judge
 from chaos.plan.load_plan import Plan
-from chaos.scenario.checker import judge
-from chaos.scenario.scenario import rolling_restarts, transfers
-from chaos.scenario.trial import Outcome, Trial
+from chaos.scenario.plans import plan, rolling_restarts, transfers
 from tests.chaos.history.planted import DUPLICATES, EPOCH_MS, at, good, hand_over
+from tests.chaos.scenario.carried_out import carried_out
 
 
 def test_a_transfer_that_repeats_pauses_or_goes_astray_is_red() -> None:
@@ -82,33 +82,18 @@ def test_a_stop_that_repeats_is_red() -> None:
 @pytest.mark.timeout(120)
 def test_a_rolling_restart_under_load(tmp_path: Path) -> None:
     """Every node once, a third of the load pushed with pushes on the wire: nothing lost, early, or in two terms."""
-
-    async def trial() -> Outcome:
-        plan = Plan(
-            rate=200, duration_s=600.0, due_together_ms=50, lease_ms=20_000, push_share=0.35, push_answer_ms=150
-        )
-        async with Trial(tmp_path, plan) as running:
-            await running.run(rolling_restarts(1, 0.5))
-            return await running.judge(Bounds(on_time_ms=500))
-
-    outcome = asyncio.run(trial())
-    assert not outcome.broken, outcome.describe()
-    assert outcome.verdicts["T"].figure["stops"] in (1, 2, 3)
-    assert outcome.verdicts["D"].figure["failover"] == 0
+    load = Plan(rate=200, due_together_ms=50, lease_ms=20_000, push_share=0.35, push_answer_ms=150)
+    result = carried_out(tmp_path, plan(rolling_restarts(1, 0.5)), load, replace(ONE_BY_ONE, on_time_ms=500))
+    assert result.figure("T")["stops"] in (1, 2, 3)
+    assert result.figure("D")["failover"] == 0
 
 
 @pytest.mark.timeout(120)
 def test_transfers_under_load(tmp_path: Path) -> None:
     """Six, asked of leader and followers, to a named node and to the best: nothing lost, early or twice, and of some
     5,000 messages all but one request's are acknowledged."""
-
-    async def trial() -> Outcome:
-        plan = Plan(rate=1_000, duration_s=600.0, due_together_ms=20, lease_ms=8_000)
-        async with Trial(tmp_path, plan) as running:
-            await running.run(transfers(6, 0.75))
-            return await running.judge(Bounds(on_time_ms=500, acknowledged_share=0.998))
-
-    outcome = asyncio.run(trial())
-    assert not outcome.broken, outcome.describe()
-    assert outcome.verdicts["T"].figure["transfers"] == 6
-    assert outcome.verdicts["S"].figure["terms"] == 7
+    load = Plan(rate=1_000, due_together_ms=20, lease_ms=8_000)
+    bounds = replace(ONE_BY_ONE, on_time_ms=500, acknowledged_share=0.998)
+    result = carried_out(tmp_path, plan(transfers(6, 0.75)), load, bounds)
+    assert result.figure("T")["transfers"] == 6
+    assert result.figure("S")["terms"] == 7

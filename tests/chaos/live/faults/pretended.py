@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from chaos.cluster.cluster import Cluster, ClusterFailed
+from chaos.cluster.cluster import Cluster, ClusterFailed, Leadership
 from chaos.cluster.links import Condition, Link, Links
 from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.network import Ground
@@ -124,6 +124,13 @@ class Machines:
         while not all([await self.is_ready(name) for name in names]):
             await self.changed.wait()
             self.changed.clear()
+
+    async def wait_leader(self, after_term: int = 0, timeout_s: float = 1.0) -> Leadership:
+        """See Cluster."""
+        while self.leader is None or self.term <= after_term:
+            await self.changed.wait()
+            self.changed.clear()
+        return Leadership(self.leader, self.term, 10)
 
     async def transfer(self, via: str, to: str) -> dict[str, Any]:
         """Refused; see Cluster."""

@@ -2,49 +2,24 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+import chaos
 from chaos.cluster.cluster import ClusterFailed
 from chaos.history.event import Fault as Seen
 from chaos.history.history import History
 from chaos.live.faults.clock import ClockFaults
+from chaos.live.faults.handler import NotRun, PassedOver
 from chaos.live.faults.link import LinkFaults
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.live.faults.process import ProcessFaults
-from chaos.plan.fault_plan import KINDS, Fault, FaultPlan, kinds_of
+from chaos.plan.fault_plan import KINDS, Fault, kinds_of
+from tests.chaos.live.faults.carried_out import carried_out, marks, plan_of
 from tests.chaos.live.faults.pretended import Machines
-
-
-def plan_of(*lines: str) -> FaultPlan:
-    """Three nodes, these faults."""
-    return FaultPlan.parse("\n".join(["plan seed=1 nodes=3 seconds=20", *lines]), "live")
-
-
-async def carried_out(
-    machines: Machines,
-    *lines: str,
-    heal_when: Callable[[LiveNemesis], Awaitable[None]] | None = None,
-) -> tuple[LiveNemesis, History]:
-    """A plan to its end, or until it is healed earlier."""
-    history = History()
-    async with LiveNemesis(machines.cluster(), history, plan_of(*lines)) as nemesis:
-        nemesis.register(ProcessFaults(nemesis), ClockFaults(nemesis, "no compiler"), LinkFaults(nemesis))
-        running = asyncio.create_task(nemesis.run())
-        if heal_when is not None:
-            await heal_when(nemesis)
-            await nemesis.heal()
-        await running
-        await nemesis.heal()
-    return nemesis, history
-
-
-def marks(history: History) -> list[tuple[str, str, str, str]]:
-    """Kind, node, role and phase of what stands in the history."""
-    return [(event.kind, event.node, event.role, event.phase) for event in history.of(Seen)]
 
 
 def test_fault_begins_and_ends_in_the_history(tmp_path: Path) -> None:
@@ -221,7 +196,9 @@ def test_a_node_that_ends_again_and_again_after_healing_is_told_at_once(tmp_path
 
 def test_the_harness_leaves_no_word_in_the_nodes_logs() -> None:
     """What it gives nodes in their environment is none of the names in which they look for settings."""
-    for source in Path(__file__).parents[4].joinpath("chaos").rglob("*.[cp]*"):
+    sources = [*Path(chaos.__path__[0]).rglob("*.py"), *Path(chaos.__path__[0]).rglob("*.c")]
+    assert len(sources) > 100
+    for source in sources:
         assert not re.search(r'"HOURWHEEL_(CLOCK|DISK)"', source.read_text()), source
 
 
@@ -275,6 +252,7 @@ def test_refused_transfer_is_no_failure(tmp_path: Path) -> None:
         nemesis, _ = await carried_out(machines, "0.3 transfer n2 for=0")
         assert nemesis.fired == {"transfer": 1}
         assert machines.log == ["transfer n1 n2"]
+        assert nemesis.fell_short == ["transfer: not now"]
 
     asyncio.run(run())
 
@@ -307,6 +285,28 @@ def test_a_rolling_restart_goes_on_past_a_node_that_is_removed(tmp_path: Path) -
 
         await carried_out(machines, "0 rolling * for=0.01", heal_when=removed)
         assert machines.log[-2:] == ["end n3 0", "start n3"]
+
+    asyncio.run(run())
+
+
+def test_a_story_puts_its_faults_on(tmp_path: Path) -> None:
+    """For as long as the block lasts; one that cannot be is refused."""
+
+    async def run() -> None:
+        machines, history = Machines(tmp_path), History()
+        async with LiveNemesis(machines.cluster(), history, plan_of()) as nemesis:
+            nemesis.register(ProcessFaults(nemesis))
+            async with nemesis.on(Fault(0, "kill", "n2", 0)) as hit:
+                assert hit == ("n2",)
+                assert machines.running() == ["n1", "n3"]
+            assert "n2" in machines.running()
+            with pytest.raises(PassedOver):
+                async with nemesis.on(Fault(0, "kill", "n9", 0)):
+                    pass
+            with pytest.raises(NotRun):
+                async with nemesis.on(Fault(0, "slow", "n1", 0)):
+                    pass
+        assert [phase for *_, phase in marks(history)] == ["begin", "end"]
 
     asyncio.run(run())
 

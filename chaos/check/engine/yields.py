@@ -1,0 +1,41 @@
+"""A leader that is gone, or whose clock is wrong, is followed by another."""
+
+import re
+from typing import Final
+
+from chaos.history.bounds import Bounds
+from chaos.history.event import Fault, Led
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+
+#: By how much a leader's clock may be wrong, s: past that the others outvote it (docs/guarantees.md).
+_RIGHT_S: Final = 0.5
+_BY: Final = re.compile(r"\bby=(-?[0-9.]+)")
+
+
+def check_yields(history: History, bounds: Bounds) -> Verdict:
+    """Where faults come one after the other: before a leader is hit again, another term has begun; and before the clock
+    of one is right again that was off by more than a clock may be."""
+    faults: list[str] = []
+    hit, term = 0, 0
+    still: Fault | None = None
+    for event in history.events:
+        if isinstance(event, Led) and event.term > term:
+            term, still = event.term, None
+        elif isinstance(event, Fault) and event.role == "leader" and _ends_a_term(event):
+            over = event.phase == "end" and event.kind == "jump"
+            if still is not None and (event.phase == "begin" or (over and still.node == event.node)):
+                faults.append(f"{still.kind} {still.node}, the leader of term {term}: no later term followed")
+                still = None
+            if event.phase == "begin":
+                hit, still = hit + 1, event
+    if still is not None:
+        faults.append(f"{still.kind} {still.node}, the leader of term {term}: no later term followed")
+    return Verdict("yields", {"leaders": hit}, faults)
+
+
+def _ends_a_term(fault: Fault) -> bool:
+    if fault.kind == "jump":
+        by = _BY.search(fault.detail)
+        return by is not None and abs(float(by[1])) > _RIGHT_S
+    return fault.kind in ("kill", "pause", "stop")

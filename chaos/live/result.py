@@ -1,0 +1,75 @@
+"""What a run on real processes ended with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from chaos.history.event import Offered
+from chaos.history.history import History
+from chaos.history.verdict import Verdict
+from chaos.live.verdicts import broken
+from chaos.plan.fault_plan import FaultPlan
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run ended with. `fired` and `passed` by kind; `not_run`: why this machine cannot do a kind; `fell_short`:
+    what came otherwise than the plan says."""
+
+    history: History
+    verdicts: list[Verdict]
+    fired: dict[str, int]
+    passed: dict[str, int]
+    reasons: dict[str, int]
+    not_run: dict[str, str]
+    fell_short: list[str] = field(default_factory=list)
+    disks: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)
+    fail_stop_ms: list[float] = field(default_factory=list)
+    unaccounted_by_power: int = 0
+    drained: bool = True
+
+    @property
+    def per_second(self) -> dict[str, float]:
+        """Messages acknowledged and handed over a second of the load, from the first offer to the last."""
+        offered_ms = [event.mono_ms for event in self.history.of(Offered)]
+        length_s = max((max(offered_ms) - min(offered_ms)) / 1000, 1.0) if offered_ms else 1.0
+        return {
+            "offered": round(len(offered_ms) / length_s, 1),
+            "acknowledged": round(len(self.history.acknowledged()) / length_s, 1),
+            "handed_over": round(len(self.history.hand_overs()) / length_s, 1),
+        }
+
+    def figure(self, promise: str) -> Mapping[str, object]:
+        """Of the verdict on this promise."""
+        return next(verdict.figure for verdict in self.verdicts if verdict.promise == promise)
+
+    def describe(self) -> str:
+        """All verdicts, and what is wrong, a line each."""
+        return "\n".join([*(verdict.describe() for verdict in self.verdicts), *self.beside])
+
+    @property
+    def broken(self) -> list[str]:
+        """Everything that is wrong, as lines."""
+        return broken(self.verdicts) + self.beside
+
+    @property
+    def beside(self) -> list[str]:
+        """What is wrong beside the verdicts, as lines."""
+        return self.disks if self.drained else [*self.disks, "the load did not come to its end: see L"]
+
+
+def kinds_not_shown(plan: FaultPlan, result: Result, kinds: Sequence[str]) -> list[str]:
+    """Kinds that this run says nothing of, a line each with its reason: never skipped in silence."""
+    planned = {fault.kind for fault in plan.faults}
+    lines = []
+    for kind in kinds:
+        if kind in result.not_run:
+            lines.append(f"{kind}: not run: {result.not_run[kind]}")
+        elif kind not in planned:
+            lines.append(f"{kind}: not in the plan")
+        elif not result.fired.get(kind):
+            why = next((reason for reason in result.reasons if reason.startswith(f"{kind}: ")), f"{kind}: not reached")
+            lines.append(f"{kind}: passed over: {why.partition(': ')[2]}")
+    return lines

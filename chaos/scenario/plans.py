@@ -1,0 +1,68 @@
+"""The plans of the scenarios: faults of one kind, each when the one before is over and the service is calm again."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from chaos.plan.fault_plan import FaultPlan
+
+CALM_S: Final = 1.5
+#: The load ends when all faults have come; if they do not, after so long.
+LONGEST_S: Final = 3_600.0
+TWO_HOURS_S: Final = 7_200
+#: Wall clocks, one after the other: the leader's steps ten seconds either way, and it yields; it is 300 ms off, and
+#: drifts, and it leads on; a follower's is two hours ahead while the leader is paused, and a minute behind while the
+#: leader is killed.
+_CLOCKS: Final = (
+    ("+{calm} jump leader for=+{calm} by=10",),
+    ("+{calm} jump leader for=+{calm} by=-10",),
+    ("+{calm} jump leader for=+{calm} by=0.3",),
+    ("+{calm} drift leader for=+{calm} ppm=400",),
+    ("+{calm} jump follower for=+{calm} by={two_hours}", "&{calm} pause leader for=+{calm}"),
+    ("+{calm} jump follower for=+{calm} by=-60", "&{calm} kill leader for=+{calm}"),
+)
+
+
+def plan(lines: Iterable[str]) -> FaultPlan:
+    """Of three nodes."""
+    return FaultPlan.parse("\n".join([f"plan seed=1 nodes=3 seconds={LONGEST_S:g}", *lines]), "live")
+
+
+def again_and_again(times: int, fault: str, targets: Sequence[str], lasts: str, calm_s: float = CALM_S) -> list[str]:
+    """So many faults, on these targets in turn. `lasts` is their `for`."""
+    return [f"+{calm_s} {fault} {targets[turn % len(targets)]} for={lasts}" for turn in range(times)]
+
+
+def kills(times: int, *targets: str, calm_s: float = CALM_S) -> list[str]:
+    """kill -9; the node is started again when the service has run without it."""
+    return again_and_again(times, "kill", targets, f"+{calm_s}", calm_s)
+
+
+def slowed(lines: Sequence[str], by_s: float) -> list[str]:
+    """The same while every sync of both followers takes so long, whoever follows."""
+    return [f"0 slow followers for={LONGEST_S:g} by={by_s:g}", *lines]
+
+
+def pauses(times: int, seconds: float) -> list[str]:
+    """SIGSTOP the leader, and wake it under another."""
+    return again_and_again(times, "pause", ["leader"], f"{seconds:g}")
+
+
+def transfers(times: int, calm_s: float = CALM_S) -> list[str]:
+    """Leadership moves on purpose: to one follower, to the other, to the best."""
+    return again_and_again(times, "transfer", ["follower", "last", "*"], "0", calm_s)
+
+
+def rolling_restarts(times: int, calm_s: float = CALM_S / 2) -> list[str]:
+    """Every node is stopped in order and started again, one after the other; so many rounds."""
+    return again_and_again(3 * times, "stop", ["n1", "n2", "n3"], f"+{calm_s}", calm_s)
+
+
+def replacements(times: int, calm_s: float = CALM_S / 2) -> list[str]:
+    """A new node is added and the one that was there longest is removed: in three rounds every founder goes."""
+    return again_and_again(times, "replace", [f"n{number + 1}" for number in range(times)], f"+{calm_s}", calm_s)
+
+
+def clock_steps(times: int, calm_s: float = CALM_S) -> list[str]:
+    """So many of _CLOCKS."""
+    words = {"calm": calm_s, "two_hours": TWO_HOURS_S}
+    return [line.format(**words) for turn in range(times) for line in _CLOCKS[turn % len(_CLOCKS)]]
