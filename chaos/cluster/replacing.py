@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 
 from chaos.cluster.cluster import POLL_S, READY_S, Cluster, ClusterFailed
-from node.runtime.exit_code import ExitCode
 
 #: A node that is added has its vote within this time, and gets on all the while.
 VOTE_S = 600.0
@@ -66,16 +65,6 @@ async def has_vote(cluster: Cluster, node_id: str) -> None:
         return bool(own.get("role", "learner") != "learner")
 
     await cluster.until(votes, f"the vote of {node_id}", VOTE_S)
-
-
-async def remove(cluster: Cluster, node_id: str) -> None:
-    """Remove a node, which ends by itself and says why. Raises ClusterFailed if it does not end so."""
-    cluster.leaving.add(node_id)
-    await dismiss(cluster, node_id)
-    returncode = await cluster.ended(node_id)
-    if returncode != ExitCode.REMOVED:
-        raise ClusterFailed(f"{node_id} was removed and ended with {returncode}")
-    cluster.forget(node_id)
 
 
 async def dismiss(cluster: Cluster, node_id: str) -> None:

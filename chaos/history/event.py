@@ -212,7 +212,7 @@ class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     the plan's target for a node (`n1>n2`, `n1|n2,n3`); `detail` are the fault's arguments, for people.
     """
 
-    kind: str  # kill, pause, stop, wipe, slow, clock on real processes; a kind of a plan in the simulator
+    kind: str  # of a plan
     node: str
     role: Literal["leader", "follower"]
     phase: Literal["begin", "end"]

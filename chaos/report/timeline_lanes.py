@@ -19,7 +19,7 @@ _FAMILIES: Final = {
     "process fault": (RED, ("kill", "stop", "restart", "rolling", "wipe", "replace", "crash", "pause")),
     "network fault": (BLUE, ("partition", "cut", "loss", "delay", "duplicate", "bandwidth", "reorder", "flap")),
     "disk fault": (AMBER, ("power", "slow", "fail", "full", "flip", "torn", "zero", "truncate", "oldcopy")),
-    "clock fault": (VIOLET, ("jump", "drift", "clock", "skew")),
+    "clock fault": (VIOLET, ("jump", "drift")),
     "planned transfer": (TEAL, ("transfer",)),
 }
 _COLOURS: Final = {kind: colour for colour, kinds in _FAMILIES.values() for kind in kinds}

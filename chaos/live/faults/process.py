@@ -9,9 +9,11 @@ import aiohttp
 
 from chaos.cluster import replacing
 from chaos.cluster.cluster import READY_S, ClusterFailed
+from chaos.cluster.local_nodes import how_it_ended
 from chaos.live.faults.handler import Handler, PassedOver
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
+from node.runtime.exit_code import ExitCode
 
 #: A node that was removed hears of it within so long, or is cut off and will not.
 HEARS_S: Final = 10.0
@@ -138,7 +140,9 @@ class ProcessFaults:
         async with self._hands.may_end(old):
             try:
                 async with asyncio.timeout(HEARS_S):
-                    await self._cluster.end_of(old)
+                    returncode = await self._cluster.end_of(old)
+                if returncode != ExitCode.REMOVED:
+                    self._nemesis.fell_short.append(f"replace: {old} was removed, and {how_it_ended(returncode)}")
             except TimeoutError:
                 self._nemesis.fell_short.append(f"replace: {old} did not hear that it was removed, and was killed")
                 await self._cluster.kill(old)

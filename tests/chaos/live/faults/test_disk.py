@@ -325,6 +325,26 @@ def test_slow_and_full_are_lifted(tmp_path: Path) -> None:
         assert (tmp_path / "n3.disk").read_bytes() == disk_faults_sound
 
 
+def test_a_slow_disk_goes_with_the_followers(tmp_path: Path) -> None:
+    """Whoever leads is quick, and all are when it is over."""
+
+    led: dict[str | None, list[str]] = {}
+
+    def slowed() -> list[str]:
+        return [path.stem for path in sorted(tmp_path.glob("*.disk")) if path.read_bytes()[:8] != bytes(8)]
+
+    async def another_leads(machines: Disks, nemesis: LiveNemesis) -> None:
+        for machines.leader, machines.term in (("n1", 1), ("n3", 2)):
+            while nemesis.watch.leader() != machines.leader or not nemesis.fired:
+                await nemesis.lasts(0.001)
+            led[machines.leader] = slowed()
+        await nemesis.heal()
+
+    asyncio.run(struck(tmp_path, "0.3 slow followers for=60 by=0.2", another_leads))
+    assert led == {"n1": ["n2", "n3"], "n3": ["n1", "n2"]}
+    assert slowed() == []
+
+
 @pytest.mark.parametrize(
     ("line", "anew"),
     [

@@ -257,6 +257,22 @@ def test_refused_transfer_is_no_failure(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_leadership_is_moved_by_name_and_to_the_best_asked_of_every_node(tmp_path: Path) -> None:
+    """In turn, so that some have to ask their leader."""
+
+    async def run() -> None:
+        machines = Machines(tmp_path)
+        lines = ["+0 transfer follower for=0", "+0 transfer last for=0", "+0 transfer * for=0"]
+        nemesis, _ = await carried_out(machines, *lines, heal_when=lambda nemesis: until_over(nemesis))
+        assert machines.log == ["transfer n1 n2", "transfer n2 n3", "transfer n3 "]
+        assert nemesis.fired == {"transfer": 3}
+
+    async def until_over(nemesis: LiveNemesis) -> None:
+        await nemesis.turns_over.wait()
+
+    asyncio.run(run())
+
+
 def test_nodes_are_restarted_one_after_the_other(tmp_path: Path) -> None:
     """The next one stops when the one before is ready."""
 

@@ -71,6 +71,15 @@ async def fails_while_held(machines: Machines, hands: Hands, history: History) -
     assert [event.node for event in history.of(Crashed)] == ["n3"]
 
 
+async def ends_otherwise_while_it_may_end(machines: Machines, hands: Hands, history: History) -> None:
+    """A fault excuses an end in order and the signals that it sends, not a fault of memory."""
+    async with hands.may_end("n1"), hands.may_end("n2"), hands.may_end("n3"):
+        for name, returncode in (("n1", -15), ("n2", 0), ("n3", -11)):
+            machines.end(name, returncode)
+        await turns()
+    assert [event.node for event in history.of(Crashed)] == ["n3"]
+
+
 async def told_to_the_end(machines: Machines, hands: Hands, history: History) -> None:
     """What happened just before the run ended is told, and nothing is started after it."""
     machines.end("n1", 1)
@@ -119,6 +128,7 @@ SCENARIOS = [
     let_go_before_it_was_noticed,
     ends_by_itself,
     fails_while_held,
+    ends_otherwise_while_it_may_end,
     told_to_the_end,
     removed,
     paused_twice,
