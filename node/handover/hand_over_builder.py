@@ -33,8 +33,8 @@ class HandOverBuilder:
 
     def add(self, positions: U64, attempts: U16, rows: npt.NDArray[Any]) -> int:
         """Take the first of these, rows of the index beside them, as far as there is room; returns how many."""
-        ends = np.cumsum(rows["size"], dtype=np.int64)
-        took = int(np.searchsorted(ends, self.bytes, side="right"))
+        ends = rows["size"].cumsum(dtype=np.int64)
+        took = int(ends.searchsorted(self.bytes, side="right"))
         if took < len(positions):
             self.full = True
             if not took and not self.parts:

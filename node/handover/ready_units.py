@@ -98,7 +98,7 @@ class ReadyUnits:
             self._holds.put_aside(kind, topic, units.select(held))
             units, known = units.select(~held), select_rows(known, np.flatnonzero(~held))
         seen = self.check(units.position, units.due_ms, now_ms)
-        chosen = np.flatnonzero(seen.ready)[:most]
+        chosen = seen.ready.nonzero()[0][:most]
         rows = self._store.units(units.position[chosen]) if known is None else take_rows(known, chosen)
         offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows, taking)
         if took == len(units):

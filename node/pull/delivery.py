@@ -16,7 +16,7 @@ from node.handover.lease_book import HandOver
 from node.message.view import dead_of
 from node.receipt import Receipts
 from storage.format.array import I64, U64
-from storage.format.message_id import GROUP, encode_ids
+from storage.format.message_id import GROUP, ID_LENGTH, encode_ids
 from storage.format.record import Record
 from storage.store import Store
 
@@ -38,10 +38,11 @@ def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, re
     texts = receipts.make(
         position=hand_over.position, random=random, topic=hand_over.topic, term=term, attempt=hand_over.attempt
     )
+    ids = encode_ids(GROUP, home, random).tobytes().decode("ascii")
     deliveries = list(
         map(
             Delivery,
-            encode_ids(GROUP, home, random).astype("U26").tolist(),
+            [ids[at : at + ID_LENGTH] for at in range(0, len(ids), ID_LENGTH)],
             texts,
             hand_over.attempt.tolist(),
             repeat(term),

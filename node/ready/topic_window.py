@@ -158,6 +158,11 @@ class Window:
 
     def take(self, most: int) -> Queued:
         """Remove and return the first `most`, or all if there are fewer."""
+        if self._flat and 0 < most < self._flat[0].shape[1]:  # a part of the first chunk, as nearly always
+            first, end, *others = self._flat
+            self._flat = (first[:, most:], end, *others)
+            self.count -= most
+            return Queued(first[:, :most])
         parts: list[Queued] = []
         chunks = self._chunks()
         while most > 0 and chunks:

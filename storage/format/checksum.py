@@ -56,7 +56,7 @@ def checksum_rows(rows: U64, field: tuple[int, int] | None = None) -> U32:
     if field is not None:
         word, half = field
         rest = rows[:, word] & _KEEP[half]
-        folded[:, word] = rest ^ (rest >> _HALF)
+        folded[:, word] = rest if half else rest ^ (rest >> _HALF)
     sums = folded.dot(_FACTORS[:width]) + _START
     checksums: U32 = (sums >> _HALF).astype(np.uint32)
     return checksums
