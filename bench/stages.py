@@ -37,6 +37,7 @@ from replication.command.entry import encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import Settle
 from replication.command.registry import Command
+from storage.catalog.topic import subscription_of
 from storage.file.disk import Disk
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once
@@ -159,11 +160,12 @@ def handed_over(leader: Leader, times: Times, rounds: int) -> None:
     leader.schedule(count, due_ms, 1_000)
     topic = leader.store.catalog.topic("bench")
     assert topic is not None
+    subscription = subscription_of(topic.number)
     now_ms = due_ms + 1_000
     leader.step(now_ms)
     for _ in range(rounds):
         with times.stage("hand over"):
-            units = leader.dispatcher.handing_over.hand_over(topic.number, times.rows, LEASE_MS, now_ms, trusted=True)
+            units = leader.dispatcher.handing_over.hand_over(subscription, times.rows, LEASE_MS, now_ms, trusted=True)
         assert len(units) == times.rows, f"{len(units)} handed over"
         with times.stage("read records, ids, receipts"):
             made = make_deliveries(units, topic.name, TERM, leader.store, receipts)

@@ -49,7 +49,7 @@ from node.settle.former_leader_outcomes import FormerLeaderOutcomes
 from node.write.schedule import schedule_messages
 from replication.apply.topic import MISMATCH
 from replication.command.topic import PutTopic
-from storage.catalog.topic import Topic
+from storage.catalog.topic import Topic, subscription_of
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt
 
@@ -192,11 +192,11 @@ class Service:
         check_target(settings, None if create else topic)
         command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
         if topic is not None and settings.get("handover") == "strict":
-            term.handing_over.strict.expect(topic.number)
+            term.handing_over.strict.expect(subscription_of(topic.number))
         put = await self._parts.proposer.put_topic(command)
         if not put.changed or put.topic is None:
             if put.topic is not None:
-                term.handing_over.strict.on_topic(put.topic.number, put.topic.settings)
+                term.handing_over.strict.on_settings(subscription_of(put.topic.number), put.topic.settings)
             raise _another_revision(put.topic, if_match)
         return view_topic(put.topic)
 

@@ -18,6 +18,7 @@ from node.handover.holds import UnitHolds
 from node.ready.record_check import RecordCheck
 from node.ready.topic_window import LaneKind, Queued
 from replication.apply.attempt_order import Rows
+from storage.catalog.topic import Subscription
 from storage.format.array import U16, U32, U64
 
 ATTEMPT_MAX: Final = 0xFFFF
@@ -29,16 +30,16 @@ EXHAUSTED_MAX: Final = 2_000
 class AttemptLimit(Protocol):
     """Knows how often a unit may be handed over."""
 
-    def over(self, topic: int, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
-        """True, shape [n], for units of the topic that may not be handed over again. `attempts` are the numbers that
-        the next hand-overs would bear, all above 1; hand-overs made so far are one less."""
+    def over(self, subscription: Subscription, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
+        """True, shape [n], for units of the subscription that may not be handed over again. `attempts` are the numbers
+        that the next hand-overs would bear, all above 1; hand-overs made so far are one less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exhausted:
     """Units of one topic that are over their limit, ready, and held. All arrays have shape [n], n > 0."""
 
-    topic: int
+    subscription: Subscription
     position: U64  # where they stand
     term: U32  # of the newest hand-over there; 0 if there was none since they were moved
     attempt: U16  # of the newest hand-over
@@ -65,7 +66,7 @@ class Exhaustion:
     def offer(
         self,
         kind: LaneKind,
-        topic: int,
+        subscription: Subscription,
         units: Queued,
         seen: RecordCheck,
         chosen: Rows,
@@ -84,22 +85,24 @@ class Exhaustion:
             few = rows_within(rows, min(taking.bytes, EXACT_BYTES))
             chosen, later, attempts, rows = chosen[:few], chosen[few:], attempts[:few], rows[:few]
             again = again[again < few]
-            over = self._limit.over(topic, units.position[chosen[again]], attempts[again])
+            over = self._limit.over(subscription, units.position[chosen[again]], attempts[again])
             if over.any():
-                self._exhaust(kind, topic, units, seen, chosen[again[over]], made[again[over]])
+                self._exhaust(kind, subscription, units, seen, chosen[again[over]], made[again[over]])
                 taking.pass_over(rows[again[over]], EXACT_BYTES)
                 left = np.ones(len(chosen), np.bool_)
                 left[again[over]] = False
                 chosen, attempts, rows = chosen[left], attempts[left], rows[left]
         return np.concatenate([chosen, later]), taking.add(units.position[chosen], attempts, rows)
 
-    def _exhaust(self, kind: LaneKind, topic: int, units: Queued, seen: RecordCheck, rows: Rows, made: U16) -> None:
+    def _exhaust(
+        self, kind: LaneKind, subscription: Subscription, units: Queued, seen: RecordCheck, rows: Rows, made: U16
+    ) -> None:
         """These rows are over their limit: hold them until the command that ends them has a result."""
         spent = units.select(rows)
         self._holds.add(spent.position, spent.position)
-        self._holds.put_aside(kind, topic, spent)
+        self._holds.put_aside(kind, subscription, spent)
         self._ending.update(spent.position.tolist())
-        self._exhausted.append(Exhausted(topic, spent.position, seen.term[rows], made))
+        self._exhausted.append(Exhausted(subscription, spent.position, seen.term[rows], made))
 
     def take(self) -> list[Exhausted]:
         """Each is told of once."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.lease_book import HandOver
+from storage.catalog.topic import Subscription
 from storage.format.array import U16, U64
 from storage.format.rows import UNIT, Units, join_rows
 
@@ -50,13 +51,13 @@ class HandOverBuilder:
         self.passed_over += int(rows["size"].sum(dtype=np.int64))
         self.full |= self.passed_over > most
 
-    def hand_over(self, topic: int, lease_end_ms: int, now_ms: int) -> HandOver:
+    def hand_over(self, subscription: Subscription, lease_end_ms: int, now_ms: int) -> HandOver:
         """All of it under one lease."""
         position, attempt, units = self.parts[0] if self.parts else _NOTHING
         if len(self.parts) > 1:
             position, attempt = (np.concatenate([part[column] for part in self.parts]) for column in (0, 1))
             units = join_rows([part[2] for part in self.parts], UNIT)
-        return HandOver(topic, position, attempt, units, lease_end_ms, now_ms)
+        return HandOver(subscription, position, attempt, units, lease_end_ms, now_ms)
 
 
 def rows_within(rows: npt.NDArray[Any], most: int) -> int:

@@ -33,6 +33,7 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
 from node.ready.waited import Waited
 from node.ready.windows import Ready
+from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.rows import Units
 from storage.format.tag_mask import TagFilter
@@ -68,7 +69,7 @@ class HandingOver:
         self._exhaustion = Exhaustion(attempts, holds)
         self._units = units = ReadyUnits(store, strict, claims, ready, holds, self._exhaustion)
         self.staged = Staged()
-        self._paused: set[int] = set()
+        self._paused: set[Subscription] = set()
         self.lease_ahead = LeaseAhead(store, strict, claims, holds, self.staged, self._paused, attempts, units)
         self._pace_per_step = pace_per_step
         self._pace_ms, self._pace_left = 0, 0
@@ -108,20 +109,20 @@ class HandingOver:
         """Units in all windows; what is ready beyond them is backlog. None once closed."""
         return self._ready.count if self._units.open else 0
 
-    def ready_of(self, topic: int) -> int:
-        """How many units are in the windows of this topic."""
-        return sum(self._ready.waiting(kind, topic) for kind in LaneKind) if self._units.open else 0
+    def ready_of(self, subscription: Subscription) -> int:
+        """How many units are in the windows of this subscription."""
+        return sum(self._ready.waiting(kind, subscription) for kind in LaneKind) if self._units.open else 0
 
-    def waiting(self, topic: int, tags: TagFilter | None = None) -> bool:
-        """Whether a hand-over of the topic is worth a try; with a filter, whether there is anything that it has not
-        looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes on.
-        """
-        if not self._units.open or topic in self._paused:
+    def waiting(self, subscription: Subscription, tags: TagFilter | None = None) -> bool:
+        """Whether a hand-over of the subscription is worth a try; with a filter, whether there is anything that it has
+        not looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes
+        on."""
+        if not self._units.open or subscription in self._paused:
             return False
         lanes = (LaneKind.CURRENT, LaneKind.OVERDUE) if self._pace_left else (LaneKind.CURRENT,)
         if tags is None:
-            return any(self._ready.waiting(kind, topic) for kind in lanes)
-        return any(self._ready.fresh(kind, topic, tags) for kind in lanes)
+            return any(self._ready.waiting(kind, subscription) for kind in lanes)
+        return any(self._ready.fresh(kind, subscription, tags) for kind in lanes)
 
     @property
     def waited(self) -> Waited:
@@ -132,23 +133,25 @@ class HandingOver:
         """So many pulls wait with a filter, whose marks are kept."""
         self._ready.marks_max = MARKS_MAX + filters
 
-    def pushing_topics(self, most: int) -> list[int]:
-        """The next topics with something in a window that is to be pushed, `most` of them; each comes in its turn."""
+    def next_pushing(self, most: int) -> list[Subscription]:
+        """The next subscriptions with something in a window that is to be pushed, `most` of them; each comes in its
+        turn."""
         return self._ready.next_pushing(most)
 
-    def set_room(self, topic: int, room: bool) -> None:
-        """Whether more of the topic may be staged; else it is not among those."""
-        self._ready.set_room(topic, room)
+    def set_room(self, subscription: Subscription, room: bool) -> None:
+        """Whether more of the subscription may be staged; else it is not among those."""
+        self._ready.set_room(subscription, room)
 
-    def has_more(self, topic: int) -> bool:
-        """Whether a step is worth it after a hand-over of the topic: there is more of it, or what it found over its
-        limit is to be ended."""
-        return any(topic in lane.windows or topic in lane.begins for lane in self._ready.lanes) or self.has_exhausted
+    def has_more(self, subscription: Subscription) -> bool:
+        """Whether a step is worth it after a hand-over of the subscription: there is more of it, or what it found over
+        its limit is to be ended."""
+        lanes = self._ready.lanes
+        return any(subscription in lane.windows or subscription in lane.begins for lane in lanes) or self.has_exhausted
 
-    def pause(self, topic: int, paused: bool) -> None:
-        """Whether nothing of the topic goes out."""
-        (self._paused.add if paused else self._paused.discard)(topic)
-        self._ready.waited.note(topic)
+    def pause(self, subscription: Subscription, paused: bool) -> None:
+        """Whether nothing of the subscription goes out."""
+        (self._paused.add if paused else self._paused.discard)(subscription)
+        self._ready.waited.note(subscription)
 
     def behind_ms(self, now_ms: int) -> int:
         """How far the clock has gone back, 0 if it has not: meanwhile of what is ready only some is due again, and to
@@ -178,7 +181,7 @@ class HandingOver:
 
     def hand_over(
         self,
-        topic: int,
+        subscription: Subscription,
         max_units: int,
         lease_ms: int,
         now_ms: int,
@@ -187,25 +190,24 @@ class HandingOver:
         max_bytes: int = BYTES_MAX,
         tags: TagFilter | None = None,
     ) -> HandOver:
-        """Take up to `max_units` ready units of a topic, whose records have up to `max_bytes` (one always fits), under
-        a lease that ends at now + lease_ms. With a filter, only those it wants; the others stay in place.
+        """Take up to `max_units` ready units of a subscription, whose records have up to `max_bytes` (one always fits),
+        under a lease that ends at now + lease_ms. With a filter, only those it wants; the others stay in place.
 
-        Empty if nothing is ready, the topic is paused, leadership is not trusted, or the oldest uncommitted hand-over
-        is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows. A filter looks
-        through the windows, not through the backlog behind them.
-        """
-        strict = topic in self.strict.topics
+        Empty if nothing is ready, the subscription is paused, leadership is not trusted, or the oldest uncommitted
+        hand-over is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows. A
+        filter looks through the windows, not through the backlog behind them."""
+        strict = subscription in self.strict.subscriptions
         free = not self.strict.full if strict else self._book.allows(now_ms)
-        allowed = trusted and self._units.open and topic not in self._paused and free
+        allowed = trusted and self._units.open and subscription not in self._paused and free
         taking = HandOverBuilder(max_units if allowed else 0, max_bytes)
         for kind in LaneKind:
             most = self._most(kind, taking.units)
             if tags is None:
-                count = self._units.take(kind, topic, most, now_ms, taking)
+                count = self._units.take(kind, subscription, most, now_ms, taking)
             else:
-                count = self._units.take_wanted(kind, topic, tags, most, now_ms, taking)
+                count = self._units.take_wanted(kind, subscription, tags, most, now_ms, taking)
             self._went(kind, count)
-        made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
+        made = taking.hand_over(subscription, now_ms + lease_ms, now_ms)
         return self.strict.pledge(made) if strict and len(made) else self._made(made)
 
     def _most(self, kind: LaneKind, units: int) -> int:
@@ -222,16 +224,17 @@ class HandingOver:
 
     # -- push
 
-    def stage(self, topic: int, most: int, now_ms: int) -> U64:
-        """Take up to `most` units of a topic out of its turn, to be handed over soon: their positions, in the order of
-        a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names them."""
+    def stage(self, subscription: Subscription, most: int, now_ms: int) -> U64:
+        """Take up to `most` units of a subscription out of its turn, to be handed over soon: their positions, in the
+        order of a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names
+        them."""
         parts: list[Queued] = []
         for kind in LaneKind:
-            room = self._most(kind, most) if self._units.open and topic not in self._paused else 0
-            units = self._due(kind, topic, room, now_ms)
+            room = self._most(kind, most) if self._units.open and subscription not in self._paused else 0
+            units = self._due(kind, subscription, room, now_ms)
             most -= len(units)
             self._went(kind, len(units))
-            self.staged.add(kind, topic, units)
+            self.staged.add(kind, subscription, units)
             parts.append(units)
         return Queued.joined(parts).position
 
@@ -241,36 +244,37 @@ class HandingOver:
         self.staged.keep(positions, rows)
         return rows
 
-    def _due(self, kind: LaneKind, topic: int, most: int, now_ms: int) -> Queued:
+    def _due(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int) -> Queued:
         """The first `most` of a lane; only those due again, while the clock has gone back."""
         if now_ms >= self._units.latest_ms or not most:
-            return self._ready.take(kind, topic, most)
-        units = self._ready.take(kind, topic, self._ready.waiting(kind, topic))
+            return self._ready.take(kind, subscription, most)
+        units = self._ready.take(kind, subscription, self._ready.waiting(kind, subscription))
         seen = self._units.check(units.position, units.due_ms, now_ms)
         rows = np.flatnonzero(seen.ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
-        self._ready.put_back(kind, topic, units.select(stays))
+        self._ready.put_back(kind, subscription, units.select(stays))
         return units.select(rows)
 
     def hand_over_staged(
-        self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
+        self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
     ) -> StagedHandOver:
-        """Hand over staged units of a topic under a lease that ends at now + lease_ms, as far as the records allow it
-        now. Without trust, or against the stop rule, all are left staged.
+        """Hand over staged units of a subscription under a lease that ends at now + lease_ms, as far as the records
+        allow it now. Without trust, or against the stop rule, all are left staged.
 
         Those that are neither handed over nor left are not staged any more: they ended, or they are held by a command
-        in flight, or they are back in the window, since the topic is paused or the clock has gone back before them.
-        """
-        taking = HandOverBuilder(0 if topic in self.strict.topics else len(positions), BYTES_MAX)  # those are planned
+        in flight, or they are back in the window, since the subscription is paused or the clock has gone back before
+        them."""
+        planned = subscription in self.strict.subscriptions
+        taking = HandOverBuilder(0 if planned else len(positions), BYTES_MAX)
         left = NOTHING.position
-        if self._units.open and topic in self._paused:
-            self.unstage(topic, positions)
+        if self._units.open and subscription in self._paused:
+            self.unstage(subscription, positions)
         elif self._units.open and not (trusted and self._book.allows(now_ms)):
             left = positions
         else:
-            self._look_again(topic, positions, now_ms, taking)
-        return StagedHandOver(self._made(taking.hand_over(topic, now_ms + lease_ms, now_ms)), left)
+            self._look_again(subscription, positions, now_ms, taking)
+        return StagedHandOver(self._made(taking.hand_over(subscription, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
         """As `hand_over_staged`, of any topics in one look, where all may go and none went before, their rows of the
@@ -278,8 +282,8 @@ class HandingOver:
         allowed = self._units.open and trusted and self._book.allows(now_ms)
         if not allowed or self._holds.mask(positions).any() or self.lease_ahead.early(positions):
             return None
-        barred = self._paused, self.strict.topics
-        if any(barred) and not all(map(self.staged.topics(positions).isdisjoint, barred)):
+        barred = self._paused, self.strict.subscriptions
+        if any(barred) and not all(map(self.staged.subscriptions(positions).isdisjoint, barred)):
             return None
         rows = self.staged.rows(positions)
         if rows is None or rows["attempt"].any():
@@ -292,28 +296,28 @@ class HandingOver:
         taking.add(positions, np.ones(len(positions), np.uint16), rows)
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
-    def plan(self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
+    def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
         """As `hand_over_staged`, of a strict topic: leased before it is due, see LeaseAhead.plan."""
-        if topic in self._paused:
-            self.unstage(topic, positions)
+        if subscription in self._paused:
+            self.unstage(subscription, positions)
             return Planned([], NOTHING.position)
-        return self.lease_ahead.plan(topic, positions, lease_ms, now_ms, trusted=trusted)
+        return self.lease_ahead.plan(subscription, positions, lease_ms, now_ms, trusted=trusted)
 
-    def unstage(self, topic: int, positions: U64) -> None:
-        """Staged units of a topic are first in line again, in this order."""
-        for kind, units, _ in self.staged.take(topic, positions) if self._units.open else ():
-            self._ready.put_back(kind, topic, self.lease_ahead.due(units))
+    def unstage(self, subscription: Subscription, positions: U64) -> None:
+        """Staged units of a subscription are first in line again, in this order."""
+        for kind, units, _ in self.staged.take(subscription, positions) if self._units.open else ():
+            self._ready.put_back(kind, subscription, self.lease_ahead.due(units))
 
-    def look_again(self, topic: int, positions: U64, now_ms: int) -> None:
-        """Staged units of a topic are not staged any more: those that ended are forgotten, the others are first in line
-        again."""
-        self._look_again(topic, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
+    def look_again(self, subscription: Subscription, positions: U64, now_ms: int) -> None:
+        """Staged units of a subscription are not staged any more: those that ended are forgotten, the others are first
+        in line again."""
+        self._look_again(subscription, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
 
-    def _look_again(self, topic: int, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
-        for kind, units, rows in self.staged.take(topic, positions) if self._units.open else ():
+    def _look_again(self, subscription: Subscription, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
+        for kind, units, rows in self.staged.take(subscription, positions) if self._units.open else ():
             due = self.lease_ahead.due(units)
             known = rows if len(due) == len(units) else None
-            self._units.give(kind, topic, due, taking.units, now_ms, taking, known)
+            self._units.give(kind, subscription, due, taking.units, now_ms, taking, known)
 
     # -- commands in flight
 
@@ -329,8 +333,8 @@ class HandingOver:
         """The command, which held these by these names, has its result; what it left open is first in line again."""
         names = list(positions)
         self._exhaustion.released(names)
-        for kind, topic, units in self._holds.drop(names):
-            self._ready.put_back(kind, topic, units)
+        for kind, subscription, units in self._holds.drop(names):
+            self._ready.put_back(kind, subscription, units)
 
     def moved(self, home: U64, old: U64, position: U64) -> None:
         """Messages stand elsewhere now: what holds them goes with them. They come into the windows anew."""

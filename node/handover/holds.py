@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.ready.topic_window import LaneKind, Queued
+from storage.catalog.topic import Subscription
 from storage.format.array import U64
 
 
@@ -26,8 +27,8 @@ class UnitHolds:
         self._holders: Counter[int] = Counter()  # name -> commands in flight; never 0
         self._places: dict[int, int] = {}  # name -> where its unit stands; the same keys
         self._names: dict[int, set[int]] = {}  # place -> names of the unit there; the inverse of _places, never empty
-        #: Held and met in a window: the lane, the topic, and the unit as it stood there.
-        self._aside: dict[int, tuple[LaneKind, int, Queued]] = {}
+        #: Held and met in a window: the lane, the subscription, and the unit as it stood there.
+        self._aside: dict[int, tuple[LaneKind, Subscription, Queued]] = {}
 
     def add(self, names: U64, places: U64) -> None:
         """One more command holds each of these, named so and standing there; shape [n] each."""
@@ -42,14 +43,14 @@ class UnitHolds:
         held = np.fromiter(self._names, np.uint64, len(self._names))
         return np.isin(places, held)
 
-    def put_aside(self, kind: LaneKind, topic: int, units: Queued) -> None:
+    def put_aside(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
         """Held units were met in a window and taken out of it."""
         for row, place in enumerate(units.position.tolist()):
-            self._aside[place] = kind, topic, units.select(slice(row, row + 1)).copy()
+            self._aside[place] = kind, subscription, units.select(slice(row, row + 1)).copy()
 
-    def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, int, Queued]]:
-        """One command less holds each of these: (lane, topic, unit) of those that stood aside and are free now."""
-        freed: list[tuple[LaneKind, int, Queued]] = []
+    def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, Subscription, Queued]]:
+        """One command less holds each of these: those that stood aside and are free now, as they stood."""
+        freed: list[tuple[LaneKind, Subscription, Queued]] = []
         for name in names:
             assert self._holders[name] > 0, f"position {name} is released and not held"
             self._holders[name] -= 1

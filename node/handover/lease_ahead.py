@@ -26,6 +26,7 @@ from node.handover.strict import Strict, leased_rows
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.record_check import check_records
 from node.ready.topic_window import NOTHING, LaneKind, Queued
+from storage.catalog.topic import Subscription, subscriptions_of
 from storage.format.array import U64
 from storage.format.rows import PENDING, Units, select_rows
 from storage.format.rows_by import rows_by
@@ -55,7 +56,7 @@ class LeaseAhead:
         claims: ClaimedUnits,
         holds: UnitHolds,
         staged: Staged,
-        paused: Set[int],
+        paused: Set[Subscription],
         attempts: AttemptLimit | None,
         units: ReadyUnits,
     ) -> None:
@@ -67,7 +68,7 @@ class LeaseAhead:
         self._paused = paused
         self._attempts = attempts
         self._units = units
-        self._found: dict[int, Queued] = {}  # by topic, as of the last look; none is empty
+        self._found: dict[Subscription, Queued] = {}  # by topic, as of the last look; none is empty
         self._early: set[int] = set()  # staged before they were due
         self._ahead_ms = AHEAD_MS
 
@@ -88,7 +89,8 @@ class LeaseAhead:
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
         if mine.any():
             units = Queued.of(due.position[mine], due.tags[mine], due.due_ms[mine])
-            self._found = {topic: units.select(rows) for topic, rows in rows_by(due.topic[mine])}
+            soon = rows_by(subscriptions_of(due.topic[mine]))
+            self._found = {Subscription(key): units.select(rows) for key, rows in soon}
 
     def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:
         """When to look again, for a unit that is in the wheel now."""
@@ -108,14 +110,14 @@ class LeaseAhead:
 
     # -- staging
 
-    def topics(self) -> list[int]:
-        """Topics with units that are due soon."""
+    def subscriptions(self) -> list[Subscription]:
+        """Subscriptions with units that are due soon."""
         return list(self._found)
 
-    def stage(self, topic: int, most: int, now_ms: int) -> U64:
+    def stage(self, subscription: Subscription, most: int, now_ms: int) -> U64:
         """As HandingOver.stage, of units that are due soon; none while the clock has gone back."""
-        units = self._found.pop(topic, NOTHING)
-        goes = topic in self._strict.topics and topic not in self._paused
+        units = self._found.pop(subscription, NOTHING)
+        goes = subscription in self._strict.subscriptions and subscription not in self._paused
         if not self._units.open or now_ms < self._units.latest_ms or not goes:
             return NOTHING.position
         pending = self._store.states(units.position).state == PENDING
@@ -123,10 +125,10 @@ class LeaseAhead:
         free = pending & later & ~self._claims.mask(units.position) & ~self._holds.mask(units.position)
         units = units.select(free)
         if len(units) > most:
-            self._found[topic] = units.select(slice(most, None))
+            self._found[subscription] = units.select(slice(most, None))
             units = units.select(slice(most))
         self._claims.take(units.position)
-        self._staged.add(LaneKind.CURRENT, topic, units)
+        self._staged.add(LaneKind.CURRENT, subscription, units)
         self._early.update(units.position.tolist())
         return units.position
 
@@ -150,7 +152,7 @@ class LeaseAhead:
 
     # -- planning
 
-    def plan(self, topic: int, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
+    def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
         """As HandingOver.hand_over_staged, of a strict topic that is not paused: pledge what may go, each unit for its
         due time, or for now if that is past. A lease ends `lease_ms` after that time."""
         if not self._units.open:
@@ -158,14 +160,15 @@ class LeaseAhead:
         if not trusted or self._strict.full or now_ms < self._units.latest_ms:
             return Planned([], positions)
         taking = HandOverBuilder(len(positions), BYTES_MAX)
-        for kind, units, rows in self._staged.take(topic, positions):
+        for kind, units, rows in self._staged.take(subscription, positions):
             self._early.difference_update(units.position.tolist())
             later, due = np.flatnonzero(units.due_ms > now_ms), np.flatnonzero(units.due_ms <= now_ms)
             if len(later):
-                self._take_early(topic, units.select(later), now_ms, taking, select_rows(rows, later))
+                self._take_early(subscription, units.select(later), now_ms, taking, select_rows(rows, later))
             if len(due):
-                self._units.give(kind, topic, units.select(due), len(due), now_ms, taking, select_rows(rows, due))
-        made = taking.hand_over(topic, now_ms + lease_ms, now_ms)
+                now_due, known = units.select(due), select_rows(rows, due)
+                self._units.give(kind, subscription, now_due, len(due), now_ms, taking, known)
+        made = taking.hand_over(subscription, now_ms + lease_ms, now_ms)
         send_ms = np.maximum(made.due_ms, now_ms)
         pledged = [
             self._strict.pledge(
@@ -175,7 +178,9 @@ class LeaseAhead:
         ]
         return Planned(pledged, NOTHING.position)
 
-    def _take_early(self, topic: int, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None) -> None:
+    def _take_early(
+        self, subscription: Subscription, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None
+    ) -> None:
         """Of units that are not due yet, take those that may go. The others are the wheel's again: what is held, ended,
         or over its limit is judged when it is due."""
         seen = check_records(self._store, self._strict, units.position, units.due_ms, now_ms, now_ms)
@@ -185,7 +190,7 @@ class LeaseAhead:
         goes = seen.ready & ~self._holds.mask(units.position)
         again = np.flatnonzero(goes & (made > 0))
         if self._attempts is not None and len(again):
-            goes[again] = ~self._attempts.over(topic, units.position[again], attempts[again])
+            goes[again] = ~self._attempts.over(subscription, units.position[again], attempts[again])
         self._claims.free(units.position[~goes])
         if goes.any():
             taking.add(units.position[goes], attempts[goes], rows[goes])

@@ -22,20 +22,21 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.handover import Lease, Release
+from storage.catalog.topic import Subscription
 from storage.format.array import I64, U16, U32, U64
 from storage.format.position import by_hour, hours_of
 from storage.format.rows import Units
 from storage.format.rows_by import rows_by
 
-SEVERAL = 0
-"""Instead of a topic's number: units of several topics."""
+SEVERAL: Final = Subscription(0)
+"""Instead of a subscription: units of several. No topic has the number 0."""
 
 LONG_LEASE_MS = 60_000
 SHORT_GRID_MS = 100
@@ -47,7 +48,7 @@ class HandOver:
     """Units of a topic, or of SEVERAL, handed over at one moment under one lease; `position`, `attempt` and `units`,
     their rows of the index, have shape [n], n may be 0."""
 
-    topic: int
+    subscription: Subscription
     position: U64
     attempt: U16
     units: Units

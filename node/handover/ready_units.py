@@ -20,6 +20,7 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.record_check import RecordCheck, check_records
 from node.ready.topic_window import Found, LaneKind, Queued
 from node.ready.windows import Ready
+from storage.catalog.topic import Subscription
 from storage.format.array import I64, U64
 from storage.format.rows import Units, select_rows, take_rows
 from storage.format.tag_mask import TagFilter
@@ -61,16 +62,16 @@ class ReadyUnits:
 
     # -- in order
 
-    def take(self, kind: LaneKind, topic: int, most: int, now_ms: int, taking: HandOverBuilder) -> int:
+    def take(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int, taking: HandOverBuilder) -> int:
         """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
         count, bite = 0, most
         while count < most and not taking.full and not self._exhaustion.full:
             if now_ms < self.latest_ms:
-                bite = self._ready.waiting(kind, topic)  # what is due again may stand behind what is not
-            units = self._ready.take(kind, topic, bite)
+                bite = self._ready.waiting(kind, subscription)  # what is due again may stand behind what is not
+            units = self._ready.take(kind, subscription, bite)
             if not len(units):
                 break
-            took = self.give(kind, topic, units, most - count, now_ms, taking)
+            took = self.give(kind, subscription, units, most - count, now_ms, taking)
             count += took
             if not took and now_ms < self.latest_ms:
                 break
@@ -80,7 +81,7 @@ class ReadyUnits:
     def give(
         self,
         kind: LaneKind,
-        topic: int,
+        subscription: Subscription,
         units: Queued,
         most: int,
         now_ms: int,
@@ -95,12 +96,12 @@ class ReadyUnits:
         """
         held = self._holds.mask(units.position)
         if held.any():
-            self._holds.put_aside(kind, topic, units.select(held))
+            self._holds.put_aside(kind, subscription, units.select(held))
             units, known = units.select(~held), select_rows(known, np.flatnonzero(~held))
         seen = self.check(units.position, units.due_ms, now_ms)
         chosen = seen.ready.nonzero()[0][:most]
         rows = self._store.units(units.position[chosen]) if known is None else take_rows(known, chosen)
-        offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows, taking)
+        offered, took = self._exhaustion.offer(kind, subscription, units, seen, chosen, rows, taking)
         if took == len(units):
             return took
         stays = seen.stays
@@ -108,22 +109,28 @@ class ReadyUnits:
             self._claims.free(units.position[~stays])
         stays[chosen] = False
         stays[offered[took:]] = True
-        self._ready.put_back(kind, topic, units.select(stays))
+        self._ready.put_back(kind, subscription, units.select(stays))
         return took
 
     # -- filtered
 
     def take_wanted(
-        self, kind: LaneKind, topic: int, tags: TagFilter, most: int, now_ms: int, taking: HandOverBuilder
+        self,
+        kind: LaneKind,
+        subscription: Subscription,
+        tags: TagFilter,
+        most: int,
+        now_ms: int,
+        taking: HandOverBuilder,
     ) -> int:
         """Take what has room of the first `most` of one lane's units that the records say are ready and that the filter
         wants; how many."""
         count, read, bite = 0, 0, most
         while count < most and read < EXACT_ROWS and not taking.full and not self._exhaustion.full:
             if now_ms < self.latest_ms:
-                bite = self._ready.waiting(kind, topic)
-            found = self._ready.find(kind, topic, tags, bite)
-            took, upto = self._give_wanted(kind, topic, tags, found, most - count, now_ms, taking)
+                bite = self._ready.waiting(kind, subscription)
+            found = self._ready.find(kind, subscription, tags, bite)
+            took, upto = self._give_wanted(kind, subscription, tags, found, most - count, now_ms, taking)
             count, read = count + took, read + len(found.units)
             if upto < found.upto or not len(found.units):
                 break
@@ -133,7 +140,7 @@ class ReadyUnits:
     def _give_wanted(
         self,
         kind: LaneKind,
-        topic: int,
+        subscription: Subscription,
         tags: TagFilter,
         found: Found,
         most: int,
@@ -152,15 +159,15 @@ class ReadyUnits:
         records = self._store.records(units.position[ready], rows)
         wanted = np.fromiter((tags.matches(record.tags) for record in records), np.bool_, len(records))
         chosen = ready[wanted][:most]
-        offered, took = self._exhaustion.offer(kind, topic, units, seen, chosen, rows[wanted][:most], taking)
+        offered, took = self._exhaustion.offer(kind, subscription, units, seen, chosen, rows[wanted][:most], taking)
         ended = ~seen.stays & ~held
         self._claims.free(units.position[ended])
-        self._holds.put_aside(kind, topic, units.select(held))
+        self._holds.put_aside(kind, subscription, units.select(held))
         gone = held | ended
         gone[chosen] = True
         gone[offered[took:]] = False
         again = ~gone
         again[ready[~wanted]] = False
         upto = int(found.number[again.argmax()]) if again.any() else found.upto
-        self._ready.leave(kind, topic, tags, upto, found.number[gone])
+        self._ready.leave(kind, subscription, tags, upto, found.number[gone])
         return took, upto

@@ -15,6 +15,7 @@ import numpy as np
 
 from node.handover.lease_book import HandOver
 from node.ready.topic_window import LaneKind, Queued
+from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.rows import UNIT, Units
 
@@ -29,7 +30,7 @@ class StagedHandOver(NamedTuple):
 
 @dataclass(slots=True)
 class _Unit:
-    topic: int
+    subscription: Subscription
     kind: LaneKind
     tags: int
     due_ms: int
@@ -41,17 +42,17 @@ class Staged:
 
     def __init__(self) -> None:
         self._units: dict[int, _Unit] = {}
-        self._ended: dict[int, set[int]] = {}  # topic -> those of it that have ended meanwhile; no empty sets
-        self._more_ended: set[int] = set()  # topics in which more have since this was asked
+        self._ended: dict[Subscription, set[int]] = {}  # those of it that have ended meanwhile; no empty sets
+        self._more_ended: set[Subscription] = set()  # in which more have since this was asked
 
     def __len__(self) -> int:
         return len(self._units)
 
-    def add(self, kind: LaneKind, topic: int, queued: Queued) -> None:
+    def add(self, kind: LaneKind, subscription: Subscription, queued: Queued) -> None:
         """Units taken from a window."""
         columns = queued.position.tolist(), queued.tags.tolist(), queued.due_ms.tolist()
         for position, tags, due_ms in zip(*columns, strict=True):
-            self._units[position] = _Unit(topic, kind, tags, due_ms)
+            self._units[position] = _Unit(subscription, kind, tags, due_ms)
 
     def keep(self, positions: U64, rows: Units) -> None:
         """The rows of the index of these, all of which are staged: they do not change."""
@@ -63,12 +64,15 @@ class Staged:
         """The rows of the index of these staged units; None if they were not read of all."""
         return _joined([self._units[position] for position in positions.tolist()])
 
-    def take(self, topic: int, positions: U64) -> Iterator[tuple[LaneKind, Queued, Units | None]]:
-        """Remove units of the topic, all of which are staged; by lane, in the order given, with `rows` of them."""
+    def take(self, subscription: Subscription, positions: U64) -> Iterator[tuple[LaneKind, Queued, Units | None]]:
+        """Remove units of the subscription, all of which are staged; by lane, in the order given, with `rows` of
+        them."""
         lanes: dict[LaneKind, tuple[list[int], list[_Unit]]] = {}
         for position in positions.tolist():
             unit = self._pop(position)
-            assert unit.topic == topic, f"position {position} of topic {unit.topic} is staged, not of {topic}"
+            assert unit.subscription == subscription, (
+                f"{position} is staged of {unit.subscription}, not of {subscription}"
+            )
             at, units = lanes.setdefault(unit.kind, ([], []))
             at.append(position)
             units.append(unit)
@@ -76,9 +80,9 @@ class Staged:
             tags, due_ms = np.array([each.tags for each in units], np.uint64), [each.due_ms for each in units]
             yield kind, Queued.of(np.array(at, np.uint64), tags, np.array(due_ms, np.int64)), _joined(units)
 
-    def topics(self, positions: U64) -> set[int]:
+    def subscriptions(self, positions: U64) -> set[Subscription]:
         """Of these staged units."""
-        return {self._units[position].topic for position in positions.tolist()}
+        return {self._units[position].subscription for position in positions.tolist()}
 
     def forget(self, positions: U64) -> None:
         """These staged units were handed over."""
@@ -90,25 +94,25 @@ class Staged:
         for position in positions.tolist() if self._units else ():
             unit = self._units.get(position)
             if unit is not None:
-                self._ended.setdefault(unit.topic, set()).add(position)
-                self._more_ended.add(unit.topic)
+                self._ended.setdefault(unit.subscription, set()).add(position)
+                self._more_ended.add(unit.subscription)
 
     @property
     def has_ended(self) -> bool:
         """Whether some have since this was asked last."""
         return bool(self._more_ended)
 
-    def take_ended(self) -> dict[int, int]:
-        """How many have, of the topics in which more have since this was asked last."""
-        topics, self._more_ended = self._more_ended, set()
-        return {topic: len(self._ended[topic]) for topic in topics if topic in self._ended}
+    def take_ended(self) -> dict[Subscription, int]:
+        """How many have, of the subscriptions in which more have since this was asked last."""
+        subscriptions, self._more_ended = self._more_ended, set()
+        return {each: len(self._ended[each]) for each in subscriptions if each in self._ended}
 
     def _pop(self, position: int) -> _Unit:
         unit = self._units.pop(position)
-        if (ended := self._ended.get(unit.topic)) is not None:
+        if (ended := self._ended.get(unit.subscription)) is not None:
             ended.discard(position)
             if not ended:
-                del self._ended[unit.topic]
+                del self._ended[unit.subscription]
         return unit
 
     def clear(self) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.lease_book import HandOver, LeaseBook, Released
+from storage.catalog.topic import Subscription
 from storage.format.array import U32, U64
 from storage.format.rows import LEASED
 from storage.store import Store
@@ -39,23 +40,23 @@ class Strict:
         self.term = term
         self._number = 0
         self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
-        self.topics: set[int] = set()
-        self.pushed: set[int] = set()  # of those, the ones that are pushed: a subset
+        self.subscriptions: set[Subscription] = set()
+        self.pushed: set[Subscription] = set()  # of those, the ones that are pushed: a subset
         self.released = 0
 
     # -- topics
 
-    def on_topic(self, number: int, settings: dict[str, Any]) -> None:
+    def on_settings(self, subscription: Subscription, settings: dict[str, Any]) -> None:
         """A topic's settings as the log has them."""
         strict = settings.get("handover") == "strict"
-        (self.topics.add if strict else self.topics.discard)(number)
+        (self.subscriptions.add if strict else self.subscriptions.discard)(subscription)
         pushed = strict and settings.get("mode") == "push"
-        (self.pushed.add if pushed else self.pushed.discard)(number)
+        (self.pushed.add if pushed else self.pushed.discard)(subscription)
 
-    def expect(self, number: int) -> None:
+    def expect(self, subscription: Subscription) -> None:
         """The topic is about to become strict: from here on every hand-over waits for its Lease, so that the log has
-        all earlier ones in the entry of the change at the latest. `on_topic` says what became of it."""
-        self.topics.add(number)
+        all earlier ones in the entry of the change at the latest. `on_settings` says what became of it."""
+        self.subscriptions.add(subscription)
 
     # -- hand-overs
 

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from node.handover.term import Leadership
 from storage.catalog.catalog import Catalog
+from storage.catalog.topic import subscription_of
 from storage.format.array import I64, U32
 
 LABELLED_MAX: Final = 100
@@ -214,5 +215,7 @@ def ready_of(catalog: Catalog, leadership: Leadership, topics: Sequence[str]) ->
     if leadership.term is None:
         return [0] * len(topics), 0
     windows = leadership.term.handing_over
-    counts = [0 if topic is None else windows.ready_of(topic.number) for topic in map(catalog.topic, topics)]
+    counts = [
+        0 if topic is None else windows.ready_of(subscription_of(topic.number)) for topic in map(catalog.topic, topics)
+    ]
     return counts, windows.ready_count

@@ -23,6 +23,7 @@ from node.handover.lease_book import LeaseEnds, Span
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
+from storage.catalog.topic import subscriptions_of
 from storage.format.array import U32, U64
 from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.format.rows import LEASED, PENDING, Units
@@ -47,7 +48,7 @@ class Found(NamedTuple):
     """Ready units of a piece, shape [n] each, in the order in which they became ready, and where the next piece is."""
 
     overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
-    topic: U32
+    subscription: U32
     units: Queued
     next: int  # the position to read on from: behind the piece, or the start of the next hour
 
@@ -140,7 +141,7 @@ class BacklogReader:
         due = due.select(slice(count))
         due = due.select(self._store.states(due.position).state == PENDING)
         units = Queued.of(due.position, due.tags, due.due_ms)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
+        self._ready.push_both(due.due_ms <= self._start_ms, subscriptions_of(due.topic), units, swept=False)
         return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
@@ -151,7 +152,7 @@ class BacklogReader:
         found = self._read(span, now_ms, leased_only=leased_only, note_leases=note_leases)
         if found.next < span.end:
             spans.appendleft(Span(found.next, span.end))
-        self._ready.push_both(found.overdue, found.topic, found.units, swept=True)
+        self._ready.push_both(found.overdue, found.subscription, found.units, swept=True)
         return True
 
     def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
@@ -166,8 +167,8 @@ class BacklogReader:
             return True
         found = self._read(span, now_ms, note_leases=False)
         self._ready.swept(kind, hungry, found.next)
-        rows = (found.overdue == (kind is LaneKind.OVERDUE)) & np.isin(found.topic, np.array(hungry, np.uint32))
-        self._ready.push(kind, found.topic[rows], found.units.select(rows), swept=True)
+        rows = (found.overdue == (kind is LaneKind.OVERDUE)) & np.isin(found.subscription, hungry)
+        self._ready.push(kind, found.subscription[rows], found.units.select(rows), swept=True)
         return True
 
     def _span_from(self, position: int) -> Span | None:
@@ -198,7 +199,7 @@ class BacklogReader:
         ready = np.flatnonzero((since <= now_ms) & (units["due_ms"] >= self.wanted_from_ms))
         order = ready[np.argsort(since[ready], kind="stable")]
         queued = Queued.of(positions[rows[order]], units["tags"][order], units["due_ms"][order])
-        return Found(since[order] <= self._start_ms, units["topic"][order], queued, end)
+        return Found(since[order] <= self._start_ms, subscriptions_of(units["topic"][order]), queued, end)
 
     def _first_units(self, positions: U64) -> Units:
         """As many of these units as a piece has. A few are read first: where each is of a topic of its own, the others

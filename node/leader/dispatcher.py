@@ -35,6 +35,7 @@ from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.dispatch import DispatchState, Realign
+from storage.catalog.topic import subscription_of, subscriptions_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED
@@ -202,7 +203,7 @@ class Dispatcher:
             self._backlog.due(due.select(slice(count, None)))
             due = due.select(slice(count))
         units = Queued.of(due.position, due.tags, due.due_ms)
-        self._ready.push_both(due.due_ms <= self._start_ms, due.topic, units, swept=False)
+        self._ready.push_both(due.due_ms <= self._start_ms, subscriptions_of(due.topic), units, swept=False)
         return len(taken)
 
     def _begin_anew(self, now_ms: int) -> None:
@@ -368,7 +369,7 @@ class Dispatcher:
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or its settings changed."""
-        paused = settings.get("paused", False)
-        self.handing_over.pause(number, paused)
-        self._ready.set_pushed(number, settings.get("mode") == "push" and not paused)
-        self.handing_over.strict.on_topic(number, settings)
+        subscription, paused = subscription_of(number), settings.get("paused", False)
+        self.handing_over.pause(subscription, paused)
+        self._ready.set_pushed(subscription, settings.get("mode") == "push" and not paused)
+        self.handing_over.strict.on_settings(subscription, settings)

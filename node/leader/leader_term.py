@@ -36,7 +36,7 @@ from replication.apply.settle import ACKED
 from replication.command.dispatch import Realign
 from replication.command.handover import DEAD, Fail
 from storage.catalog.level import has
-from storage.catalog.topic import Topic
+from storage.catalog.topic import Topic, subscription_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.record import Record
@@ -380,7 +380,7 @@ class LeaderTerm:
         self.dispatcher.on_topic(number, settings)
         self._pusher.on_topic(number)
         if self._store.catalog.topic_by_number(number) is None:
-            self.pulling.drop(number)
+            self.pulling.drop(subscription_of(number))
         self.poke()
 
     def end(self) -> None:

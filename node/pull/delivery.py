@@ -15,6 +15,7 @@ from api.port.port import Delivery
 from node.handover.lease_book import HandOver
 from node.message.view import dead_of
 from node.receipt import Receipts
+from storage.catalog.topic import number_of, topic_of
 from storage.format.array import I64, U64
 from storage.format.message_id import GROUP, ID_LENGTH, encode_ids
 from storage.format.record import Record
@@ -36,7 +37,12 @@ def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, re
     records = store.record_rows(hand_over.position, hand_over.units)
     home, random, asked_due_ms = records.position, records.random, records.asked_due_ms
     texts = receipts.make(
-        position=hand_over.position, random=random, topic=hand_over.topic, term=term, attempt=hand_over.attempt
+        position=hand_over.position,
+        random=random,
+        topic=topic_of(hand_over.subscription),
+        subscription=number_of(hand_over.subscription),
+        term=term,
+        attempt=hand_over.attempt,
     )
     ids = encode_ids(GROUP, home, random).tobytes().decode("ascii")
     deliveries = list(

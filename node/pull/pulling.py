@@ -35,7 +35,7 @@ from node.handover.topic_metrics import TopicMetrics
 from node.pull.delivery import make_deliveries
 from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
-from storage.catalog.topic import Topic
+from storage.catalog.topic import Subscription, Topic, number_of, subscription_of, topic_of
 from storage.format.tag_mask import TagFilter
 from storage.store import Store
 
@@ -68,14 +68,14 @@ class _Waiter:
 class _Look:
     """At the pulls that wait for a topic; it may take several steps."""
 
-    topic: int
+    subscription: Subscription
     sleeping: Iterator[_Waiter]
     found: dict[TagFilter | None, bool]  # whether the topic has something for who wants this
     changed: bool = False  # since it began, so that what was found is not the last word
 
 
 class Pulling:
-    """Waiting pulls by topic, first come first served."""
+    """Waiting pulls by subscription, first come first served."""
 
     def __init__(
         self,
@@ -90,21 +90,21 @@ class Pulling:
         self._store, self._clock, self._delivery_log = store, clock, delivery_log
         self._counters, self._topic_metrics = counters, topic_metrics
         self._loop = asyncio.get_running_loop()
-        self._waiters: dict[int, dict[_Waiter, None]] = {}
+        self._waiters: dict[Subscription, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
-        self._look: dict[int, None] = {}  # topics that may have something for a pull, in line
+        self._look: dict[Subscription, None] = {}  # those that may have something for a pull, in line
         self._left: _Look | None = None  # at the first of those, which a step had no time to end
-        self._paid_s: dict[int, float] = {}  # topic -> loop time at which its filters' looks are paid for
-        self._resting: set[int] = set()  # topics whose filters rest until then
-        self._stopped: dict[int, int] = {}  # topic -> number of the waiter at whose filter they stopped
+        self._paid_s: dict[Subscription, float] = {}  # loop time at which its filters' looks are paid for
+        self._resting: set[Subscription] = set()  # those whose filters rest until then
+        self._stopped: dict[Subscription, int] = {}  # number of the waiter at whose filter they stopped
         self._numbers = count(1)
         self._filters = 0  # of all waiters, those that want something special
-        self._alike: Counter[tuple[int, TagFilter]] = Counter()  # how many of those want the same of a topic
-        self._different: Counter[int] = Counter()  # topic -> how many different filters wait; no zeros in either
+        self._alike: Counter[tuple[Subscription, TagFilter]] = Counter()  # how many of those want the same of a topic
+        self._different: Counter[Subscription] = Counter()  # how many different filters wait; no zeros in either
 
     async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
         """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the term ends."""
-        loop = self._loop
+        loop, subscription = self._loop, subscription_of(topic.number)
         deadline = loop.time() + request.wait_ms / 1000
         wanted = TagFilter.of(request.tags)
         again = False
@@ -114,12 +114,12 @@ class Pulling:
                 return []
             if self._store.catalog.topic_by_number(topic.number) is None:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
-            if not again and self._looks_later(topic.number, wanted) and loop.time() < deadline:
+            if not again and self._looks_later(subscription, wanted) and loop.time() < deadline:
                 again = True
-                await self._wait(topic.number, wanted, deadline - loop.time())
+                await self._wait(subscription, wanted, deadline - loop.time())
                 continue
-            if self._handing_over.ready_of(topic.number):  # a pull that finds no unit there costs no look, and no step
-                hand_over = self._take(topic.number, request, wanted, again=again)
+            if self._handing_over.ready_of(subscription):  # a pull that finds no unit there costs no look, and no step
+                hand_over = self._take(subscription, request, wanted, again=again)
                 if hand_over.strict:
                     hand_over = await self._leased(hand_over, request.gone)
                 if len(hand_over):
@@ -128,19 +128,19 @@ class Pulling:
             left_s = deadline - loop.time()
             if left_s <= 0:
                 return []
-            await self._wait(topic.number, wanted, left_s)
+            await self._wait(subscription, wanted, left_s)
 
-    def _take(self, topic: int, request: PullIn, wanted: TagFilter | None, *, again: bool) -> HandOver:
+    def _take(self, subscription: Subscription, request: PullIn, wanted: TagFilter | None, *, again: bool) -> HandOver:
         """Hand over what is ready, perhaps nothing; and step on, if others may find more. `again`: not its first."""
-        lease_ms = request.lease_ms or settings_of(self._store, topic).get("lease_ms", LEASE_MS)
+        lease_ms = request.lease_ms or settings_of(self._store, subscription).get("lease_ms", LEASE_MS)
         now_ms, trusted = self._clock.now_ms(), self._term.trusted()
         began_s = self._loop.time()
         hand_over = self._handing_over.hand_over(
-            topic, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
+            subscription, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
         )
         if wanted is not None and not len(hand_over):
-            self._owe(topic, self._loop.time() - began_s)
-        if len(hand_over) and not self._handing_over.has_more(topic):
+            self._owe(subscription, self._loop.time() - began_s)
+        if len(hand_over) and not self._handing_over.has_more(subscription):
             if (due_ms := self._handing_over.leases_due_ms) is not None:  # its Leases wait for the beat
                 self._term.poke_by(due_ms)
             return hand_over
@@ -155,23 +155,23 @@ class Pulling:
     def wake(self) -> bool:
         """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
         must be again if it is refused. Looks at topics that have something new, not at all that are waited for."""
-        for topic in self._handing_over.waited.take():
-            self._look_at(topic)
-        again: list[int] = []
+        for subscription in self._handing_over.waited.take():
+            self._look_at(subscription)
+        again: list[Subscription] = []
         until_s = self._loop.time() + WAKE_S
         while self._look:
-            topic = next(iter(self._look))
-            waiters = self._waiters.get(topic)
+            subscription = next(iter(self._look))
+            waiters = self._waiters.get(subscription)
             wants = False
-            if waiters is None or not self._handing_over.waiting(topic):
+            if waiters is None or not self._handing_over.waiting(subscription):
                 self._left = None
             else:
-                wants = self._wake_one(topic, waiters, until_s)
+                wants = self._wake_one(subscription, waiters, until_s)
             if self._left is not None:
                 break
-            del self._look[topic]
+            del self._look[subscription]
             if wants:
-                again.append(topic)
+                again.append(subscription)
             if self._loop.time() >= until_s:
                 break
         if self._look:
@@ -179,22 +179,22 @@ class Pulling:
         self._look |= dict.fromkeys(again)
         return bool(again)
 
-    def _look_at(self, topic: int) -> None:
+    def _look_at(self, subscription: Subscription) -> None:
         """It may have something new; a look that is under way may have passed it."""
-        self._look[topic] = None
-        if self._left is not None and self._left.topic == topic:
+        self._look[subscription] = None
+        if self._left is not None and self._left.subscription == subscription:
             self._left.changed = True
 
-    def _wake_one(self, topic: int, waiters: Iterable[_Waiter], until_s: float) -> bool:
+    def _wake_one(self, subscription: Subscription, waiters: Iterable[_Waiter], until_s: float) -> bool:
         """Wake the first that sleeps on something it wants; whether any pull of these wants something, or may. What
         there is no time for is left over."""
         look, self._left = self._left, None
-        if look is None or look.topic != topic:
-            look = _Look(topic, iter(self._in_line(topic, waiters)), {})
-        resting, looked, began_s = topic in self._resting, False, self._loop.time()
+        if look is None or look.subscription != subscription:
+            look = _Look(subscription, iter(self._in_line(subscription, waiters)), {})
+        resting, looked, began_s = subscription in self._resting, False, self._loop.time()
         for waiter in look.sleeping:
             if waiter.wanted is not None and resting:
-                self._stopped.setdefault(topic, waiter.number)
+                self._stopped.setdefault(subscription, waiter.number)
                 continue
             if waiter.wanted not in look.found:
                 if looked and self._loop.time() >= until_s:
@@ -202,43 +202,43 @@ class Pulling:
                     self._left = look
                     break
                 looked = True
-                look.found[waiter.wanted] = self._handing_over.waiting(topic, waiter.wanted)
+                look.found[waiter.wanted] = self._handing_over.waiting(subscription, waiter.wanted)
             if look.found[waiter.wanted] and not waiter.woken.done():
                 waiter.woken.set_result(None)
                 break
         if looked and look.found.keys() != {None}:
-            self._owe(topic, self._loop.time() - began_s)
+            self._owe(subscription, self._loop.time() - began_s)
         return look.changed or any(look.found.values())
 
-    def _in_line(self, topic: int, waiters: Iterable[_Waiter]) -> list[_Waiter]:
+    def _in_line(self, subscription: Subscription, waiters: Iterable[_Waiter]) -> list[_Waiter]:
         """First come first served; but filters go on where they stopped, or those at the end never have their look.
         Who wants anything stands before them then."""
-        stopped = self._stopped.pop(topic, None)
+        stopped = self._stopped.pop(subscription, None)
         if stopped is None:
             return list(waiters)
         return sorted(waiters, key=lambda each: 0 if each.wanted is None else 1 if each.number >= stopped else 2)
 
-    def _owe(self, topic: int, seconds: float) -> None:
-        """The topic's filters have looked for so long."""
+    def _owe(self, subscription: Subscription, seconds: float) -> None:
+        """The subscription's filters have looked for so long."""
         now_s = self._loop.time()
-        until_s = max(now_s, self._paid_s.get(topic, 0.0)) + REST * seconds
-        self._paid_s[topic] = min(until_s, now_s + REST_MOST_S)
+        until_s = max(now_s, self._paid_s.get(subscription, 0.0)) + REST * seconds
+        self._paid_s[subscription] = min(until_s, now_s + REST_MOST_S)
         if len(self._paid_s) > FILTERS_MAX:
             self._paid_s = {number: paid_s for number, paid_s in self._paid_s.items() if paid_s > now_s}
-        if until_s > now_s + CREDIT_S and topic not in self._resting:
-            self._resting.add(topic)
-            self._loop.call_at(self._paid_s[topic], self._rested, topic)
+        if until_s > now_s + CREDIT_S and subscription not in self._resting:
+            self._resting.add(subscription)
+            self._loop.call_at(self._paid_s[subscription], self._rested, subscription)
 
-    def _rested(self, topic: int) -> None:
+    def _rested(self, subscription: Subscription) -> None:
         """Its filters may look again."""
-        self._resting.discard(topic)
-        if topic in self._waiters:
-            self._look_at(topic)
+        self._resting.discard(subscription)
+        if subscription in self._waiters:
+            self._look_at(subscription)
             self._term.poke()
 
-    def drop(self, topic: int) -> None:
+    def drop(self, subscription: Subscription) -> None:
         """It is deleted: pulls that wait are told so. One of the same name is another topic."""
-        for waiter in self._waiters.get(topic, ()):
+        for waiter in self._waiters.get(subscription, ()):
             self._crowd.add(partial(_wake, waiter.woken))
 
     def end(self) -> None:
@@ -247,50 +247,50 @@ class Pulling:
             for waiter in waiters:
                 self._crowd.add(partial(_wake, waiter.woken))
 
-    async def _wait(self, topic: int, wanted: TagFilter | None, left_s: float) -> None:
-        """Until the topic has something, `left_s` are over, or the term is."""
+    async def _wait(self, subscription: Subscription, wanted: TagFilter | None, left_s: float) -> None:
+        """Until the subscription has something, `left_s` are over, or the term is."""
         self._term.raise_if_over()
         waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
-        self._count(topic, wanted, 1)
-        waiters = self._waiters.setdefault(topic, {})
+        self._count(subscription, wanted, 1)
+        waiters = self._waiters.setdefault(subscription, {})
         waiters[waiter] = None
-        self._handing_over.waited.wait(topic)  # told of what comes from now on
-        if self._handing_over.ready_of(topic):
-            self._look_at(topic)
+        self._handing_over.waited.wait(subscription)  # told of what comes from now on
+        if self._handing_over.ready_of(subscription):
+            self._look_at(subscription)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
         try:
             await waiter.woken
         finally:
             timer.cancel()
             del waiters[waiter]
-            self._count(topic, wanted, -1)
-            if not waiters and self._waiters.get(topic) is waiters:
-                del self._waiters[topic]
-                self._stopped.pop(topic, None)
-                self._handing_over.waited.leave(topic)
+            self._count(subscription, wanted, -1)
+            if not waiters and self._waiters.get(subscription) is waiters:
+                del self._waiters[subscription]
+                self._stopped.pop(subscription, None)
+                self._handing_over.waited.leave(subscription)
         self._term.raise_if_over()
 
-    def _looks_later(self, topic: int, wanted: TagFilter | None) -> bool:
-        """Whether a pull that comes has its first look when those of its topic are paid for. One that could not wait
-        has it at once: it is refused only if there is nothing for it."""
-        return wanted is not None and topic in self._resting and self._has_room(topic, wanted)
+    def _looks_later(self, subscription: Subscription, wanted: TagFilter | None) -> bool:
+        """Whether a pull that comes has its first look when those of its subscription are paid for. One that could not
+        wait has it at once: it is refused only if there is nothing for it."""
+        return wanted is not None and subscription in self._resting and self._has_room(subscription, wanted)
 
-    def _has_room(self, topic: int, wanted: TagFilter) -> bool:
+    def _has_room(self, subscription: Subscription, wanted: TagFilter) -> bool:
         """Whether one more may wait with this filter."""
-        return (topic, wanted) in self._alike or self._different[topic] < FILTERS_MAX
+        return (subscription, wanted) in self._alike or self._different[subscription] < FILTERS_MAX
 
-    def _count(self, topic: int, wanted: TagFilter | None, change: int) -> None:
+    def _count(self, subscription: Subscription, wanted: TagFilter | None, change: int) -> None:
         """One more that waits with this filter, or one less. Raises `over-limit` where another filter would wait."""
         if wanted is None:
             return
-        if not self._has_room(topic, wanted):
+        if not self._has_room(subscription, wanted):
             raise Problem(
                 "over-limit",
                 f"pulls with {FILTERS_MAX} different filters wait for this topic, as many as may; ask later",
             )
-        alike = _add(self._alike, (topic, wanted), change)
+        alike = _add(self._alike, (subscription, wanted), change)
         if alike == (change > 0):  # the first of its kind, or the last
-            _add(self._different, topic, change)
+            _add(self._different, subscription, change)
         self._filters += change
         self._handing_over.set_waiting(self._filters)
 
@@ -319,7 +319,8 @@ class Pulling:
             random=made.random,
             attempt=hand_over.attempt,
             asked_due_ms=made.asked_due_ms,
-            topic=hand_over.topic,
+            topic=topic_of(hand_over.subscription),
+            subscription=number_of(hand_over.subscription),
             term=term.term,
             at_ms=at_ms,
             mode=PULL,

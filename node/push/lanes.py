@@ -32,6 +32,7 @@ from typing import Final
 from node.push.target import Origin
 from node.push.trial import Trials
 from node.push.unit import StagedUnit
+from storage.catalog.topic import Subscription
 
 ILL_MS: Final = 250
 """Between some attempts to ill receivers and the next."""
@@ -65,7 +66,7 @@ class Lane:
     on_wire: int = 0
     failing: float = 0.0  # share of failures among the newest outcomes
     proven_ms: int = -PROVEN_MS  # when its receiver last answered, to a second
-    queues: dict[int, deque[StagedUnit]] = field(default_factory=dict)  # topic -> units, never empty; the first is next
+    queues: dict[Subscription, deque[StagedUnit]] = field(default_factory=dict)  # never empty; the first is next
     queued: bool = False  # whether it stands in the round, waits for a trial, or among the ill
     waits: bool = False  # whether it waits for a trial
 
@@ -86,19 +87,19 @@ class Lane:
             self.failing = min(self.failing, _ILL) * (1 - _WEIGHT)
 
     def add(self, unit: StagedUnit, *, first: bool) -> None:
-        """At the end of its topic's units, or before them."""
-        queue = self.queues.setdefault(unit.topic.number, deque())
+        """At the end of its subscription's units, or before them."""
+        queue = self.queues.setdefault(unit.subscription, deque())
         if first:
             queue.appendleft(unit)
         else:
             queue.append(unit)
 
-    def next(self, topic: int) -> StagedUnit:
-        """Take the next unit of this topic, which goes to the end of the lane's turn."""
-        queue = self.queues.pop(topic)
+    def next(self, subscription: Subscription) -> StagedUnit:
+        """Take the next unit of this subscription, which goes to the end of the lane's turn."""
+        queue = self.queues.pop(subscription)
         unit = queue.popleft()
         if queue:
-            self.queues[topic] = queue
+            self.queues[subscription] = queue
         return unit
 
 
@@ -129,25 +130,25 @@ class Lanes:
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
         self.bytes = 0  # what those hold
-        self._units: dict[int, int] = {}  # topic -> units in lanes; no zeros
-        self._bytes: dict[int, int] = {}  # topic -> what those hold
+        self._units: dict[Subscription, int] = {}  # units in lanes; no zeros
+        self._bytes: dict[Subscription, int] = {}  # what those hold
         self._freed = False
-        self._put_back: set[int] = set()
-        self._revisions: dict[int, int] = {}  # topic -> its revision as of those
+        self._put_back: set[Subscription] = set()
+        self._revisions: dict[Subscription, int] = {}  # its topic's revision as of those
 
     def take_freed(self) -> bool:
         """Whether units have gone since this was asked last: there may be room again."""
         freed, self._freed = self._freed, False
         return freed
 
-    def take_put_back(self) -> set[int]:
-        """Topics of which units were put back since this was asked last."""
+    def take_put_back(self) -> set[Subscription]:
+        """Subscriptions of which units were put back since this was asked last."""
         put_back, self._put_back = self._put_back, set()
         return put_back
 
-    def revision(self, topic: int) -> int | None:
-        """The topic's revision when its oldest staged unit was staged; None without one."""
-        return self._revisions.get(topic)
+    def revision(self, subscription: Subscription) -> int | None:
+        """The subscription's revision when its oldest staged unit was staged; None without one."""
+        return self._revisions.get(subscription)
 
     @property
     def left(self) -> int:
@@ -155,17 +156,17 @@ class Lanes:
         bounds = self._bounds
         return max(0, bounds.staged_total - self.staged) if self.bytes < bounds.staged_bytes else 0
 
-    def room(self, topic: int) -> int:
-        """How many more units of the topic may be staged."""
-        bounds, units = self._bounds, self._units.get(topic, 0)
-        if self._bytes.get(topic, 0) >= bounds.staged_bytes - self.bytes:
+    def room(self, subscription: Subscription) -> int:
+        """How many more units of the subscription may be staged."""
+        bounds, units = self._bounds, self._units.get(subscription, 0)
+        if self._bytes.get(subscription, 0) >= bounds.staged_bytes - self.bytes:
             return 0
         left = bounds.staged_total - self.staged
         return max(0, min(bounds.staged_per_topic, left) - units)
 
-    def units(self, topic: int) -> int:
-        """How many units of the topic are staged."""
-        return self._units.get(topic, 0)
+    def units(self, subscription: Subscription) -> int:
+        """How many units of the subscription are staged."""
+        return self._units.get(subscription, 0)
 
     def add(self, unit: StagedUnit) -> None:
         """A unit was staged, after those before it."""
@@ -176,7 +177,7 @@ class Lanes:
         for unit in reversed(units):
             self.done(unit, 0)
             self._add(unit, first=True)
-            self._put_back.add(unit.topic.number)
+            self._put_back.add(unit.subscription)
 
     def take(self, now_ms: int, most: int = UNITS_MAX) -> list[StagedUnit]:
         """What may go now, lane by lane in turn, until there are `most` of it or a few more; each is on the wire until
@@ -206,14 +207,14 @@ class Lanes:
         """Units for receivers on trial, a topic's after another's."""
         trials, taken = self._trials, list[StagedUnit]()
         trials.begin_moment(now_ms)
-        topics = trials.topics()
-        while topics:
-            asked, topics = topics, []
-            for topic in asked:
-                lane = trials.first(topic) if trials.may_begin(topic, self._free) else None
+        subscriptions = trials.subscriptions()
+        while subscriptions:
+            asked, subscriptions = subscriptions, []
+            for subscription in asked:
+                lane = trials.first(subscription) if trials.may_begin(subscription, self._free) else None
                 if lane is None:
                     continue
-                topics.append(topic)
+                subscriptions.append(subscription)
                 self._leave(lane)
                 if lane.ill or not lane.on_trial(now_ms):
                     lane.queued = False
@@ -221,7 +222,7 @@ class Lanes:
                 elif lane.on_wire >= self._free:
                     blocked.append(lane)
                 else:
-                    taken.append(self._take(lane, topic, trial_ms=now_ms))
+                    taken.append(self._take(lane, subscription, trial_ms=now_ms))
                     if lane.queues and lane.on_wire < self._limit(lane):
                         self._wait(lane)
                     else:
@@ -235,7 +236,7 @@ class Lanes:
         while len(taken) < ILL_TOGETHER and self._ill and self._free:
             lane = self._ill.popleft()
             if lane.on_trial(now_ms):
-                found = next((topic for topic in lane.queues if self._trials.has_slot(topic, self._free)), None)
+                found = next((each for each in lane.queues if self._trials.has_slot(each, self._free)), None)
                 if found is None:
                     self._wait(lane)
                     continue
@@ -279,7 +280,7 @@ class Lanes:
                 self._prove(lane, now_ms)
         if unit.trial:
             unit.trial = False
-            self._trials.end(unit.topic.number)
+            self._trials.end(unit.subscription)
         lane.on_wire -= 1
         self.on_wire -= 1
         self._enter(lane)
@@ -295,12 +296,12 @@ class Lanes:
         if len(self._proven_ms) > PROVEN_MAX:
             del self._proven_ms[next(iter(self._proven_ms))]
 
-    def drop(self, topic: int) -> list[StagedUnit]:
-        """The topic's staged units, taken out of all lanes."""
+    def drop(self, subscription: Subscription) -> list[StagedUnit]:
+        """The subscription's staged units, taken out of all lanes."""
         dropped: list[StagedUnit] = []
         for lane in list(self._lanes.values()):
-            dropped += lane.queues.pop(topic, ())
-        self._trials.drop(topic)
+            dropped += lane.queues.pop(subscription, ())
+        self._trials.drop(subscription)
         for unit in dropped:
             self._count(unit, -1)
         self._sweep()
@@ -317,13 +318,13 @@ class Lanes:
         self.staged = self.bytes = 0
         self._sweep()
 
-    def _take(self, lane: Lane, topic: int, *, trial_ms: int | None = None) -> StagedUnit:
-        """The lane's next unit of the topic, for which there is room; at `trial_ms` if it is on trial. Who calls this
-        says where the lane stands next."""
-        unit = lane.next(topic)
+    def _take(self, lane: Lane, subscription: Subscription, *, trial_ms: int | None = None) -> StagedUnit:
+        """The lane's next unit of the subscription, for which there is room; at `trial_ms` if it is on trial. Who calls
+        this says where the lane stands next."""
+        unit = lane.next(subscription)
         unit.trial = trial_ms is not None
         if trial_ms is not None:
-            self._trials.begin(topic, trial_ms, counts=not lane.ill)
+            self._trials.begin(subscription, trial_ms, counts=not lane.ill)
         lane.on_wire += 1
         self.on_wire += 1
         self._count(unit, -1)
@@ -351,7 +352,7 @@ class Lanes:
             lane = self._lanes[origin] = Lane(origin, proven_ms=self._proven_ms.get(origin, -PROVEN_MS))
         lane.add(unit, first=first)
         if lane.waits:
-            self._trials.wait(lane, (unit.topic.number,))
+            self._trials.wait(lane, (unit.subscription,))
         self._count(unit, 1)
         self._enter(lane)
 
@@ -376,17 +377,17 @@ class Lanes:
             self._lanes.pop(oldest, None)
 
     def _count(self, unit: StagedUnit, change: int) -> None:
-        topic, size = unit.topic.number, change * unit.size
+        subscription, size = unit.subscription, change * unit.size
         self.staged += change
         self.bytes += size
-        count = self._units.get(topic, 0) + change
+        count = self._units.get(subscription, 0) + change
         self._freed |= change < 0
         if count:
-            self._units[topic] = count
-            self._bytes[topic] = self._bytes.get(topic, 0) + size
-            self._revisions.setdefault(topic, unit.topic.revision)
+            self._units[subscription] = count
+            self._bytes[subscription] = self._bytes.get(subscription, 0) + size
+            self._revisions.setdefault(subscription, unit.topic.revision)
         else:
-            del self._units[topic], self._bytes[topic], self._revisions[topic]
+            del self._units[subscription], self._bytes[subscription], self._revisions[subscription]
 
     def _sweep(self) -> None:
         """After units left from the midst: lanes that have none leave the round, idle ones memory."""

@@ -25,6 +25,7 @@ from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.lifecycle import Lifecycle
 from node.runtime.steps import Steps
+from storage.catalog.topic import Subscription
 from storage.store import Store
 
 #: A planned push that could not be sent for so long is released. Less than the margin of its lease.
@@ -84,14 +85,14 @@ class PlannedSends:
         handing_over = term.handing_over
         others: list[StagedUnit] = []
         left: list[StagedUnit] = []
-        units.sort(key=_topic)
-        for number, group in groupby(units, key=_topic):
-            if number not in handing_over.strict.topics:
+        units.sort(key=_subscription)
+        for subscription, group in groupby(units, key=_subscription):
+            if subscription not in handing_over.strict.subscriptions:
                 others += group
                 continue
             known = {unit.position: unit for unit in group}
             positions = np.fromiter(known, np.uint64, len(known))
-            planned = handing_over.plan(number, positions, lease_ms, now_ms, trusted=term.trusted())
+            planned = handing_over.plan(subscription, positions, lease_ms, now_ms, trusted=term.trusted())
             since_s = asyncio.get_running_loop().time()
             for made in planned.hand_overs:
                 its = [known.pop(position) for position in made.position.tolist()]
@@ -167,5 +168,5 @@ class PlannedSends:
             self._freed()
 
 
-def _topic(unit: StagedUnit) -> int:
-    return unit.topic.number
+def _subscription(unit: StagedUnit) -> Subscription:
+    return unit.subscription

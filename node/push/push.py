@@ -44,6 +44,7 @@ from node.runtime.config import PushOptions
 from node.runtime.lifecycle import Lifecycle
 from node.runtime.open_files import raise_descriptors
 from node.settle.retry import BAD_URL, STOPPED
+from storage.catalog.topic import Subscription
 from storage.format.message_id import GROUP, encode_ids
 from storage.store import Store
 
@@ -204,7 +205,7 @@ class Pusher:
         their time has come."""
         if not self._lanes.staged:
             return 0, 0.0
-        if not term.handing_over.strict.topics and not (term.trusted() and term.handing_over.allows(now_ms)):
+        if not term.handing_over.strict.subscriptions and not (term.trusted() and term.handing_over.allows(now_ms)):
             self._pump_in(AGAIN_S)
             return 0, 0.0
         taken = self._lanes.take(now_ms, SENT_A_TURN)
@@ -214,7 +215,7 @@ class Pusher:
         for timeout_ms, group in groupby(taken, key=_timeout_ms):
             units = list(group)
             lease_ms = timeout_ms + LEASE_MARGIN_MS
-            if term.handing_over.strict.topics:
+            if term.handing_over.strict.subscriptions:
                 units, more = self._plans.plan(term, units, lease_ms, now_ms)
                 left += more
                 if not units:
@@ -263,11 +264,11 @@ class Pusher:
     ) -> list[StagedUnit]:
         """Hand over what may go, into `went`; returns what is left for the moment."""
         left: list[StagedUnit] = []
-        units.sort(key=_topic)
-        for number, group in groupby(units, key=_topic):
+        units.sort(key=_subscription)
+        for subscription, group in groupby(units, key=_subscription):
             known = {unit.position: unit for unit in group}
             positions = np.fromiter(known, np.uint64, len(known))
-            made = term.handing_over.hand_over_staged(number, positions, lease_ms, now_ms, trusted=term.trusted())
+            made = term.handing_over.hand_over_staged(subscription, positions, lease_ms, now_ms, trusted=term.trusted())
             if len(made.hand_over):
                 went.append((made.hand_over, [known.pop(position) for position in made.hand_over.position.tolist()]))
             left += [known.pop(position) for position in made.left.tolist()]
@@ -379,8 +380,8 @@ class Pusher:
             self._life.fatal(error)
 
 
-def _topic(unit: StagedUnit) -> int:
-    return unit.topic.number
+def _subscription(unit: StagedUnit) -> Subscription:
+    return unit.subscription
 
 
 def _timeout_ms(unit: StagedUnit) -> int:

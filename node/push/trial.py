@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
+from storage.catalog.topic import Subscription
+
 L = TypeVar("L")
 
 TRIALS: Final = 3
@@ -40,40 +42,40 @@ class Trials(Generic[L]):
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._on_wire: dict[int, int] = {}  # topic -> attempts; no zeros
-        self._begun: dict[int, int] = {}  # topic -> attempts that began in this moment
+        self._on_wire: dict[Subscription, int] = {}  # attempts; no zeros
+        self._begun: dict[Subscription, int] = {}  # attempts that began in this moment
         self._moment_ms = 0  # when it is over
-        self._waiting: dict[int, OrderedDict[L, None]] = {}  # topic -> lanes, never empty; the first topic is next
+        self._waiting: dict[Subscription, OrderedDict[L, None]] = {}  # lanes, never empty; the first is next
 
     def begin_moment(self, now_ms: int) -> None:
         """If the last one is over. Between two terms the clock may go back by hours."""
         if not 0 < self._moment_ms - now_ms <= MOMENT_MS:
             self._begun.clear()
 
-    def has_slot(self, topic: int, free: int) -> bool:
-        """Whether one of the `free` slots is for an attempt of this topic."""
-        return free > self._total // 10 and self._on_wire.get(topic, 0) < TRIALS * free
+    def has_slot(self, subscription: Subscription, free: int) -> bool:
+        """Whether one of the `free` slots is for an attempt of this subscription."""
+        return free > self._total // 10 and self._on_wire.get(subscription, 0) < TRIALS * free
 
-    def may_begin(self, topic: int, free: int) -> bool:
+    def may_begin(self, subscription: Subscription, free: int) -> bool:
         """Whether it may begin in this moment, too."""
         return (
-            self.has_slot(topic, free)
-            and self._begun.get(topic, 0) < TOPIC_TOGETHER
+            self.has_slot(subscription, free)
+            and self._begun.get(subscription, 0) < TOPIC_TOGETHER
             and sum(self._begun.values()) < TOGETHER
         )
 
-    def begin(self, topic: int, now_ms: int, *, counts: bool) -> None:
+    def begin(self, subscription: Subscription, now_ms: int, *, counts: bool) -> None:
         """An attempt begins; `counts`: among those of this moment."""
-        self._on_wire[topic] = self._on_wire.get(topic, 0) + 1
+        self._on_wire[subscription] = self._on_wire.get(subscription, 0) + 1
         if counts:
-            self._begun[topic] = self._begun.get(topic, 0) + 1
+            self._begun[subscription] = self._begun.get(subscription, 0) + 1
             self._moment_ms = now_ms + MOMENT_MS
 
-    def end(self, topic: int) -> None:
-        """One of the topic is over."""
-        left = self._on_wire.pop(topic) - 1
+    def end(self, subscription: Subscription) -> None:
+        """One of the subscription is over."""
+        left = self._on_wire.pop(subscription) - 1
         if left:
-            self._on_wire[topic] = left
+            self._on_wire[subscription] = left
 
     def wait_ms(self, now_ms: int, free: int) -> int | None:
         """When to ask again, from now; None: when an attempt has ended."""
@@ -85,34 +87,34 @@ class Trials(Generic[L]):
 
     # -- who waits
 
-    def wait(self, lane: L, topics: Iterable[int]) -> None:
-        """The lane has units of these topics; where it waits already it keeps its place."""
-        for topic in topics:
-            self._waiting.setdefault(topic, OrderedDict()).setdefault(lane)
+    def wait(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
+        """The lane has units of these subscriptions; where it waits already it keeps its place."""
+        for subscription in subscriptions:
+            self._waiting.setdefault(subscription, OrderedDict()).setdefault(lane)
 
-    def leave(self, lane: L, topics: Iterable[int]) -> None:
+    def leave(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
         """It waits under these no more."""
-        for topic in topics:
-            lanes = self._waiting.get(topic)
+        for subscription in subscriptions:
+            lanes = self._waiting.get(subscription)
             if lanes is not None:
                 lanes.pop(lane, None)
                 if not lanes:
-                    del self._waiting[topic]
+                    del self._waiting[subscription]
 
-    def first(self, topic: int) -> L | None:
+    def first(self, subscription: Subscription) -> L | None:
         """The lane that has waited longest under it."""
-        return next(iter(self._waiting.get(topic, ())), None)
+        return next(iter(self._waiting.get(subscription, ())), None)
 
-    def topics(self) -> list[int]:
+    def subscriptions(self) -> list[Subscription]:
         """Those to ask now; they go to the end of the line."""
-        topics = list(islice(self._waiting, LOOK_TOPICS))
-        for topic in topics:
-            self._waiting[topic] = self._waiting.pop(topic)
-        return topics
+        subscriptions = list(islice(self._waiting, LOOK_TOPICS))
+        for subscription in subscriptions:
+            self._waiting[subscription] = self._waiting.pop(subscription)
+        return subscriptions
 
-    def drop(self, topic: int) -> None:
-        """Nothing waits under the topic any more."""
-        self._waiting.pop(topic, None)
+    def drop(self, subscription: Subscription) -> None:
+        """Nothing waits under the subscription any more."""
+        self._waiting.pop(subscription, None)
 
     def clear(self) -> None:
         """Nothing waits any more."""

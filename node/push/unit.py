@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from node.push.target import BadTarget, Origin, PushTarget
-from storage.catalog.topic import Topic
+from storage.catalog.topic import Subscription, Topic
 from storage.format.record import Record
 
 NOWHERE = Origin("", "", 0)
@@ -17,6 +17,7 @@ class StagedUnit:
     """A ready unit with all that its attempt needs. `position` is its place, the record's position its home."""
 
     topic: Topic
+    subscription: Subscription
     position: int
     record: Record
     target: PushTarget | BadTarget

@@ -1,37 +1,40 @@
-"""Topics that pulls wait for, and which of them may have something new for these."""
+"""Subscriptions that pulls wait for, and which of them may have something new for these."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from storage.catalog.topic import Subscription
+
 
 class Waited:
-    """Of one leader. A step looks at the topics that have changed, however many are waited for."""
+    """Of one leader. A step looks at those that have changed, however many are waited for."""
 
     def __init__(self) -> None:
-        self._topics: set[int] = set()
-        self._changed: set[int] = set()  # a part of those
+        self._waited: set[Subscription] = set()
+        self._changed: set[Subscription] = set()  # a part of those
 
-    def wait(self, topic: int) -> None:
-        """Some pull waits for the topic."""
-        self._topics.add(topic)
+    def wait(self, subscription: Subscription) -> None:
+        """Some pull waits for the subscription."""
+        self._waited.add(subscription)
 
-    def leave(self, topic: int) -> None:
+    def leave(self, subscription: Subscription) -> None:
         """None does any more."""
-        self._topics.discard(topic)
-        self._changed.discard(topic)
+        self._waited.discard(subscription)
+        self._changed.discard(subscription)
 
-    def note(self, topic: int) -> None:
+    def note(self, subscription: Subscription) -> None:
         """It has got units, or those that it has may go again."""
-        if topic in self._topics:
-            self._changed.add(topic)
+        if subscription in self._waited:
+            self._changed.add(subscription)
 
-    def note_all(self, topics: Collection[int]) -> None:
+    def note_all(self, subscriptions: Collection[Subscription]) -> None:
         """Likewise each of these."""
-        fewer, more = (topics, self._topics) if len(topics) < len(self._topics) else (self._topics, topics)
-        self._changed.update(topic for topic in fewer if topic in more)
+        waited = self._waited
+        fewer, more = (subscriptions, waited) if len(subscriptions) < len(waited) else (waited, subscriptions)
+        self._changed.update(subscription for subscription in fewer if subscription in more)
 
-    def take(self) -> set[int]:
+    def take(self) -> set[Subscription]:
         """Those that have changed since this was asked last."""
         changed, self._changed = self._changed, set()
         return changed

@@ -16,6 +16,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.retry import LEASE_ENDED, MAX_AGE, effective, too_old
 from replication.command.handover import DEAD, Fail
+from storage.catalog.topic import Subscription, topic_of
 from storage.format.array import U16, U64
 from storage.format.record import Record
 from storage.store import Store
@@ -31,9 +32,10 @@ class Attempts:
     def __init__(self, store: Store, clock: NodeClock, entropy: Entropy) -> None:
         self._store, self._clock, self._entropy = store, clock, entropy
 
-    def over(self, topic: int, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
-        """True, shape [n], for units of the topic whose next hand-over, of these numbers, their policy forbids."""
-        settings = settings_of(self._store, topic)
+    def over(self, subscription: Subscription, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
+        """True, shape [n], for units of the subscription whose next hand-over, of these numbers, their policy
+        forbids."""
+        settings = settings_of(self._store, subscription)
         now_ms = self._clock.now_ms()
         records = self._store.records(positions)
         rows = zip(records, attempts.tolist(), strict=True)
@@ -46,7 +48,7 @@ class Attempts:
         has just become too old would not be, and would die of a lease that never was."""
         now_ms = self._clock.now_ms()
         count = len(exhausted.position)
-        settings = settings_of(self._store, exhausted.topic)
+        settings = settings_of(self._store, exhausted.subscription)
         records = self._store.records(exhausted.position)
         rows = zip(records, exhausted.attempt.tolist(), strict=True)
         return Fail(
@@ -64,9 +66,9 @@ class Attempts:
         )
 
 
-def settings_of(store: Store, topic: int) -> dict[str, Any]:
-    """A topic's settings as they are now; none if it is gone."""
-    found = store.catalog.topic_by_number(topic)
+def settings_of(store: Store, subscription: Subscription) -> dict[str, Any]:
+    """A subscription's settings as they are now, its topic's; none if that is gone."""
+    found = store.catalog.topic_by_number(topic_of(subscription))
     return found.settings if found is not None else {}
 
 

@@ -12,17 +12,45 @@ import struct
 import sys
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from typing import Any, Final
+from typing import Any, Final, NewType
 
 import msgspec
 
 from storage.catalog.table import Table
+from storage.format.array import U32
 
 _NUMBER: Final = struct.Struct(">I")
 _NEXT_NUMBER: Final = b"next_topic"
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 DEFAULT_NAMESPACE: Final = "default"
+
+Subscription = NewType("Subscription", int)
+"""A subscription of a topic, in one number: its own, 16 bits, above the 32 bits of the topic's. What is ready, handed
+over, pushed and retried is kept by it. Only subscription 0 exists, all consumers of a topic share it: the topic's
+number is its key."""
+
+_TOPIC_BITS: Final = 32
+
+
+def subscription_of(topic: int, number: int = 0) -> Subscription:
+    """The subscription of this number of the topic of this one."""
+    return Subscription(number << _TOPIC_BITS | topic)
+
+
+def subscriptions_of(topics: U32) -> U32:
+    """Subscription 0 of each topic, shape [n]."""
+    return topics
+
+
+def topic_of(subscription: Subscription) -> int:
+    """The number of its topic."""
+    return subscription & (1 << _TOPIC_BITS) - 1
+
+
+def number_of(subscription: Subscription) -> int:
+    """Its own number."""
+    return subscription >> _TOPIC_BITS
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -126,7 +126,7 @@ class Model(StrictModel):
             self.numbers[topic], chosen, self._lease_ms(), self.now_ms, trusted=trusted
         )
         assert trusted or not len(hand_over)
-        assert not len(hand_over) or self.numbers[topic] not in self.reign.dispatcher.handing_over.strict.topics
+        assert not len(hand_over) or self.numbers[topic] not in self.reign.dispatcher.handing_over.strict.subscriptions
         self.pushed += len(hand_over)
         self.reign.staged[topic] += left.tolist()
         assert set(hand_over.position.tolist()) <= set(chosen.tolist()) - set(left.tolist())
@@ -176,7 +176,7 @@ class Model(StrictModel):
         for exhausted in self.reign.dispatcher.handing_over.take_exhausted():
             self.ended += len(exhausted.position)
             self.holding += exhausted.position.tolist()
-            assert self.numbers[self.book.units[int(exhausted.position[0])].topic] == exhausted.topic
+            assert self.numbers[self.book.units[int(exhausted.position[0])].topic] == exhausted.subscription
             self._fail(exhausted.position, exhausted.term, exhausted.attempt, [DEAD] * len(exhausted.position))
 
     def cancel(self) -> None:

@@ -21,6 +21,7 @@ from replication.command.entry import encode_entry
 from replication.command.registry import Command
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
+from storage.catalog.topic import Subscription, subscription_of
 from storage.format.array import U16, U64
 from tests.node.book import Book
 from tests.node.one_leader import GENESIS, HOUR_MS, T0, Replica
@@ -83,7 +84,7 @@ class LoggedModel:
         self.skew_ms = [0, 0]
         self.log: list[tuple[bytes, int]] = []
         self.book = Book()
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[str, Subscription] = {}  # of each topic, its only subscription
         self.queue: list[Command] = []
         self.queue_tags: list[tuple[tuple[str, ...], ...]] = []  # of the Schedules in `queue`
         self.flight_tags: list[tuple[tuple[str, ...], ...]] = []
@@ -119,7 +120,7 @@ class LoggedModel:
         for name in TOPICS:
             topic = self.replicas[0].store.catalog.topic(name)
             assert topic is not None
-            self.numbers[name] = topic.number
+            self.numbers[name] = subscription_of(topic.number)
             self.book.topics[topic.number] = name
         return self._promoted(0)
 

@@ -32,7 +32,7 @@ class StrictModel(LoggedModel):
         name = self.random.choice(TOPICS)
         dispatcher, number = self.reign.dispatcher, self.numbers[name]
         self.reign.staged[name] += dispatcher.handing_over.lease_ahead.stage(number, 30, self.now_ms).tolist()
-        if number not in dispatcher.handing_over.strict.topics:
+        if number not in dispatcher.handing_over.strict.subscriptions:
             return
         chosen, trusted = self._some_staged(name), self.random.random() < 0.8
         planned = dispatcher.handing_over.plan(number, chosen, self._lease_ms(), self.now_ms, trusted=trusted)

@@ -20,6 +20,7 @@ from replication.command.message import Cancel, Reschedule
 from replication.command.registry import Command
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
+from storage.catalog.topic import Subscription, subscription_of
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
 from storage.format.tag_mask import TagFilter, tags_mask
@@ -88,6 +89,10 @@ class Leader:
         assert topic is not None
         return topic.number
 
+    def subscription(self, topic: str = "orders") -> Subscription:
+        """The topic's only subscription."""
+        return subscription_of(self.topic(topic))
+
     def pause(self, name: str, paused: bool) -> None:
         """Set the topic's `paused`."""
         self.propose(PutTopic("default", name, {"paused": paused}, replace=False))
@@ -111,7 +116,7 @@ class Leader:
     ) -> HandOver:
         """One pull."""
         return self.dispatcher.handing_over.hand_over(
-            self.topic(topic), most, lease_ms, now_ms, trusted=True, tags=tags
+            self.subscription(topic), most, lease_ms, now_ms, trusted=True, tags=tags
         )
 
     def pull(self, now_ms: int, most: int = 1000, *, topic: str = "orders", lease_ms: int = LEASE_MS) -> list[int]:

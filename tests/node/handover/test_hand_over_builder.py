@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.hand_over_builder import HandOverBuilder
+from storage.catalog.topic import subscription_of
 from storage.format.rows import UNIT
 
 
@@ -38,11 +39,11 @@ def test_the_first_unit_is_taken_whatever_its_size() -> None:
     taking = HandOverBuilder(10, 100)
     assert add(taking, 500, 1) == 1
     assert taking.full
-    assert len(taking.hand_over(7, 99, 5)) == 1
+    assert len(taking.hand_over(subscription_of(7), 99, 5)) == 1
 
 
 def test_an_empty_hand_over_has_columns_of_length_zero() -> None:
     """Nothing taken is a hand-over of nothing."""
-    empty = HandOverBuilder(0, 100).hand_over(7, 99, 5)
+    empty = HandOverBuilder(0, 100).hand_over(subscription_of(7), 99, 5)
     assert len(empty) == len(empty.attempt) == len(empty.due_ms) == 0
     assert empty.attempt.dtype == np.uint16

@@ -30,13 +30,13 @@ class Limit:
 
 def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
     """Staged units of the one topic."""
-    return leader.dispatcher.handing_over.stage(leader.topic(), most, now_ms)
+    return leader.dispatcher.handing_over.stage(leader.subscription(), most, now_ms)
 
 
 def send(leader: Leader, positions: U64, now_ms: int, *, trusted: bool = True) -> tuple[list[int], list[int]]:
     """Hand staged units over: those handed over, those left."""
     hand_over, left = leader.dispatcher.handing_over.hand_over_staged(
-        leader.topic(), positions, LEASE_MS, now_ms, trusted=trusted
+        leader.subscription(), positions, LEASE_MS, now_ms, trusted=trusted
     )
     return hand_over.position.tolist(), left.tolist()
 
@@ -65,7 +65,7 @@ def test_staged_units_are_out_of_turn_and_not_leased(leader: Leader) -> None:
     leader.commit(T0 + 12)
     nothing_is_claimed_but(leader, *units[2:4])
     assert leader.ack(units[:2]) == [ACKED, ACKED]
-    leader.dispatcher.handing_over.unstage(leader.topic(), staged[2:])
+    leader.dispatcher.handing_over.unstage(leader.subscription(), staged[2:])
     assert leader.pull(T0 + 13) == units[2:4], "first in line again"
     nothing_is_claimed_but(leader)
 
@@ -149,9 +149,12 @@ def test_stepping_down_drops_everything_staged(leader: Leader) -> None:
     staged = stage(leader, T0 + 1)
     old = leader.dispatcher.handing_over
     leader.dispatcher.stop()
-    assert old.stage(leader.topic(), 9, T0 + 2).tolist() == []
-    assert [len(part) for part in old.hand_over_staged(leader.topic(), staged, 9, T0 + 2, trusted=True)] == [0, 0]
-    old.unstage(leader.topic(), staged)
+    assert old.stage(leader.subscription(), 9, T0 + 2).tolist() == []
+    assert [len(part) for part in old.hand_over_staged(leader.subscription(), staged, 9, T0 + 2, trusted=True)] == [
+        0,
+        0,
+    ]
+    old.unstage(leader.subscription(), staged)
     assert old.take_exhausted() == []
     assert leader.promote(T0 + 2) is None
     assert leader.pull(T0 + 2) == units
@@ -163,7 +166,7 @@ def test_staged_units_of_a_topic_that_hangs_cost_a_step_nothing(
     """Other topics' hand-overs and steps ask neither records nor claims of them."""
     leader.schedule(*[T0 + 1] * 2_000, topic="slow")
     leader.run(T0 + 1)
-    assert len(leader.dispatcher.handing_over.stage(leader.topic("slow"), 2_000, T0 + 1)) == 2_000
+    assert len(leader.dispatcher.handing_over.stage(leader.subscription("slow"), 2_000, T0 + 1)) == 2_000
     fast = leader.schedule(T0 + 2, topic="fast")
     asked: list[int] = []
     states_of = leader.store.states
@@ -246,7 +249,7 @@ def test_exhausted_units_pause_the_topic_that_has_many_of_them(leader: Leader, m
     now_ms = T0 + LEASE_MS + 200
     leader.run(now_ms)
     told: list[int] = []
-    while leader.dispatcher.handing_over.waiting(leader.topic()):
+    while leader.dispatcher.handing_over.waiting(leader.subscription()):
         assert leader.pull(now_ms, 8) == []
         (*parts,) = leader.dispatcher.handing_over.take_exhausted()
         found = [position for part in parts for position in part.position.tolist()]
@@ -328,7 +331,7 @@ def test_policies_are_asked_for_what_has_room_alone(make_leader: MakeLeader) -> 
     leader.run(T0 + 2_000)
     size = int(leader.store.units(np.array(units[:1], np.uint64))["size"][0])
     made = leader.dispatcher.handing_over.hand_over(
-        leader.topic(), 300, 1_000, T0 + 2_000, trusted=True, max_bytes=10 * size
+        leader.subscription(), 300, 1_000, T0 + 2_000, trusted=True, max_bytes=10 * size
     )
     assert made.position.tolist() == units[:10]
     assert len(limit.asked) <= 12

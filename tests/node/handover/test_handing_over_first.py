@@ -12,7 +12,7 @@ def staged(leader: Leader, now_ms: int) -> tuple[list[int], list[int]]:
     first, second = leader.schedule(T0 + 1, T0 + 2), leader.schedule(T0 + 1, T0 + 2, topic="bills")
     leader.run(now_ms)
     for topic, units in (("orders", first), ("bills", second)):
-        assert leader.dispatcher.handing_over.stage(leader.topic(topic), 9, now_ms).tolist() == units
+        assert leader.dispatcher.handing_over.stage(leader.subscription(topic), 9, now_ms).tolist() == units
     read = leader.dispatcher.handing_over.read_staged(np.array(first + second, np.uint64))
     assert read["due_ms"].tolist() == [T0 + 1, T0 + 2] * 2
     return first, second
@@ -24,7 +24,7 @@ def send_first(leader: Leader, units: list[int], now_ms: int, *, trusted: bool =
     made = leader.dispatcher.handing_over.hand_over_first(positions, LEASE_MS, now_ms, trusted=trusted)
     if made is None:
         return None
-    assert (made.topic, made.lease_end_ms, set(made.attempt.tolist())) == (SEVERAL, now_ms + LEASE_MS, {1})
+    assert (made.subscription, made.lease_end_ms, set(made.attempt.tolist())) == (SEVERAL, now_ms + LEASE_MS, {1})
     assert made.due_ms.tolist() == [T0 + 1, T0 + 2] * (len(units) // 2)
     went: list[int] = made.position.tolist()
     return went
@@ -34,7 +34,7 @@ def send_by_topic(leader: Leader, topic: str, units: list[int], now_ms: int) -> 
     """Topic by topic, as the pump does where not all may go."""
     positions = np.array(units, np.uint64)
     made, _ = leader.dispatcher.handing_over.hand_over_staged(
-        leader.topic(topic), positions, LEASE_MS, now_ms, trusted=True
+        leader.subscription(topic), positions, LEASE_MS, now_ms, trusted=True
     )
     went: list[int] = made.position.tolist()
     return went
@@ -63,12 +63,12 @@ def test_the_index_is_read_once(leader: Leader, monkeypatch: pytest.MonkeyPatch,
         assert (send_first(leader, first + second, T0 + 5) is not None) == together
         if not together:
             made, _ = leader.dispatcher.handing_over.hand_over_staged(
-                leader.topic("bills"), np.array(second, np.uint64), LEASE_MS, T0 + 5, trusted=True
+                leader.subscription("bills"), np.array(second, np.uint64), LEASE_MS, T0 + 5, trusted=True
             )
             assert made.units.tobytes() == rows[1:].tobytes()
     unread = leader.schedule(T0 + 7)
     leader.run(T0 + 9)
-    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, T0 + 9).tolist() == unread
+    assert leader.dispatcher.handing_over.stage(leader.subscription(), 9, T0 + 9).tolist() == unread
     assert send_first(leader, unread, T0 + 9) is None
     assert send_by_topic(leader, "orders", unread, T0 + 9) == unread
 
@@ -98,11 +98,11 @@ def test_a_second_attempt_is_not_a_first(leader: Leader) -> None:
     later_ms = T0 + 5 + LEASE_MS + 200
     leader.run(later_ms)
     leader.run(later_ms + 20)
-    again = leader.dispatcher.handing_over.stage(leader.topic(), 9, later_ms + 20).tolist()
+    again = leader.dispatcher.handing_over.stage(leader.subscription(), 9, later_ms + 20).tolist()
     assert sorted(again) == sorted(first)
     assert send_first(leader, again, later_ms + 20) is None
     made = leader.dispatcher.handing_over.hand_over_staged(
-        leader.topic(), np.array(again, np.uint64), LEASE_MS, later_ms + 20, trusted=True
+        leader.subscription(), np.array(again, np.uint64), LEASE_MS, later_ms + 20, trusted=True
     )
     assert made.hand_over.attempt.tolist() == [2, 2]
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from node.handover.holds import UnitHolds
 from node.ready.topic_window import LaneKind, Queued
+from storage.catalog.topic import subscription_of
 from storage.format.array import U64
 
 
@@ -25,7 +26,7 @@ def test_a_unit_is_held_until_the_last_command_is_done() -> None:
     holds.add(*named(7, 9))
     holds.add(*named(7))
     assert holds.mask(np.array([7, 8, 9], np.uint64)).tolist() == [True, False, True]
-    holds.put_aside(LaneKind.OVERDUE, 3, Queued.of(column(7), column(5), np.array([900])))
+    holds.put_aside(LaneKind.OVERDUE, subscription_of(3), Queued.of(column(7), column(5), np.array([900])))
     assert holds.drop([7]) == []
     ((kind, topic, units),) = holds.drop([7, 9])
     assert (kind, topic, units.position.tolist(), units.tags.tolist()) == (LaneKind.OVERDUE, 3, [7], [5])
@@ -39,12 +40,12 @@ def test_a_hold_goes_where_its_message_goes() -> None:
     holds = UnitHolds()
     holds.add(column(1), column(5))
     holds.add(*named(5))
-    holds.put_aside(LaneKind.CURRENT, 3, Queued.of(column(5), column(0), np.array([900])))
+    holds.put_aside(LaneKind.CURRENT, subscription_of(3), Queued.of(column(5), column(0), np.array([900])))
     assert holds.move(column(1, 2), column(5, 6), column(10, 11)).tolist() == [5]
     assert holds.move(column(1), column(10), column(20)).tolist() == []
     places = column(1, 5, 6, 10, 11, 20)
     assert holds.mask(places).tolist() == [False] * 5 + [True]
-    holds.put_aside(LaneKind.CURRENT, 3, Queued.of(column(20), column(0), np.array([900])))
+    holds.put_aside(LaneKind.CURRENT, subscription_of(3), Queued.of(column(20), column(0), np.array([900])))
     assert holds.drop([1]) == []
     ((_, _, units),) = holds.drop([5])
     assert units.position.tolist() == [20]

@@ -8,6 +8,7 @@ from node.handover.lease_ahead import AHEAD_MS
 from node.handover.lease_book import HandOver
 from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
+from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.rows import LEASED, PENDING
 from tests.node.conftest import MakeLeader
@@ -17,22 +18,22 @@ PUSH_LEASE_MS = 15_000
 STRICT_PUSH = {"handover": "strict", "mode": "push"}
 
 
-def strict(leader: Leader, *, mode: str = "push") -> int:
-    """A strict topic; its number."""
+def strict(leader: Leader, *, mode: str = "push") -> Subscription:
+    """A strict topic; its subscription."""
     leader.propose(PutTopic("default", "orders", {"handover": "strict", "mode": mode}, replace=False))
-    return leader.topic()
+    return leader.subscription()
 
 
 def stage(leader: Leader, now_ms: int, most: int = 100) -> U64:
     """What is due soon, staged."""
     leader.run(now_ms)
-    return leader.dispatcher.handing_over.lease_ahead.stage(leader.topic(), most, now_ms)
+    return leader.dispatcher.handing_over.lease_ahead.stage(leader.subscription(), most, now_ms)
 
 
 def plan(leader: Leader, now_ms: int) -> list[HandOver]:
     """What is due soon, staged and planned."""
     staged = stage(leader, now_ms)
-    planned = leader.dispatcher.handing_over.plan(leader.topic(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
+    planned = leader.dispatcher.handing_over.plan(leader.subscription(), staged, PUSH_LEASE_MS, now_ms, trusted=True)
     assert not len(planned.left)
     return planned.hand_overs
 
@@ -59,7 +60,9 @@ def test_when_each_is_due_is_known_without_the_records(leader: Leader, monkeypat
         found = stage(leader, T0 + 450)
     leader.dispatcher.handing_over.read_staged(found)
     monkeypatch.setattr(leader.store, "units", lambda positions: 1 / 0)
-    made = leader.dispatcher.handing_over.plan(leader.topic(), found, PUSH_LEASE_MS, T0 + 505, trusted=True).hand_overs
+    made = leader.dispatcher.handing_over.plan(
+        leader.subscription(), found, PUSH_LEASE_MS, T0 + 505, trusted=True
+    ).hand_overs
     assert [each.position.tolist() for each in made] == [[one], [two]]
     assert [each.due_ms.tolist() for each in made] == [[T0 + 500], [T0 + 510]]
 
@@ -125,7 +128,7 @@ def test_a_release_after_the_due_time_is_ready_again(leader: Leader) -> None:
     leader.dispatcher.handing_over.strict.withdraw(made)
     leader.commit(T0 + 705)
     leader.run(T0 + 710)
-    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, T0 + 710).tolist() == [one]
+    assert leader.dispatcher.handing_over.stage(leader.subscription(), 9, T0 + 710).tolist() == [one]
 
 
 def test_a_new_leader_waits_for_the_leases_of_what_a_dead_one_planned(make_leader: MakeLeader) -> None:
@@ -145,9 +148,9 @@ def test_a_new_leader_waits_for_the_leases_of_what_a_dead_one_planned(make_leade
     assert states(leader, later, sent) == [LEASED, LEASED]
     end_ms = T0 + 3_000 + PUSH_LEASE_MS + CLOCKS_MS
     leader.run(end_ms - 1)
-    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, end_ms - 1).tolist() == [sent]
+    assert leader.dispatcher.handing_over.stage(leader.subscription(), 9, end_ms - 1).tolist() == [sent]
     leader.run(end_ms)
-    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, end_ms).tolist() == [later]
+    assert leader.dispatcher.handing_over.stage(leader.subscription(), 9, end_ms).tolist() == [later]
 
 
 def test_leadership_that_moves_releases_everything(leader: Leader) -> None:
@@ -163,7 +166,7 @@ def test_leadership_that_moves_releases_everything(leader: Leader) -> None:
     assert [begin(leader, each, T0 + 520) for each in made] == [[], []]
     leader.promote(T0 + 700)
     leader.run(T0 + 700)
-    assert leader.dispatcher.handing_over.stage(leader.topic(), 9, T0 + 700).tolist() == [one, two]
+    assert leader.dispatcher.handing_over.stage(leader.subscription(), 9, T0 + 700).tolist() == [one, two]
 
 
 def test_uncommitted_strict_hand_overs_stop_nothing(leader: Leader) -> None:
@@ -233,7 +236,7 @@ def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
     fast, strictly = leader.schedule(T0, T0)
     leader.run(T0)
     assert not leader.hand_over(T0, 1).strict
-    leader.dispatcher.handing_over.strict.expect(leader.topic())
+    leader.dispatcher.handing_over.strict.expect(leader.subscription())
     made = leader.hand_over(T0 + 1, 1)
     assert (made.position.tolist(), bool(made.strict)) == ([strictly], True)
     riding = leader.dispatcher.collect(T0 + 1)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from node.handover.lease_book import LONG_GRID_MS, LONG_LEASE_MS, SHORT_GRID_MS, HandOver, LeaseBook, LeaseEnds
 from node.write.leader_commands import NOTHING_RIDES
+from storage.catalog.topic import subscription_of
 from storage.format.position import pack
 from storage.format.rows import UNIT
 
@@ -18,7 +19,7 @@ def hand_over(at_ms: int, *positions: int) -> HandOver:
     at = np.array(positions or (1,), np.uint64)
     units = np.zeros(len(at), UNIT)
     units["due_ms"] = at_ms
-    return HandOver(1, at, np.ones(len(at), np.uint16), units, at_ms + 30_000, at_ms)
+    return HandOver(subscription_of(1), at, np.ones(len(at), np.uint16), units, at_ms + 30_000, at_ms)
 
 
 def test_leases_leave_on_the_beat_and_stop_counting_when_committed() -> None:

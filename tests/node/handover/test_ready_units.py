@@ -24,7 +24,7 @@ def test_a_collision_of_hashes_hands_over_nothing_else(leader: Leader, tags: lis
     collides, matches, plain = leader.schedule(*[T0 + 10] * 3, tags=[tags, [*tags, wanted], []])
     leader.run(T0 + 10)
     assert leader.hand_over(T0 + 10, tags=like).position.tolist() == [matches]
-    assert not leader.dispatcher.handing_over.waiting(leader.topic(), like)
+    assert not leader.dispatcher.handing_over.waiting(leader.subscription(), like)
     assert leader.hand_over(T0 + 10).position.tolist() == [collides, plain]
 
 
@@ -35,7 +35,7 @@ def test_filtered_pulls_take_their_own_and_leave_the_rest_in_order(leader: Leade
     tags = [["us"], ["eu"], ["vip", "us"], [], ["eu", "vip"], ["vip"]]
     units = leader.schedule(*range(T0 + 1, T0 + 7), tags=tags)
     leader.run(T0 + 10)
-    topic = leader.topic()
+    topic = leader.subscription()
     assert leader.dispatcher.handing_over.waiting(topic, either)
     assert leader.hand_over(T0 + 10, 1, tags=both).position.tolist() == [units[2]]
     assert leader.hand_over(T0 + 10, 1, tags=either).position.tolist() == [units[1]]
@@ -57,7 +57,7 @@ def test_what_refuses_a_hand_over_for_a_moment_does_not_make_a_filter_miss_it(le
     like = filter_of(["eu"])
     first, second, third = leader.schedule(T0 + 10, T0 + 20, T0 + 300, tags=[["eu"]] * 3)
     leader.run(T0 + 20)
-    topic, handing_over = leader.topic(), leader.dispatcher.handing_over
+    topic, handing_over = leader.subscription(), leader.dispatcher.handing_over
     assert len(handing_over.hand_over(topic, 9, 1_000, T0 + 20, trusted=False, tags=like)) == 0
     assert handing_over.waiting(topic, like)
     handing_over.hold([first])
@@ -82,7 +82,7 @@ def test_cancelled_units_are_no_end_for_a_filter(leader: Leader) -> None:
     leader.run(T0 + 10)
     leader.cancel(*units[:-1])
     found: list[int] = []
-    while leader.dispatcher.handing_over.waiting(leader.topic(), like):
+    while leader.dispatcher.handing_over.waiting(leader.subscription(), like):
         found += leader.hand_over(T0 + 10, 1, tags=like).position.tolist()
     assert found == units[-1:]
     assert leader.dispatcher.handing_over.ready_count == 0
@@ -103,7 +103,7 @@ def test_one_look_reads_a_bounded_number_of_records(leader: Leader, monkeypatch:
 
     monkeypatch.setattr(leader.store, "records", counted)
     found: list[int] = []
-    while leader.dispatcher.handing_over.waiting(leader.topic(), like):
+    while leader.dispatcher.handing_over.waiting(leader.subscription(), like):
         before = sum(read)
         found += leader.hand_over(T0 + 10, 1, tags=like).position.tolist()
         assert sum(read) - before <= 4_000

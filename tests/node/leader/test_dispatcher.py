@@ -184,10 +184,10 @@ def test_an_ack_after_the_lease_ended_keeps_the_unit_from_going_out_again(leader
     (unit,) = leader.schedule(T0 + 10)
     leader.pull(T0 + 10)
     leader.run(T0 + LEASE_MS + 200)
-    assert leader.dispatcher.handing_over.waiting(leader.topic())
+    assert leader.dispatcher.handing_over.waiting(leader.subscription())
     assert leader.ack([unit]) == [ACKED]
     assert leader.hand_over(T0 + LEASE_MS + 200).position.tolist() == []
-    assert not leader.dispatcher.handing_over.waiting(leader.topic())
+    assert not leader.dispatcher.handing_over.waiting(leader.subscription())
 
 
 def test_a_lease_committed_after_it_ended_brings_the_unit_back(leader: Leader) -> None:
@@ -196,7 +196,7 @@ def test_a_lease_committed_after_it_ended_brings_the_unit_back(leader: Leader) -
     leader.run(T0 + 10)
     leader.hand_over(T0 + 10, lease_ms=1_000)
     leader.run(T0 + 5_000)
-    assert not leader.dispatcher.handing_over.waiting(leader.topic())
+    assert not leader.dispatcher.handing_over.waiting(leader.subscription())
     leader.commit(T0 + 5_000)
     assert leader.pull(T0 + 5_000) == [unit]
     assert leader.pull(T0 + 5_000) == []
@@ -239,10 +239,10 @@ def test_a_paused_topic_keeps_its_units(leader: Leader) -> None:
     leader.pause("slow", True)
     fast = leader.schedule(T0 + 20, topic="fast")
     assert leader.pull(T0 + 40, topic="slow") == []
-    assert not leader.dispatcher.handing_over.waiting(leader.topic("slow"))
+    assert not leader.dispatcher.handing_over.waiting(leader.subscription("slow"))
     assert leader.pull(T0 + 40, topic="fast") == fast
     leader.pause("slow", False)
-    assert leader.dispatcher.handing_over.waiting(leader.topic("slow"))
+    assert leader.dispatcher.handing_over.waiting(leader.subscription("slow"))
     assert leader.pull(T0 + 41, topic="slow") == slow
 
 
@@ -250,7 +250,7 @@ def test_nothing_without_trust_and_nothing_after_stepping_down(leader: Leader) -
     """A8: an untrusted leader takes nothing from ready; one that stopped forgets everything and proposes nothing."""
     leader.schedule(T0 + 10, T0 + 10)
     leader.run(T0 + 10)
-    dispatcher, topic = leader.dispatcher, leader.topic()
+    dispatcher, topic = leader.dispatcher, leader.subscription()
     assert len(dispatcher.handing_over.hand_over(topic, 9, LEASE_MS, T0 + 10, trusted=False)) == 0
     assert len(dispatcher.handing_over.hand_over(topic, 1, LEASE_MS, T0 + 10, trusted=True)) == 1
     dispatcher.handing_over.hold([1])

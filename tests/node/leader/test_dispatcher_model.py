@@ -24,6 +24,7 @@ from node.leader.dispatcher import Dispatcher
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import LaneKind, Queued, Window
 from replication.command.dispatch import DispatchState
+from storage.catalog.topic import Subscription
 from storage.format.tag_mask import TagFilter
 from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel
@@ -96,7 +97,7 @@ def state_of_this_moment(self: Dispatcher) -> DispatchState:
 def checked_nothing(
     self: ReadyUnits,
     kind: LaneKind,
-    topic: int,
+    subscription: Subscription,
     units: Queued,
     most: int,
     now_ms: int,
@@ -109,17 +110,17 @@ def checked_nothing(
 
 
 def given_at_the_latest_time(
-    self: ReadyUnits, kind: LaneKind, topic: int, units: Queued, most: int, now_ms: int, *rest: Any
+    self: ReadyUnits, kind: LaneKind, subscription: Subscription, units: Queued, most: int, now_ms: int, *rest: Any
 ) -> int:
     """As if the clock had not gone back."""
-    return give(self, kind, topic, units, most, max(now_ms, self.latest_ms), *rest)
+    return give(self, kind, subscription, units, most, max(now_ms, self.latest_ms), *rest)
 
 
 def found_at_the_latest_time(
-    self: ReadyUnits, kind: LaneKind, topic: int, tags: TagFilter, most: int, now_ms: int, taking: HandOverBuilder
+    self: ReadyUnits, kind: LaneKind, subscription: Subscription, tags: TagFilter, most: int, now_ms: int, *rest: Any
 ) -> int:
     """Likewise, for who wants some tags."""
-    return take_wanted(self, kind, topic, tags, most, max(now_ms, self.latest_ms), taking)
+    return take_wanted(self, kind, subscription, tags, most, max(now_ms, self.latest_ms), *rest)
 
 
 def one_too_far(self: Window, tags: TagFilter, upto: int, marks_max: int) -> None:
@@ -136,10 +137,10 @@ def marks_are_kept(self: Window, units: Queued) -> None:
 
 def anew_after_a_move(self: Exhaustion, *args: Any) -> Any:
     """Attempts count from the move."""
-    kind, topic, units, seen, chosen, rows, taking = args
+    kind, subscription, units, seen, chosen, rows, taking = args
     forgetful = rows.copy()
     forgetful["attempt"] = 0
-    return offer(self, kind, topic, units, seen, chosen, forgetful, taking)
+    return offer(self, kind, subscription, units, seen, chosen, forgetful, taking)
 
 
 def exhausted_and_free(self: Exhaustion, *args: Any) -> None:

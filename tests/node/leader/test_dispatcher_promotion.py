@@ -152,7 +152,7 @@ def test_overdue_is_paced_beside_what_is_due_now_and_never_before_it(make_leader
     crash_and_promote(leader, T0)
     found: list[int] = []
     waited = leader.dispatcher.handing_over.waited
-    waited.wait(leader.topic())
+    waited.wait(leader.subscription())
     for now_ms in range(T0, T0 + 100):
         got = leader.pull(now_ms, 30)
         due = [position for position in got if position in fresh]
@@ -166,7 +166,7 @@ def test_overdue_is_paced_beside_what_is_due_now_and_never_before_it(make_leader
     assert leader.run(T0 + 101) == 9, "the leader wakes for the next ten"
     assert not waited.take()
     leader.run(T0 + 110)
-    assert waited.take() == {leader.topic()}, "and so do pulls that wait for them"
+    assert waited.take() == {leader.subscription()}, "and so do pulls that wait for them"
     for now_ms in range(T0 + 101, T0 + 301):
         found += leader.pull(now_ms)
     assert found == overdue

@@ -16,6 +16,7 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.leader.leader_term import LeaderTerm
 from node.server import Node
+from storage.catalog.topic import Subscription
 from storage.format.tag_mask import tags_mask
 from tests.calls import calls_of
 from tests.node.pull.test_pulling import steps
@@ -281,10 +282,10 @@ def test_b7_filters_go_on_where_they_stopped_to_rest(tmp_path: Path, monkeypatch
             looked: list[str] = []
             waiting = reign.handing_over.waiting
 
-            def noted(topic: int, wanted: Any = None) -> bool:
+            def noted(subscription: Subscription, wanted: Any = None) -> bool:
                 if wanted is not None:
                     looked.extend(*wanted.groups)
-                return waiting(topic, wanted)
+                return waiting(subscription, wanted)
 
             monkeypatch.setattr(reign.handing_over, "waiting", noted)
             await node.service.schedule([MessageIn("t", b"4", tags=("x4",))], ANONYMOUS)

@@ -12,7 +12,7 @@ from node.push.target import BadTarget, Origin, PushTarget
 from node.push.trial import MOMENT_MS
 from node.push.unit import NOWHERE, StagedUnit
 from node.settle.retry import NO_TARGET
-from storage.catalog.topic import Topic
+from storage.catalog.topic import Topic, subscription_of
 from tests.node.push_attempt import record
 
 BOUNDS = Bounds(per_target=3, total=8, staged_per_topic=20, staged_total=40)
@@ -29,7 +29,7 @@ def unit(position: int, *, of: int = 1, host: str = "a", body: int = 2) -> Stage
     if host:
         url = URL(f"http://{host}/")
         target = PushTarget(url, Origin("http", host, 80), "POST", {}, 1000, None, b"")
-    return StagedUnit(topic(of), position, record(topic=of, body=bytes(body)), target)
+    return StagedUnit(topic(of), subscription_of(of), position, record(topic=of, body=bytes(body)), target)
 
 
 def add(lanes: Lanes, units: list[StagedUnit]) -> None:
@@ -98,24 +98,24 @@ def test_a_topics_units_can_be_taken_out_of_all_lanes() -> None:
     """Others stay, and lanes that have nothing are forgotten."""
     lanes = Lanes(BOUNDS)
     add(lanes, [unit(1, of=1, host="a"), unit(2, of=1, host="b"), unit(3, of=2, host="b")])
-    assert lanes.revision(1) == 1
-    assert sorted(positions(lanes.drop(1))) == [1, 2]
-    assert (lanes.revision(1), lanes.revision(2), lanes.staged) == (None, 1, 1)
+    assert lanes.revision(subscription_of(1)) == 1
+    assert sorted(positions(lanes.drop(subscription_of(1)))) == [1, 2]
+    assert (lanes.revision(subscription_of(1)), lanes.revision(subscription_of(2)), lanes.staged) == (None, 1, 1)
     assert positions(lanes.take(0)) == [3]
 
 
 def test_staging_leaves_room_for_other_topics() -> None:
     """A topic has its bound, and never more than is free in all; what its units weigh counts the same way."""
     lanes = Lanes(BOUNDS)
-    assert lanes.room(1) == 20
+    assert lanes.room(subscription_of(1)) == 20
     add(lanes, [unit(number, of=1) for number in range(20)])
-    assert (lanes.room(1), lanes.room(2)) == (0, 20)
+    assert (lanes.room(subscription_of(1)), lanes.room(subscription_of(2))) == (0, 20)
     add(lanes, [unit(100 + number, of=2) for number in range(15)])
-    assert (lanes.room(2), lanes.room(3)) == (0, 5)
+    assert (lanes.room(subscription_of(2)), lanes.room(subscription_of(3))) == (0, 5)
     heavy = Lanes(Bounds(staged_bytes=10_000))
     add(heavy, [unit(1, of=1, body=5_000)])
-    assert heavy.room(1) == 0
-    assert heavy.room(2) > 0
+    assert heavy.room(subscription_of(1)) == 0
+    assert heavy.room(subscription_of(2)) > 0
 
 
 def take_all(lanes: Lanes, now_ms: int) -> list[StagedUnit]:
@@ -294,12 +294,12 @@ def test_nothing_is_lost_and_no_bound_is_broken(steps: list[tuple[str, int, str]
             waiting[last.topic.number, last.origin].appendleft(last.position)
         elif step == "drop":
             expected = [queue.pop() for (its, _), queue in waiting.items() if its == number for _ in range(len(queue))]
-            assert sorted(positions(lanes.drop(number))) == sorted(expected)
+            assert sorted(positions(lanes.drop(subscription_of(number)))) == sorted(expected)
         assert lanes.on_wire == len(wire) <= BOUNDS.total
         assert max(Counter(each.origin for each in wire).values(), default=0) <= BOUNDS.per_target
         assert lanes.staged == sum(map(len, waiting.values()))
         staged = {number for (number, _), queue in waiting.items() if queue}
-        assert {number for number in range(1, 10) if lanes.revision(number) is not None} == staged
+        assert {number for number in range(1, 10) if lanes.revision(subscription_of(number)) is not None} == staged
     now_ms = 0
     while lanes.staged or wire:
         for each in wire:

@@ -18,10 +18,10 @@ class Dispatcher:
         self.line = list(topics)
         self.looked: list[int] = []
         self.unstaged: list[int] = []
-        self.lease_ahead = SimpleNamespace(topics=list, stage=self.stage)
+        self.lease_ahead = SimpleNamespace(subscriptions=list, stage=self.stage)
         self.staged = SimpleNamespace(take_ended=dict)  # none of them
 
-    def pushing_topics(self, most: int) -> list[int]:
+    def next_pushing(self, most: int) -> list[int]:
         """The next in line."""
         return self.line[:most]
 

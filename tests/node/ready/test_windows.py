@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
+from storage.catalog.topic import subscription_of
 from storage.format.array import U64
 from storage.format.position import pack
 
@@ -31,7 +32,7 @@ def push(ready: Ready, topic: int, *indexes: int, swept: bool = False) -> None:
 
 def take(ready: Ready, topic: int, most: int) -> list[int]:
     """The next indexes of a topic."""
-    units = ready.take(CURRENT, topic, most)
+    units = ready.take(CURRENT, subscription_of(topic), most)
     indexes: list[int] = (units.position - np.uint64(BASE)).tolist()
     assert units.tags.tolist() == indexes, "masks stay beside their units"
     return indexes
@@ -52,20 +53,20 @@ def test_b6_topics_to_be_pushed_stand_in_line() -> None:
     window and room for more come in their turn; the others are not looked at."""
     ready = Ready(ClaimedUnits(), per_topic=10, total=1_000)
     for topic in (1, 2, 3, 4, 5):
-        ready.set_pushed(topic, topic != 2)
+        ready.set_pushed(subscription_of(topic), topic != 2)
     for topic in (1, 2, 3, 4):
         push(ready, topic, 10 * topic)
     assert [ready.next_pushing(2) for _ in range(3)] == [[1, 3], [4, 1], [3, 4]]
     assert ready.next_pushing(10) == [1, 3, 4]
-    ready.set_room(3, False)
-    ready.set_pushed(2, True)
+    ready.set_room(subscription_of(3), False)
+    ready.set_pushed(subscription_of(2), True)
     assert ready.next_pushing(10) == [1, 4, 2]
-    ready.set_pushed(4, False)
+    ready.set_pushed(subscription_of(4), False)
     take(ready, 1, 1)
     push(ready, 5, 50)
     assert ready.next_pushing(10) == [2, 5]
-    ready.set_room(3, True)
-    ready.put_back(CURRENT, 1, queued(10))
+    ready.set_room(subscription_of(3), True)
+    ready.put_back(CURRENT, subscription_of(1), queued(10))
     assert ready.next_pushing(10) == [2, 5, 3, 1]
 
 
@@ -96,11 +97,11 @@ def test_past_its_bound_a_topic_remembers_where_its_backlog_begins() -> None:
     push(ready, 1, 10)
     assert take(ready, 1, 4) == [2, 3], "10 waits behind the backlog"
     assert take(ready, 2, 4) == [20]
-    ready.swept(CURRENT, [1], BASE + 100)
+    ready.swept(CURRENT, [subscription_of(1)], BASE + 100)
     push(ready, 1, 7, 8, 9, 10, 11, swept=True)
     assert ready.lanes[CURRENT].begins == {1: BASE + 11}
     assert take(ready, 1, 9) == [7, 8, 9, 10]
-    ready.swept(CURRENT, [1], None)
+    ready.swept(CURRENT, [subscription_of(1)], None)
     assert ready.hungry(CURRENT) == []
     assert not ready.lanes[CURRENT].begins
     invariants(ready, claims)
@@ -116,7 +117,7 @@ def test_slow_topics_give_way_when_memory_is_full() -> None:
     assert ready.count <= 80
     assert take(ready, 3, 5) == [300, 301, 302, 303, 304]
     begins = ready.lanes[CURRENT].begins
-    assert begins[1] - BASE == 100 + ready.waiting(CURRENT, 1)
+    assert begins[subscription_of(1)] - BASE == 100 + ready.waiting(CURRENT, subscription_of(1))
     assert not claims.mask(column(139)).any(), "what was cut off is free to be found again"
     invariants(ready, claims)
 
@@ -137,5 +138,5 @@ def test_every_unit_is_in_a_window_or_in_the_backlog(steps: list[tuple[int, int,
         invariants(ready, claims)
         assert ready.count <= 16
         for index, its_topic in pushed.items():
-            begin = ready.lanes[CURRENT].begins.get(its_topic, 1 << 63)
+            begin = ready.lanes[CURRENT].begins.get(subscription_of(its_topic), 1 << 63)
             assert claims.mask(column(index)).all() or BASE + index >= begin

@@ -9,6 +9,7 @@ from node.handover.attempt_limit import Exhausted
 from node.settle.attempt_policy import HAND_OVERS_MAX, Attempts
 from node.settle.retry import MAX_AGE
 from replication.command.handover import DEAD
+from storage.catalog.topic import subscription_of
 from storage.format.record import Record
 from tests.node.push_attempt import record
 
@@ -43,8 +44,8 @@ def test_what_became_too_old_within_a_step_dies_of_its_age() -> None:
     step_ms = OLD_MS - 1
     attempts = attempts_at(Aging(step_ms), record(asked_due_ms=0, extension={"retry": {"max_age_ms": OLD_MS}}))
     position = np.array([7], np.uint64)
-    assert attempts.over(1, position, np.array([2], np.uint16)).tolist() == [True]
-    fail = attempts.give_up(Exhausted(1, position, np.array([0], np.uint32), np.array([1], np.uint16)))
+    assert attempts.over(subscription_of(1), position, np.array([2], np.uint16)).tolist() == [True]
+    fail = attempts.give_up(Exhausted(subscription_of(1), position, np.array([0], np.uint32), np.array([1], np.uint16)))
     assert (fail.code.tolist(), fail.fate.tolist()) == ([MAX_AGE], [DEAD])
 
 
@@ -53,4 +54,4 @@ def test_b18_hand_overs_that_do_not_count_end_before_their_number_does() -> None
     given_back = record(asked_due_ms=1, attempt=59_999)  # all but one of its hand-overs did not count
     attempts = attempts_at(SimpleNamespace(now_ms=lambda: 1), given_back)
     numbers = np.array([HAND_OVERS_MAX, HAND_OVERS_MAX + 1], np.uint16)
-    assert attempts.over(1, np.array([7, 8], np.uint64), numbers).tolist() == [False, True]
+    assert attempts.over(subscription_of(1), np.array([7, 8], np.uint64), numbers).tolist() == [False, True]

@@ -44,7 +44,7 @@ class Watched:
 
     def lease_ahead(self) -> None:
         """What is due soon is planned, and its Lease applied."""
-        handing_over, topic, now_ms = self.leader.dispatcher.handing_over, self.leader.topic(), DUE_MS - 90
+        handing_over, topic, now_ms = self.leader.dispatcher.handing_over, self.leader.subscription(), DUE_MS - 90
         self.leader.run(now_ms)
         handing_over.plan(topic, handing_over.lease_ahead.stage(topic, 9, now_ms), LEASE_MS, now_ms, trusted=True)
         self.leader.commit(now_ms + 5)
