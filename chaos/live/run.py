@@ -278,5 +278,3 @@ class LiveRun:
 
 Story = Callable[[LiveRun], Awaitable[None]]
 """What is told in code, of the run it is told in."""
-
-__all__ = ["LOAD", "PLAIN", "ClusterFailed", "LiveRun", "Result", "Setup", "Story"]

@@ -61,7 +61,7 @@ class Upgrade:
     async def __call__(self, live: LiveRun) -> None:
         """The whole story."""
         self._nemesis, self._cluster = live.nemesis, live.cluster
-        self._watch, self._served = live.nemesis.watch, live.nemesis.load.served
+        self._watch, self._served = live.nemesis.watch, live.nemesis.service.served
         nodes = list(self._cluster.nodes)
         assert {await self.build(node_id) for node_id in nodes} == {OLD}
         await self.switch(nodes[0], NEW, "kill")

@@ -24,10 +24,10 @@ from typing import Any, Final, Literal, Self
 from chaos.cluster.cluster import READY_S, Cluster, ClusterFailed
 from chaos.history.event import Fault as Seen
 from chaos.history.history import History
-from chaos.live.faults.calm import Calm
 from chaos.live.faults.handler import Handler, Handlers, NotRun, PassedOver
 from chaos.live.faults.leader_watch import Watch
 from chaos.live.faults.process_holds import Hands
+from chaos.live.faults.service import Service
 from chaos.plan.fault_plan import KINDS, Fault, FaultPlan
 from chaos.plan.target import Aim
 
@@ -66,7 +66,7 @@ class LiveNemesis:
         self.reasons: Counter[str] = Counter()
         self.not_run: dict[str, str] = {}
         self.fell_short: list[str] = []
-        self.load = Calm(history, rate, self._serves)
+        self.service = Service(history, rate, self._serves)
         self.turns_over = asyncio.Event()
         """The last of the faults that wait for calm is over, and it was calm after it."""
         self._doubts: dict[str, Doubt] = {}
@@ -254,8 +254,8 @@ class LiveNemesis:
             self._beside = [each for each in self._beside if each is not fault]
 
     async def _calm(self, seconds: float, waits: Callable[[], bool] = lambda: False) -> bool:
-        """Waits until it was calm for so long, see Calm; False if all was healed before."""
-        calm = asyncio.create_task(self.load.calm(seconds, waits=waits))
+        """Waits until it was calm for so long, see Service; False if all was healed before."""
+        calm = asyncio.create_task(self.service.calm(seconds, waits=waits))
         healed = asyncio.create_task(self._healed.wait())
         try:
             await asyncio.wait((calm, healed), return_when=asyncio.FIRST_COMPLETED)

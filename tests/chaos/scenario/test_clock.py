@@ -44,7 +44,7 @@ def test_a_leader_two_hours_ahead_and_the_way_back(tmp_path: Path) -> None:
 
     async def story(live: LiveRun) -> None:
         nemesis, watch, calm = live.nemesis, live.nemesis.watch, int(load.rate * 1.5)
-        served = nemesis.load.served
+        served = nemesis.service.served
         await served(calm)
         leadership = await watch.wait_leader()
         async with nemesis.on(Fault(0, "jump", "follower", 0, (("by", float(TWO_HOURS_S)),))) as (ahead,):

@@ -96,7 +96,7 @@ def test_cancels_and_reschedules_race_the_due_time_while_leaders_die(tmp_path: P
 
         await live.nemesis.turns_over.wait()
         while in_time() <= 20:
-            await live.nemesis.load.served(load.batch)
+            await live.nemesis.service.served(load.batch)
 
     result = carried_out(tmp_path, plan(kills(2, "leader", calm_s=CALM_S)), load, BOUNDS, story=enough)
     assert count(result, "U", "raced") > 400

@@ -1,4 +1,4 @@
-"""How long a service has been calm, measured by the load: what faults of a plan wait for instead of the clock.
+"""The service as its load sees it, and how long it has been calm: what faults of a plan wait for instead of the clock.
 
 A machine that is slow, or has other work, serves its load later; a fault that waits for calm comes later then, and
 meets a service that runs.
@@ -16,8 +16,8 @@ from chaos.history.history import History
 SILENT_S: Final = 60.0
 
 
-class Calm:
-    """Of a load of `rate` messages a second (0: none; then it is always calm), recorded in `history`. Hand-overs count
+class Service:
+    """For a load of `rate` messages a second (0: none; then it is always calm), recorded in `history`. Hand-overs count
     while `serves` says that a node leads that no fault holds: a killed leader's last ones are still on their way."""
 
     def __init__(self, history: History, rate: float, serves: Callable[[], bool]) -> None:
