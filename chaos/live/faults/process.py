@@ -164,10 +164,12 @@ class ProcessFaults:
         leader, best = self._nemesis.watch.leader(), fault.target == "*"
         if leader is None or not (best or (len(nodes) == 1 and nodes[0] != leader)):
             raise PassedOver("leadership goes from a leader to another node")
-        to = "" if best else nodes[0]
-        self._nemesis.begun(fault, (leader,) if best else nodes)
         asked = [node_id for node_id in self._running(tuple(self._cluster.nodes)) if not self._hands.away(node_id)]
+        if not asked:
+            raise PassedOver("no node can be asked")
+        to = "" if best else nodes[0]
         self._asked += 1  # of each in turn: any node finds its leader
+        self._nemesis.begun(fault, (leader,) if best else nodes)
         try:
             await self._nemesis.watch.transfer(asked[self._asked % len(asked)], to)
         except (aiohttp.ClientError, TimeoutError, ClusterFailed) as why:  # who leads is seen anyway
