@@ -37,11 +37,11 @@ class Leading:
         boot: int,
         skew: Skew,
         transfer: Transfer,
-        leaving: Drain,
+        drain: Drain,
         forwarder: Forwarding,
     ) -> None:
         self._parts, self._config, self._boot, self._skew = parts, config, boot, skew
-        self._transfer, self._leaving, self._forwarder = transfer, leaving, forwarder
+        self._transfer, self._drain, self._forwarder = transfer, drain, forwarder
         self._group, self._clock, self._store = parts.group, parts.clock, parts.store
         self._leadership = leadership
         self._told = 0  # the newest term that this node led in, or passed by
@@ -79,7 +79,7 @@ class Leading:
     async def _begin(self, term: int) -> None:
         parts, store = self._parts, self._store
         record = self._record(term)
-        if self._leaving.gone:
+        if self._drain.gone:
             self._group.resign()  # elected at the last moment: another one shall be
             return
         self._leadership.frozen = parts.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)

@@ -56,6 +56,6 @@ async def run(config: Config) -> None:
 def standing(node: Node) -> str:
     """One line for people: what the node is to its cluster."""
     leader, term = node.group.leader_id, node.group.term
-    if node.reign is not None:
+    if node.leader_term is not None:
         return f"leads term {term}"
     return f"follows {leader} in term {term}" if leader is not None else "knows no leader"

@@ -195,7 +195,7 @@ class Node:
             self.members, self.group, self.store, self.clock, self.skew, self.proposer, self.pusher, self.forwarder,
             self.leadership, self.life,
         )  # fmt: skip
-        self.leaving = Drain(
+        self.drain = Drain(
             self.config.node_id, self.group, self.transfer, self.pusher, self.proposer, self.forwarder, self.clock,
             self.leadership, self.life,
         )  # fmt: skip
@@ -205,7 +205,7 @@ class Node:
         )  # fmt: skip
         self.status = Status(
             self.members, self.group, self.machine, self.transport, self.levels, self.guard, self.lateness,
-            self.reserve, self.leaving, self.leadership, self.life, snapshot=self.snapshots.status,
+            self.reserve, self.drain, self.leadership, self.life, snapshot=self.snapshots.status,
             caught_up=self.caught_up,
         )  # fmt: skip
 
@@ -217,7 +217,7 @@ class Node:
             topic_metrics=self.topic_metrics, pusher=self.pusher,
         )  # fmt: skip
         return Leading(
-            parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.leaving, self.forwarder
+            parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.drain, self.forwarder
         )
 
     def _metrics(self, budget: Budget) -> Metrics:
@@ -265,7 +265,7 @@ class Node:
             restarts = self.snapshots.whole is not None
             ordered = self.life.in_order and not restarts
             if ordered:
-                await self.leaving.leave()
+                await self.drain.leave()
             self.leading.stepped_down()
             # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
             await self.driver.close()
@@ -286,14 +286,14 @@ class Node:
             proposer=self.proposer, leadership=self.leadership, forwarder=self.forwarder,
             delivery_log=self.delivery_log, counters=self.counters, topic_metrics=self.topic_metrics,
             reserve=self.reserve, counting=self.counting, members=self.members, member_changes=self.member_changes,
-            levels=self.levels, transfer=self.transfer, leaving=self.leaving, backups=self.backups,
+            levels=self.levels, transfer=self.transfer, drain=self.drain, backups=self.backups,
             status=self.status, metrics=self.metrics,
         )  # fmt: skip
         return Service(parts, self._limits(), budget)
 
     async def _keep_house(self) -> None:
         looks = (
-            self.leaving.look,
+            self.drain.look,
             self.levels.look,
             lambda: self.clock.bound(self.skew.least_median_ms()),
             self.guard.watch,
@@ -342,7 +342,7 @@ class Node:
     # -- what the parts ask
 
     @property
-    def reign(self) -> LeaderTerm | None:
+    def leader_term(self) -> LeaderTerm | None:
         """The term in which this node is the established leader; None while it is not."""
         return self.leadership.term
 
@@ -362,7 +362,7 @@ class Node:
 
     def _vitals(self) -> Vitals:
         return Vitals(
-            self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low, retiring=self.leaving.retiring,
+            self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low, retiring=self.drain.retiring,
             leaving=self.life.draining, busy=self.pusher.busy, ahead_ms=self.skew.told_ms,
         )  # fmt: skip
 
@@ -371,7 +371,7 @@ class Node:
 
     def _leader_http(self) -> str | None:
         leader = self.group.leader_id
-        if leader == self.config.node_id and (self.reign is None or self.leadership.frozen):
+        if leader == self.config.node_id and (self.leader_term is None or self.leadership.frozen):
             return None
         contact = self.members.contact(leader) if leader is not None else None
         return contact.http if contact is not None else None

@@ -314,15 +314,15 @@ class Service:
 
     def drained(self) -> bool:
         """Whether an operator drained this node."""
-        return self._parts.leaving.drained
+        return self._parts.drain.drained
 
     async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
         """This node leads nothing and takes no requests from here on."""
-        return await self._parts.leaving.drain(node)
+        return await self._parts.drain.drain(node)
 
     async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
         """It serves again."""
-        return await self._parts.leaving.undo(node)
+        return await self._parts.drain.undo(node)
 
     @_reads_files
     async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:

@@ -56,7 +56,7 @@ class ServiceParts:
     member_changes: MemberChanges
     levels: Levels
     transfer: Transfer
-    leaving: Drain
+    drain: Drain
     backups: Backups
     status: Status
     metrics: Metrics

@@ -34,7 +34,7 @@ class Status:
         guard: ClockGuard,
         lateness: Lateness,
         reserve: Reserve,
-        leaving: Drain,
+        drain: Drain,
         leadership: Leadership,
         life: Lifecycle,
         *,
@@ -44,7 +44,7 @@ class Status:
         """`snapshot`: the one that a member is taking over. `caught_up`: whether this node has, since it started."""
         self._members, self._group, self._machine, self._store = members, group, machine, machine.store
         self._transport, self._levels, self._guard, self._lateness = transport, levels, guard, lateness
-        self._reserve, self._leaving, self._leadership, self._life = reserve, leaving, leadership, life
+        self._reserve, self._drain, self._leadership, self._life = reserve, drain, leadership, life
         self._snapshot, self._caught_up = snapshot, caught_up
 
     def cluster(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Status:
         }
         applied: int | None = self._machine.applied_index
         offset_ms: float | None = 0.0
-        up, draining = True, self._leaving.retiring
+        up, draining = True, self._drain.retiring
         if node_id != self._members.own:
             peer = group.peers.get(node_id, Peer(node_id))
             up = peer.connected
@@ -116,7 +116,7 @@ class Status:
             "founded": "ok" if self._store.cluster_id else "the cluster is not founded yet",
             "caught_up": "ok",
             "clock": self._guard.clock_check(),
-            "serving": "shutting down" if self._life.draining else "drained" if self._leaving.drained else "ok",
+            "serving": "shutting down" if self._life.draining else "drained" if self._drain.drained else "ok",
             "disk": self._reserve.verdict(leads=self._leadership.term is not None),
         }
         if leader == self._members.own and self._leadership.term is None:

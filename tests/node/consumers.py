@@ -37,8 +37,8 @@ async def pulled(node: Node, count: int, topic: str = "t", lease_ms: int = 60_00
 
 async def leased(node: Node, receipts: Sequence[str]) -> U64:
     """Where these stand, once all their leases are written."""
-    assert node.reign is not None
-    _, named = node.reign.receipts.read(receipts)
+    assert node.leader_term is not None
+    _, named = node.leader_term.receipts.read(receipts)
     await until(lambda: bool((node.store.state_only(named.position) == LEASED).all()))
     return named.position
 

@@ -96,7 +96,7 @@ class Model(StrictModel):
 
     def hand_over(self, topic: str, most: int, lease_ms: int, tags: TagFilter | None = None) -> HandOver:
         """One pull, judged."""
-        dispatcher, number = self.reign.dispatcher, self.numbers[topic]
+        dispatcher, number = self.leader_term.dispatcher, self.numbers[topic]
         found = dispatcher.handing_over.hand_over(number, most, lease_ms, self.now_ms, trusted=True, tags=tags)
         if found.strict:
             return self.pledge(topic, found)
@@ -112,23 +112,26 @@ class Model(StrictModel):
     def stage(self) -> None:
         """Units for push, of some topic."""
         topic = self.random.choice("abcccc")
-        staged = self.reign.dispatcher.handing_over.stage(
+        staged = self.leader_term.dispatcher.handing_over.stage(
             self.numbers[topic], self.random.choice([1, 4, 30]), self.now_ms
         )
         assert topic not in self.book.paused or not len(staged)
-        self.reign.staged[topic] += staged.tolist()
+        self.leader_term.staged[topic] += staged.tolist()
 
     def send(self) -> None:
         """Some of the staged units of a topic are handed over, in any order, with or without trust."""
         topic = self.random.choice("abcccc")
         chosen, trusted = self._some_staged(topic), self.random.random() < 0.8
-        hand_over, left = self.reign.dispatcher.handing_over.hand_over_staged(
+        hand_over, left = self.leader_term.dispatcher.handing_over.hand_over_staged(
             self.numbers[topic], chosen, self._lease_ms(), self.now_ms, trusted=trusted
         )
         assert trusted or not len(hand_over)
-        assert not len(hand_over) or self.numbers[topic] not in self.reign.dispatcher.handing_over.strict.subscriptions
+        assert (
+            not len(hand_over)
+            or self.numbers[topic] not in self.leader_term.dispatcher.handing_over.strict.subscriptions
+        )
         self.pushed += len(hand_over)
-        self.reign.staged[topic] += left.tolist()
+        self.leader_term.staged[topic] += left.tolist()
         assert set(hand_over.position.tolist()) <= set(chosen.tolist()) - set(left.tolist())
         self.check_hand_over(topic, hand_over)
 
@@ -137,16 +140,16 @@ class Model(StrictModel):
         topic = self.random.choice("abcccc")
         for given_back in (False, True):
             if given_back:
-                self.reign.dispatcher.handing_over.unstage(self.numbers[topic], self._some_staged(topic))
+                self.leader_term.dispatcher.handing_over.unstage(self.numbers[topic], self._some_staged(topic))
             for groups in GROUPS:
                 self.hand_over(topic, 2, self._lease_ms(), TagFilter.of(groups))
 
     def _done(self) -> tuple[U64, U32, U16] | None:
         """A hand-over of this term, committed or not."""
-        if not self.reign.hand_overs:
+        if not self.leader_term.hand_overs:
             return None
-        done = self.random.choice(self.reign.hand_overs)
-        return done.position, np.full(len(done), self.reign.term, np.uint32), done.attempt
+        done = self.random.choice(self.leader_term.hand_overs)
+        return done.position, np.full(len(done), self.leader_term.term, np.uint32), done.attempt
 
     def ack(self) -> None:
         """A hand-over is acked."""
@@ -173,7 +176,7 @@ class Model(StrictModel):
 
     def bury(self) -> None:
         """What is over its limit ends; it is held until then."""
-        for exhausted in self.reign.dispatcher.handing_over.take_exhausted():
+        for exhausted in self.leader_term.dispatcher.handing_over.take_exhausted():
             self.ended += len(exhausted.position)
             self.holding += exhausted.position.tolist()
             assert self.numbers[self.book.units[int(exhausted.position[0])].topic] == exhausted.subscription
@@ -213,22 +216,22 @@ class Model(StrictModel):
 
     def step(self) -> int | None:
         """One step, judged; slots are read by the caller where the options say so, and answered late."""
-        dispatcher, now_ms = self.reign.dispatcher, self.now_ms
+        dispatcher, now_ms = self.leader_term.dispatcher, self.now_ms
         wait_ms = dispatcher.step(now_ms)
-        if now_ms >= self.reign.start_ms:
-            self.reign.latest_ms = max(self.reign.latest_ms, now_ms)
+        if now_ms >= self.leader_term.start_ms:
+            self.leader_term.latest_ms = max(self.leader_term.latest_ms, now_ms)
         if not self.options.inline_reads:
-            store = self.replicas[self.reign.replica].store
-            self.reign.reads += [(tick, store.second(tick)) for tick in dispatcher.loads(now_ms)]
+            store = self.replicas[self.leader_term.replica].store
+            self.leader_term.reads += [(tick, store.second(tick)) for tick in dispatcher.loads(now_ms)]
         self.check_state()
         self.check_claims()
         return wait_ms
 
     def answer_reads(self) -> None:
         """What was read reaches the dispatcher."""
-        for tick, slot in self.reign.reads:
-            self.reign.dispatcher.loaded(tick, slot)
-        self.reign.reads.clear()
+        for tick, slot in self.leader_term.reads:
+            self.leader_term.dispatcher.loaded(tick, slot)
+        self.leader_term.reads.clear()
 
     def wait(self) -> None:
         """Time passes."""
@@ -236,14 +239,14 @@ class Model(StrictModel):
 
     def wobble(self) -> None:
         """The leader's clock goes a little back or forth."""
-        self.skew_ms[self.reign.replica] += self.random.choice([-60, -5, 3, 40])
+        self.skew_ms[self.leader_term.replica] += self.random.choice([-60, -5, 3, 40])
 
     # -- what must hold
 
     def check_hand_over(self, topic: str, found: HandOver) -> None:
         """In its window, once: due by this clock, neither settled nor leased nor held nor staged, not in flight, within
         its limit, and newer."""
-        staged = {position for positions in self.reign.staged.values() for position in positions}
+        staged = {position for positions in self.leader_term.staged.values() for position in positions}
         for position, attempt in zip(found.position.tolist(), found.attempt.tolist(), strict=True):
             unit = self.book.units[position]
             assert unit.open_at(self.now_ms), f"{position} at {self.now_ms}: {unit}"
@@ -252,19 +255,19 @@ class Model(StrictModel):
             assert topic not in self.book.paused, f"{topic} is paused"
             assert not {position, unit.home} & self.held, f"{position} of {unit.home} is held"
             assert position not in staged, f"{position} is staged"
-            assert position not in self.reign.uncommitted, f"{position} is handed over twice"
-            assert (self.reign.term, attempt) > unit.seen, f"{position}: attempt {attempt} after {unit.seen}"
+            assert position not in self.leader_term.uncommitted, f"{position} is handed over twice"
+            assert (self.leader_term.term, attempt) > unit.seen, f"{position}: attempt {attempt} after {unit.seen}"
             assert unit.attempt < attempt <= max(1, self.limit.most), f"{position}: attempt {attempt}: {unit}"
-            unit.seen = self.reign.term, attempt
-            self.reign.uncommitted[position] = self.now_ms
+            unit.seen = self.leader_term.term, attempt
+            self.leader_term.uncommitted[position] = self.now_ms
         if len(found):
-            self.reign.hand_overs.append(found)
-        times = self.reign.uncommitted.values()
+            self.leader_term.hand_overs.append(found)
+        times = self.leader_term.uncommitted.values()
         assert not times or max(times) - min(times) < STOP_MS, f"hand-overs at {sorted(times)} are uncommitted"
 
     def check_passed_over(self, topic: str, tags: TagFilter) -> None:
         """A filter that waits for something new has left nothing it wants in the windows."""
-        for lane in self.reign.dispatcher._ready.lanes[:1]:  # the other may only be waiting for its pace
+        for lane in self.leader_term.dispatcher._ready.lanes[:1]:  # the other may only be waiting for its pace
             window = lane.windows.get(self.numbers[topic])
             for chunk in window._chunks() if window is not None and topic not in self.book.paused else ():
                 for position in chunk.units.position.tolist():
@@ -274,7 +277,7 @@ class Model(StrictModel):
 
     def check_claims(self) -> None:
         """Claimed is what is in a window, staged, aside, or handed over and not committed, each once; nothing else."""
-        dispatcher = self.reign.dispatcher
+        dispatcher = self.leader_term.dispatcher
         handing_over, book = dispatcher.handing_over, dispatcher._book
         windows = [window for lane in dispatcher._ready.lanes for window in lane.windows.values()]
         parts = [chunk.units.position for window in windows for chunk in window._chunks()]
@@ -283,7 +286,7 @@ class Model(StrictModel):
         claimed = np.concatenate(parts)
         assert len(claimed) == len(np.unique(claimed)) == len(dispatcher._claims)
         assert dispatcher._claims.mask(claimed).all()
-        staged = {position for positions in self.reign.staged.values() for position in positions}
+        staged = {position for positions in self.leader_term.staged.values() for position in positions}
         assert staged == handing_over.staged._units.keys()
 
     def check_state(self) -> None:
@@ -291,11 +294,11 @@ class Model(StrictModel):
 
         What is true of a unit stays true under one leader, so a state that was judged is not judged again.
         """
-        dispatcher = self.reign.dispatcher
+        dispatcher = self.leader_term.dispatcher
         state = dispatcher.dispatch_state()
-        if self._judged is not None and self._judged[0] is self.reign and self._judged[1] == state:
+        if self._judged is not None and self._judged[0] is self.leader_term and self._judged[1] == state:
             return
-        self._judged = self.reign, state
+        self._judged = self.leader_term, state
         given = dispatcher._wheel.given if isinstance(dispatcher._wheel, RecordingWheel) else set()
         units = self.book.units
         known = [(unit.due_ms, position) for position, unit in units.items() if unit.index <= state.applied_index]
@@ -304,22 +307,22 @@ class Model(StrictModel):
         named = [key for key in known if key[0] // 1000 < state.tick] + slot[: state.local_index]
         for due_ms, position in named:
             unit = units[position]
-            assert due_ms <= self.reign.latest_ms, f"{position}, due {due_ms}, is named before it is due: {state}"
-            overdue = due_ms <= self.reign.start_ms and unit.index <= self.reign.promoted_index
+            assert due_ms <= self.leader_term.latest_ms, f"{position}, due {due_ms}, is named before it is due: {state}"
+            overdue = due_ms <= self.leader_term.start_ms and unit.index <= self.leader_term.promoted_index
             assert overdue or position in given or unit.settled or unit.was_leased, (
                 f"{position} {unit} named by {state}"
             )
 
     def check_complete(self) -> None:
         """Drain at one moment, give or take the pace: after it nothing that is ready by the records is left."""
-        self.true_ms += max(0, self.reign.latest_ms - self.now_ms)
-        for topic, staged in self.reign.staged.items():
-            self.reign.dispatcher.handing_over.unstage(self.numbers[topic], np.array(staged, np.uint64))
+        self.true_ms += max(0, self.leader_term.latest_ms - self.now_ms)
+        for topic, staged in self.leader_term.staged.items():
+            self.leader_term.dispatcher.handing_over.unstage(self.numbers[topic], np.array(staged, np.uint64))
             staged.clear()
         self.settle_flight()
         for _ in range(2_000):
             self.true_ms += 10
-            while self.step() == 0 or self.reign.reads:
+            while self.step() == 0 or self.leader_term.reads:
                 self.answer_reads()
             ended, pledges = self.ended, self.pledges
             count = sum(len(self.hand_over(topic, 1000, 100_000)) for topic in TOPICS)
@@ -338,7 +341,7 @@ class Model(StrictModel):
 
     def _more(self) -> bool:
         """Whether a window or a backlog says that there is more to hand over."""
-        lanes = self.reign.dispatcher._ready.lanes
+        lanes = self.leader_term.dispatcher._ready.lanes
         going = {self.numbers[name] for name in TOPICS if name not in self.book.paused}
         return any(going & (lane.windows.keys() | lane.begins.keys()) for lane in lanes)
 
@@ -361,12 +364,12 @@ class Model(StrictModel):
         last_ms = max((unit.due_ms for unit in self.book.units.values()), default=0)
         while last_ms > self.now_ms - 200_000:
             self.check_complete()
-            for hand_over in self.reign.hand_overs:
+            for hand_over in self.leader_term.hand_overs:
                 n = len(hand_over)
-                terms = np.full(n, self.reign.term, np.uint32)
+                terms = np.full(n, self.leader_term.term, np.uint32)
                 self.queue.append(Settle(hand_over.position, terms, hand_over.attempt, np.zeros(n, np.uint16)))
-            self.reign.hand_overs.clear()
-            wait_ms = self.reign.dispatcher.step(self.now_ms)
+            self.leader_term.hand_overs.clear()
+            wait_ms = self.leader_term.dispatcher.step(self.now_ms)
             self.true_ms += 60_000 if wait_ms is None else min(60_000, max(10, wait_ms))
         self.settle_flight()
         lost = {position: unit for position, unit in self.book.units.items() if not unit.settled}

@@ -100,7 +100,7 @@ class LoggedModel:
         )
         if self.options.window_per_topic == 3:
             self.options = DispatchOptions(window_per_topic=3, window_total=5, pace_per_step=2)
-        self.reign = self._first_reign()
+        self.leader_term = self._first_reign()
 
     def close(self) -> None:
         """Close all stores."""
@@ -110,12 +110,12 @@ class LoggedModel:
     @property
     def now_ms(self) -> int:
         """The leader's clock."""
-        return self.true_ms + self.skew_ms[self.reign.replica]
+        return self.true_ms + self.skew_ms[self.leader_term.replica]
 
     # -- terms
 
     def _first_reign(self) -> Reign:
-        self.reign = Reign(0, 0, Dispatcher(self.replicas[0].store, term=0), 0)
+        self.leader_term = Reign(0, 0, Dispatcher(self.replicas[0].store, term=0), 0)
         self._apply_committed(self._entry([GENESIS, *(PutTopic("default", t, {}, replace=False) for t in TOPICS)]))
         for name in TOPICS:
             topic = self.replicas[0].store.catalog.topic(name)
@@ -128,22 +128,22 @@ class LoggedModel:
         """The replica applies the whole log and leads."""
         self._catch_up(replica)
         node_ = self.replicas[replica]
-        dispatcher = Dispatcher(node_.store, term=self.reign.term + 1, options=self.options, attempts=self.limit)
-        reign = Reign(dispatcher.term, replica, dispatcher, node_.machine.applied_index)
-        self.reign = reign
+        dispatcher = Dispatcher(node_.store, term=self.leader_term.term + 1, options=self.options, attempts=self.limit)
+        leader_term = Reign(dispatcher.term, replica, dispatcher, node_.machine.applied_index)
+        self.leader_term = leader_term
         self.book.dispatcher = dispatcher
         for unit in self.book.units.values():
             unit.outlive()
         tick = node_.machine.tick
         realign = dispatcher.promote(self.now_ms, tick)
         assert (realign is not None) == (tick * 1000 > self.now_ms + 500)
-        reign.start_ms = reign.latest_ms = max(self.now_ms, tick * 1000)
+        leader_term.start_ms = leader_term.latest_ms = max(self.now_ms, tick * 1000)
         if realign is not None:
             self._apply_committed(self._entry([realign]))
             dispatcher.realigned(self.now_ms)
-            reign.start_ms = reign.latest_ms = self.now_ms
-            reign.promoted_index += 1
-        return reign
+            leader_term.start_ms = leader_term.latest_ms = self.now_ms
+            leader_term.promoted_index += 1
+        return leader_term
 
     def busy(self) -> None:
         """What a leader does in its last moments."""
@@ -153,7 +153,7 @@ class LoggedModel:
         for _ in range(self.random.choice([0, 20])):
             self.busy()
             self.true_ms += self.random.choice([0, 1, 6])
-        dead = self.reign
+        dead = self.leader_term
         dead.dispatcher.stop()
         self.book.dispatcher = None
         self.queue.clear()
@@ -171,7 +171,7 @@ class LoggedModel:
         successor = self.random.randrange(2)
         bound = self.random.choice([0, 300, SKEW_MAX_MS])
         self.skew_ms[successor] = self.random.randint(-bound, bound)
-        self.reign = self._promoted(successor)
+        self.leader_term = self._promoted(successor)
 
     def _restart(self, replica: int) -> None:
         """From its last checkpoint, with the log replayed when it is needed."""
@@ -189,20 +189,20 @@ class LoggedModel:
 
     def _entry(self, commands: list[Command]) -> bytes:
         sections = [command.pack() for command in commands]
-        return encode_entry(group=0, term=self.reign.term, node=1, now_ms=self.now_ms, sections=sections)
+        return encode_entry(group=0, term=self.leader_term.term, node=1, now_ms=self.now_ms, sections=sections)
 
     def _to_log(self, entry: bytes, replica: int) -> Applied:
         """The entry is committed and applied by one replica, which tells the book."""
-        self.log.append((entry, self.reign.term))
+        self.log.append((entry, self.leader_term.term))
         self.book.tagged, self.flight_tags = self.flight_tags, []
         machine = self.replicas[replica].machine
         machine.listener = self.book
-        applied = self.replicas[replica].apply(entry, self.reign.term)
+        applied = self.replicas[replica].apply(entry, self.leader_term.term)
         machine.listener = None
         return applied
 
     def _apply_committed(self, entry: bytes) -> Applied:
-        return self._to_log(entry, self.reign.replica)
+        return self._to_log(entry, self.leader_term.replica)
 
     def _catch_up(self, replica: int) -> None:
         machine = self.replicas[replica].machine
@@ -213,7 +213,7 @@ class LoggedModel:
         """Put what waits and what rides in an entry; one is in flight at a time."""
         if self.flight is not None:
             return
-        riding = self.reign.dispatcher.collect(self.now_ms, going=bool(self.queue) if going is None else going)
+        riding = self.leader_term.dispatcher.collect(self.now_ms, going=bool(self.queue) if going is None else going)
         if riding.state is not None:
             self.check_state()
         commands = sorted([*riding.commands(), *self.queue], key=lambda command: command.pack()[0])
@@ -234,16 +234,16 @@ class LoggedModel:
         flight, self.flight = self.flight, None
         self._record(self._apply_committed(flight.entry), flight)
         if flight.with_leases:
-            self.reign.pledged += self.reign.dispatcher.committed()
-        self.reign.dispatcher.handing_over.release(flight.held)
+            self.leader_term.pledged += self.leader_term.dispatcher.committed()
+        self.leader_term.dispatcher.handing_over.release(flight.held)
 
     def _record(self, applied: Applied, flight: Flight) -> None:
         for position in self.book.record(flight.commands, applied):
-            self.reign.uncommitted.pop(position, None)
+            self.leader_term.uncommitted.pop(position, None)
 
     def settle_flight(self) -> None:
         """Let all that waits be committed."""
-        while self.flight is not None or self.queue or self.reign.dispatcher.entry_due_ms() is not None:
+        while self.flight is not None or self.queue or self.leader_term.dispatcher.entry_due_ms() is not None:
             self.propose(going=True)
             if self.flight is None:
                 break

@@ -24,19 +24,19 @@ class StrictModel(LoggedModel):
         strict = self.random.random() < 0.6
         settings = {"handover": "strict" if strict else "fast", "mode": self.random.choice(["push", "push", "pull"])}
         if strict:
-            self.reign.dispatcher.handing_over.strict.expect(self.numbers[name])
+            self.leader_term.dispatcher.handing_over.strict.expect(self.numbers[name])
         self.queue.append(PutTopic("default", name, settings, replace=False))
 
     def plan(self) -> None:
         """Units for push are staged before they are due, and planned, or given back."""
         name = self.random.choice(TOPICS)
-        dispatcher, number = self.reign.dispatcher, self.numbers[name]
-        self.reign.staged[name] += dispatcher.handing_over.lease_ahead.stage(number, 30, self.now_ms).tolist()
+        dispatcher, number = self.leader_term.dispatcher, self.numbers[name]
+        self.leader_term.staged[name] += dispatcher.handing_over.lease_ahead.stage(number, 30, self.now_ms).tolist()
         if number not in dispatcher.handing_over.strict.subscriptions:
             return
         chosen, trusted = self._some_staged(name), self.random.random() < 0.8
         planned = dispatcher.handing_over.plan(number, chosen, self._lease_ms(), self.now_ms, trusted=trusted)
-        self.reign.staged[name] += planned.left.tolist()
+        self.leader_term.staged[name] += planned.left.tolist()
         assert trusted or not planned.hand_overs
         for made in planned.hand_overs:
             self.pledge(name, made)
@@ -54,17 +54,17 @@ class StrictModel(LoggedModel):
 
     def begin(self) -> None:
         """Strict hand-overs whose Leases are committed are made at their time, or given up."""
-        for _ in range(len(self.reign.pledged)):
-            made = self.reign.pledged.pop(0)
+        for _ in range(len(self.leader_term.pledged)):
+            made = self.leader_term.pledged.pop(0)
             if made.planned and made.handed_over_ms > self.now_ms:
-                self.reign.pledged.append(made)
+                self.leader_term.pledged.append(made)
             elif self.random.random() < 0.8 and self.now_ms < made.lease_end_ms:
                 self._begin(made)
             else:
-                self.reign.dispatcher.handing_over.strict.withdraw(made)
+                self.leader_term.dispatcher.handing_over.strict.withdraw(made)
 
     def _begin(self, made: HandOver) -> None:
-        now_ms, strict = self.now_ms, self.reign.dispatcher.handing_over.strict
+        now_ms, strict = self.now_ms, self.leader_term.dispatcher.handing_over.strict
         begun = strict.begin(made, now_ms)
         strict.withdraw(made)
         assert begun.handed_over_ms == now_ms
@@ -75,18 +75,18 @@ class StrictModel(LoggedModel):
             assert not unit.settled, f"{position} has ended: {unit}"
             assert (unit.attempt, unit.lease_end_ms) == (attempt, made.lease_end_ms), f"{position}: {unit}, {made}"
             assert not {position, unit.home} & self.held, f"{position} of {unit.home} is held"
-            assert (self.reign.term, attempt) > unit.seen, f"{position}: attempt {attempt} after {unit.seen}"
-            unit.seen = self.reign.term, attempt
+            assert (self.leader_term.term, attempt) > unit.seen, f"{position}: attempt {attempt} after {unit.seen}"
+            unit.seen = self.leader_term.term, attempt
             unit.strict_until_ms = made.lease_end_ms
         self.strict += len(begun)
         if len(begun):
-            self.reign.hand_overs.append(begun)
+            self.leader_term.hand_overs.append(begun)
 
     def race(self) -> None:
         """Messages that are leased and not handed over are cancelled, at the moment when their hand-overs begin."""
         self.plan()
         self.settle_flight()
-        for made in self.reign.pledged:
+        for made in self.leader_term.pledged:
             self._cancel(list({self.book.units[position].home for position in made.position.tolist()}))
         if self.random.random() < 0.5:
             self.propose()
@@ -97,20 +97,20 @@ class StrictModel(LoggedModel):
         self.queue.append(Cancel(np.array(homes, np.uint64), np.zeros(len(homes), np.uint8)))
 
     def _hold(self, names: list[int]) -> None:
-        self.reign.dispatcher.handing_over.hold(names)
+        self.leader_term.dispatcher.handing_over.hold(names)
         self.holding += names
 
     def give_up_leadership(self) -> None:
         """Nothing that is planned or leased and not made is handed over here any more."""
-        self.reign.dispatcher.handing_over.strict.withdraw_all()
+        self.leader_term.dispatcher.handing_over.strict.withdraw_all()
         before = self.strict
         self.begin()
         assert self.strict == before
 
     def _some_staged(self, topic: str) -> U64:
-        staged = self.reign.staged[topic]
+        staged = self.leader_term.staged[topic]
         chosen = self.random.sample(staged, self.random.randint(0, len(staged)))
-        self.reign.staged[topic] = [position for position in staged if position not in set(chosen)]
+        self.leader_term.staged[topic] = [position for position in staged if position not in set(chosen)]
         return np.array(chosen, np.uint64)
 
     def _lease_ms(self) -> int:

@@ -99,7 +99,7 @@ class Nodes:
 
         def reigns() -> Node | None:
             alive = self.alive.values()
-            return next((node for node in alive if node.reign is not None and node.group.term > term_above), None)
+            return next((node for node in alive if node.leader_term is not None and node.group.term > term_above), None)
 
         leader: Node = await until(reigns, 60)
         return leader

@@ -43,7 +43,7 @@ async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Env
 
     def leader_changed() -> None:
         told()
-        if node.reign is not None:
+        if node.leader_term is not None:
             leading.set()
 
     node.forwarder.leader_changed = leader_changed  # type: ignore[method-assign]

@@ -28,7 +28,7 @@ def test_a_connection_that_closes_gets_nothing(tmp_path: Path) -> None:
         await node.service.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
         request = PullIn("t", 1, 20_000, 60_000, gone=lambda: closing)
         gone = asyncio.ensure_future(node.service.pull(request, ANONYMOUS))
-        await until(lambda: node.reign is not None and node.reign.pulling._waiters)
+        await until(lambda: node.leader_term is not None and node.leader_term.pulling._waiters)
         next_one = asyncio.ensure_future(node.service.pull(PullIn("t", 1, 20_000), ANONYMOUS))
         closing = True
         await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
@@ -193,8 +193,8 @@ def test_a_wait_ends_at_the_leader_when_the_followers_client_goes(tmp_path: Path
         await leader.service.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
 
         def waiting() -> int:
-            assert leader.reign is not None
-            return sum(len(waiters) for waiters in leader.reign.pulling._waiters.values())
+            assert leader.leader_term is not None
+            return sum(len(waiters) for waiters in leader.leader_term.pulling._waiters.values())
 
         gone = Client(follower, {"wait": "30s"})
         await until(lambda: waiting() == 1)

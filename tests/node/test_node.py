@@ -149,14 +149,14 @@ def test_messages_and_keys_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_leader_whose_wall_clock_steps_yields(tmp_path: Path) -> None:
-    """It ends its reign, and leads again only on a clock that follows the wall clock."""
+    """It ends its term, and leads again only on a clock that follows the wall clock."""
 
     async def play(node: Node) -> None:
-        reign = node.reign
+        leader_term = node.leader_term
         real = node.clock._wall
         node.clock._wall = lambda: real() + 3600
-        await until(lambda: node.reign is not None and node.reign is not reign)
-        assert node.group.term > reign.term if reign else False
+        await until(lambda: node.leader_term is not None and node.leader_term is not leader_term)
+        assert node.group.term > leader_term.term if leader_term else False
         assert abs(node.clock.error_ms()) < 100
 
     run_node(tmp_path / "n1", play)

@@ -56,7 +56,9 @@ async def leader_of(nodes: list[Node], *, term_above: int = 0) -> Node:
     """The node that reigns and is sure to, in a term above this one."""
 
     def reigns(node: Node) -> bool:
-        return node.reign is not None and node.group.trusted(node.clock.monotonic()) and node.group.term > term_above
+        return (
+            node.leader_term is not None and node.group.trusted(node.clock.monotonic()) and node.group.term > term_above
+        )
 
     leader: Node = await until(lambda: next(filter(reigns, nodes), None))
     return leader

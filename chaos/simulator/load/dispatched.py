@@ -17,13 +17,13 @@ from storage.wheel.slot import DueUnits
 
 
 class Dispatched:
-    """What one reign has dispatched of the units made in it, against what its dispatch state says."""
+    """What one term has dispatched of the units made in it, against what its dispatch state says."""
 
-    def __init__(self, node: Node, reign: LeaderTerm) -> None:
+    def __init__(self, node: Node, leader_term: LeaderTerm) -> None:
         self._node = node
         self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
         self._seen: set[int] = set()
-        ready, lease_ahead = reign.dispatcher._ready, reign.handing_over.lease_ahead
+        ready, lease_ahead = leader_term.dispatcher._ready, leader_term.handing_over.lease_ahead
         push, unplanned = ready.push, lease_ahead.unplanned
 
         def pushed(kind: Any, topics: Any, units: Any, *, swept: bool = False) -> None:

@@ -275,20 +275,20 @@ class Probe:
     # -- leadership
 
     def _look(self) -> None:
-        """Who is sure to lead at this moment, and whether that is a new reign."""
+        """Who is sure to lead at this moment, and whether that is a new term."""
         if self._over:
             return
         for node_id in sorted(self._world.processes):
             process = self._world.processes[node_id]
             node = process.node
-            if node is None or not process.alive or process.paused or node.reign is None:
+            if node is None or not process.alive or process.paused or node.leader_term is None:
                 continue
-            if self._reigns.get(node_id) is not node.reign:
-                self._reigns[node_id] = node.reign
+            if self._reigns.get(node_id) is not node.leader_term:
+                self._reigns[node_id] = node.leader_term
                 self._promoted(node_id, node)
             self._medians_ms[node_id].append(self._median_ms(node_id))
-            if node.reign.trusted():
-                self._history.record(Sure(**self._history.stamp(), node=node_id, term=node.reign.term))
+            if node.leader_term.trusted():
+                self._history.record(Sure(**self._history.stamp(), node=node_id, term=node.leader_term.term))
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, node: Node) -> None:
@@ -301,22 +301,22 @@ class Probe:
         except Corrupt:
             if not self._history.flipped(node_id):
                 raise
-        assert node.reign is not None
+        assert node.leader_term is not None
         event = Promoted(
             **self._history.stamp(),
             node=node_id,
-            term=node.reign.term,
+            term=node.leader_term.term,
             open_ids=open_ids,
             given=node.group.given,
         )
         self._history.record(event)
 
     def _watch_state(self, node_id: str, node: Node) -> None:
-        """From now on every state that this reign proposes is held against what was dispatched."""
-        reign = node.reign
-        assert reign is not None
-        wheel = self._wheels[node_id] = Dispatched(node, reign)
-        collect = reign.collect
+        """From now on every state that this term proposes is held against what was dispatched."""
+        leader_term = node.leader_term
+        assert leader_term is not None
+        wheel = self._wheels[node_id] = Dispatched(node, leader_term)
+        collect = leader_term.collect
 
         def collected(now_ms: int, *, going: bool) -> Any:
             riding = collect(now_ms, going=going)
@@ -327,7 +327,7 @@ class Probe:
                         LeftOut(
                             **self._history.stamp(),
                             node=node_id,
-                            term=reign.term,
+                            term=leader_term.term,
                             position=position,
                             due_ms=due_ms,
                             tick=riding.state.tick,
@@ -335,7 +335,7 @@ class Probe:
                     )
             return riding
 
-        replace_call(reign, "collect", collected)
+        replace_call(leader_term, "collect", collected)
 
 
 def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:

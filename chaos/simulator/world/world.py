@@ -201,8 +201,8 @@ class World:
         """The node that leads the newest term and may act as leader now."""
         found: tuple[int, str] | None = None
         for node_id, node in self.nodes().items():
-            if node.reign is not None and not self.processes[node_id].paused and node.reign.trusted():
-                found = max(found or (0, ""), (node.reign.term, node_id))
+            if node.leader_term is not None and not self.processes[node_id].paused and node.leader_term.trusted():
+                found = max(found or (0, ""), (node.leader_term.term, node_id))
         return found[1] if found else None
 
     def applied(self, node_id: str) -> int:

@@ -41,9 +41,9 @@ def test_a_caretaker_that_is_elected_anew_lets_go() -> None:
         world.run(0.2)
         assert world.run_until(lambda: leader.leadership.frozen, 1), "it cares for the one that stops"
         stopped.pause()
-        assert world.run_until(lambda: leader.reign is None, 2)
+        assert world.run_until(lambda: leader.leader_term is None, 2)
         stopped.resume()
-        assert world.run_until(lambda: leader.reign is not None, 3)
+        assert world.run_until(lambda: leader.leader_term is not None, 3)
         assert leader.group.term > term
         assert world.run_until(lambda: not stopped.alive, 0.2 * LEAVE_S)
 

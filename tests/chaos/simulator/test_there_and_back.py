@@ -1,6 +1,6 @@
 """Leadership goes from A to B and back to A within one second, in which 1,000 messages are due.
 
-The second reign of A must take nothing from its first: not the wheel, not the ready windows, not the leases it had not
+The second term of A must take nothing from its first: not the wheel, not the ready windows, not the leases it had not
 yet committed. What B did in between stands in the log alone.
 """
 
@@ -49,8 +49,8 @@ def reigns(history: History) -> list[Reign]:
     """In the order of their terms."""
     found: dict[int, Reign] = {}
     for event in history.of(Sure):
-        reign = found.setdefault(event.term, Reign(event.node, event.term, event.mono_ms, event.mono_ms))
-        reign.to_ms = event.mono_ms
+        leader_term = found.setdefault(event.term, Reign(event.node, event.term, event.mono_ms, event.mono_ms))
+        leader_term.to_ms = event.mono_ms
     return [found[term] for term in sorted(found)]
 
 
@@ -171,7 +171,7 @@ def test_leadership_that_is_lost_there_and_back_repeats_what_was_in_flight(
     history = play(monkeypatch, seed, mode, QUICK, lose_it_twice)
     found = repeats(history, BOUNDS)
     assert {repeat.cause for repeat in found} <= {"failover"}
-    ends_ms = {reign.term: reign.to_ms for reign in reigns(history)}
+    ends_ms = {leader_term.term: leader_term.to_ms for leader_term in reigns(history)}
     for repeat in found:
         assert mode == "fast"
         handed_over_ms = repeat.before.mono_ms
@@ -179,7 +179,7 @@ def test_leadership_that_is_lost_there_and_back_repeats_what_was_in_flight(
 
 
 def test_a_second_reign_that_ignores_the_records_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that believes its own former reign, and does not look what B left open, loses that: the scene shows it."""
+    """One that believes its own former term, and does not look what B left open, loses that: the scene shows it."""
     promote, led = BacklogReader.promote, set[int]()
 
     def believes_itself(self: BacklogReader, newest_hour: int) -> None:

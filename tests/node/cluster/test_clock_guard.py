@@ -46,7 +46,7 @@ def test_a_follower_whose_clock_jumps_knows_it(tmp_path: Path, jump_s: float) ->
         assert abs(metric(off, "hourwheel_clock_ahead_seconds") - jump_s) < 0.5
         assert abs(metric(leader, "hourwheel_clock_ahead_seconds")) < 0.5
         assert clock_of(leader) == clock_of(other) == "ok"
-        assert (leader.group.term, leader.reign is not None) == (term, True)
+        assert (leader.group.term, leader.leader_term is not None) == (term, True)
         trio.world(off).ahead_s = 0.0
         await until(lambda: clock_of(off) == "ok")
 
@@ -64,7 +64,7 @@ def test_a_leader_whose_clock_jumps_yields(tmp_path: Path, jump_s: float) -> Non
             successor = await leader_of([node for node in trio.nodes if node is not leader], term_above=0)
         assert successor is not leader
         await until(lambda: SIDE[jump_s] in clock_of(leader))
-        assert leader.reign is None
+        assert leader.leader_term is None
         assert clock_of(successor) == "ok"
 
     run_skewed(tmp_path, scene)
@@ -79,7 +79,7 @@ def test_with_one_of_three_down_nobody_yields_and_the_follower_says_so(tmp_path:
         trio.world(off).ahead_s = -10.0
         await until(lambda: "behind" in clock_of(off))
         assert clock_of(leader) == "ok"
-        assert leader.reign is not None
+        assert leader.leader_term is not None
         name = f'hourwheel_clock_skew_seconds{{node="{off.config.node_id}"}}'
         await until(lambda: abs(metric(leader, name) + 10) < 0.5)
 

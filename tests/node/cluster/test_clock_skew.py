@@ -128,7 +128,7 @@ def test_12185_a_leader_tells_how_far_the_median_may_be_from_what_it_found() -> 
 
 
 def test_what_is_told_from_leader_to_leader_does_not_add_up() -> None:
-    """Two of five are right and lead in turn, one is an hour slow, two are away: each reign held them back by another
+    """Two of five are right and lead in turn, one is an hour slow, two are away: each term held them back by another
     0.24 s, for what it was told had aged already, and aged again."""
     clock_s, told = [1_000.0], Median(1e9 * 1000, 1_000.0, 1)
     for _ in range(12):

@@ -44,13 +44,13 @@ def cares(nodes: list[Node]) -> list[bool]:
     """One for each time that a leader, from now on, hands nothing over because a majority goes."""
     caring: list[bool] = []
     for node in nodes:
-        care = node.leaving._care
+        care = node.drain._care
 
         async def noted(*how: Any, care: Any = care) -> None:
             caring.append(True)
             await care(*how)
 
-        setattr(node.leaving, "_care", noted)  # noqa: B010 - its types are those of `care`
+        setattr(node.drain, "_care", noted)  # noqa: B010 - its types are those of `care`
     return caring
 
 

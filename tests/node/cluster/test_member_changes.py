@@ -56,7 +56,7 @@ def test_a_node_that_was_down_when_it_was_removed_is_told(tmp_path: Path) -> Non
 
     async def scene() -> None:
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
-            away = next(node_id for node_id, node in place.nodes.items() if node.reign is None)
+            away = next(node_id for node_id, node in place.nodes.items() if node.leader_term is None)
             await place.stop(away)
             await place.schedule()
             leader = await place.leader()

@@ -96,7 +96,7 @@ def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path
         assert loop.time() - begun_s < QUIESCE_S
         assert True not in seen
         assert len(seals) == 1
-        assert leader.reign is None
+        assert leader.leader_term is None
         await leader_of(nodes, term_above=term)  # beside disks that take a second the former one may win again
         await asyncio.gather(waits, return_exceptions=True)
 
@@ -117,7 +117,7 @@ def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
             assert (answer.from_node, answer.term_before) == (old.config.node_id, term)
             assert answer.to_node == to or answer.term_after > term + 1
             assert 0 <= answer.took_ms < 5_000
-            assert old.reign is None
+            assert old.leader_term is None
             new = await leader_of(nodes, term_above=term)
             assert (answer.to_node, answer.term_after) == (new.config.node_id, new.group.term)
             assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "ready"
@@ -157,7 +157,7 @@ def test_a_target_that_is_down_is_refused_at_once(tmp_path: Path) -> None:
         down.life.stop()
         await until(lambda: not leader.group.peers[name].connected)
         assert await refusal(leader, name) == "not-caught-up"
-        assert (leader.group.term, leader.reign is not None) == (term, True)
+        assert (leader.group.term, leader.leader_term is not None) == (term, True)
         await schedule(leader)
         answer = await leader.service.transfer(None, principal=ANONYMOUS)
         assert answer.to_node == other.config.node_id
@@ -322,7 +322,7 @@ def test_a_leader_that_is_not_sure_waits_for_the_next_echoes(tmp_path: Path, mon
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        assert leader.reign is not None
+        assert leader.leader_term is not None
         removed, other = (node.config.node_id for node in followers(nodes, leader))
         with monkeypatch.context() as unsure:
             unsure.setattr(type(leader.group), "trusted", lambda group, now: False)
@@ -333,7 +333,7 @@ def test_a_leader_that_is_not_sure_waits_for_the_next_echoes(tmp_path: Path, mon
             assert not asked.done()
         with monkeypatch.context() as changed:
             changed.setattr(leader.members, "ids", lambda: {leader.config.node_id, other})
-            leader.reign.trust_returned()
+            leader.leader_term.trust_returned()
             assert (await asked).to_node == other
             assert await refused == "unknown-node"
 
@@ -352,7 +352,7 @@ def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
         new = await leader_of(nodes, term_above=term)
         await new.service.transfer(leader.config.node_id, principal=ANONYMOUS)
         await leader_of(nodes, term_above=term + 1)
-        assert leader.reign is not None
+        assert leader.leader_term is not None
         assert await refusal(leader, "n9") == "unknown-node"
 
     run_nodes(tmp_path, scene)

@@ -54,9 +54,9 @@ def delivered(node: Node, ids: Sequence[str]) -> Callable[[], bool]:
 
 async def pledged(node: Node) -> None:
     """Until a hand-over waits for its Lease."""
-    reign = node.reign
-    assert reign is not None
-    await until(lambda: reign.handing_over.strict.waiting)
+    leader_term = node.leader_term
+    assert leader_term is not None
+    await until(lambda: leader_term.handing_over.strict.waiting)
 
 
 class Unsent:
@@ -149,21 +149,21 @@ def test_without_trust_after_the_commit_nothing_is_answered(tmp_path: Path) -> N
 
     async def play(node: Node) -> None:
         await strict_pull(node)
-        reign = node.reign
-        assert reign is not None
-        trusted = reign.trusted
+        leader_term = node.leader_term
+        assert leader_term is not None
+        trusted = leader_term.trusted
         waiting = asyncio.ensure_future(pull(node, 5_000))
         (id,) = await schedule(node, MessageIn("t", b"1", delay_ms=50))
-        leased = reign.leased
+        leased = leader_term.leased
 
         async def and_trust_is_lost(hand_over: Any) -> None:
             await leased(hand_over)
-            reign.trusted = lambda: False  # type: ignore[method-assign]
+            leader_term.trusted = lambda: False  # type: ignore[method-assign]
 
-        reign.leased = and_trust_is_lost  # type: ignore[method-assign]
+        leader_term.leased = and_trust_is_lost  # type: ignore[method-assign]
         await until(lambda: newest(node, id)[-1:] == [("released", 0)])
-        reign.leased = leased  # type: ignore[method-assign]
-        reign.trusted = trusted  # type: ignore[method-assign]
+        leader_term.leased = leased  # type: ignore[method-assign]
+        leader_term.trusted = trusted  # type: ignore[method-assign]
         (got,) = await waiting
         assert got.attempt == 1
 
@@ -295,26 +295,29 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
         async with receiver(answering(answer(200), seen=seen)) as url:
             old = await leader_of(nodes)
             await put(old, "t", url, handover="strict", target={"timeout_ms": 10_000})
-            begun, reign = starts_of(old), old.reign
-            assert reign is not None
+            begun, leader_term = starts_of(old), old.leader_term
+            assert leader_term is not None
             delays = range(300, 1_500, 4)
             ids = await schedule(old, *(MessageIn("t", b"%d" % n, delay_ms=n) for n in delays))
             await until(lambda: len(seen) > 20)
             await old.service.transfer(None, principal=ANONYMOUS)
-            assert reign.handing_over.strict.released > 0, "none was planned when leadership moved"
-            new = await leader_of(nodes, term_above=reign.term)
+            assert leader_term.handing_over.strict.released > 0, "none was planned when leadership moved"
+            new = await leader_of(nodes, term_above=leader_term.term)
             homes = [find(new.store, id).home for id in ids]
             lasts = [at_once(new.store.history(home))[-1:] for home in homes]
             kept = {
                 home
                 for home, last in zip(homes, lasts, strict=True)
-                if last["what"].tolist() == [LEASED] and last["term"].tolist() == [reign.term]
+                if last["what"].tolist() == [LEASED] and last["term"].tolist() == [leader_term.term]
             }
             assert kept <= begun.keys(), "leased, never sent, and not released"
             # An attempt that had begun and was not on the wire was given back, and bears another number.
             await until(delivered(new, ids))
             assert sorted(int(request.body) for request in seen) == [*delays]
-            assert {request.headers["hourwheel-term"] for request in seen} == {str(reign.term), str(new.group.term)}
+            assert {request.headers["hourwheel-term"] for request in seen} == {
+                str(leader_term.term),
+                str(new.group.term),
+            }
 
     run_nodes(tmp_path, scene, push=LOOPBACK)
 

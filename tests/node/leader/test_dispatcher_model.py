@@ -80,7 +80,7 @@ def test_the_histories_reach_what_they_are_about(
     assert max(span_ms for model in models for span_ms in model.spans_ms) > 0
     assert sum(unit.seen[1] > 1 for unit in units) > 50
     assert sum(unit.seen == (0, 0) for unit in units) > 0, "some were cancelled in time"
-    assert all(model.reign.term > 1 for model in models)
+    assert all(model.leader_term.term > 1 for model in models)
     assert sum(model.filtered for model in models) > 50
     assert sum(model.pushed for model in models) > 50
     assert sum(model.book.moves for model in models) > 100

@@ -51,7 +51,7 @@ def told(takeover: Takeover, *rows: tuple[int, int]) -> None:
 def test_what_former_leaders_leased_is_noted_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces_before: int
 ) -> None:
-    """Between two pieces this reign leases two units of the former leader's again, wrongly, and one of them is settled:
+    """Between two pieces this term leases two units of the former leader's again, wrongly, and one of them is settled:
     both are counted, wherever the look has come to, and each lease once. A third one's former lease was over."""
     monkeypatch.setattr(sweep, "LEASED_LOOK_ROWS", 10)
     store = Store.open(tmp_path, disk=Disk())
@@ -169,20 +169,20 @@ def test_a_broken_rule_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         leader = await leader_of(nodes)
         term = leader.group.term
         (id,) = [each.decode() for each in (await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)).ids]
-        reign = leader.reign
-        assert reign is not None
-        collect = reign.collect
+        leader_term = leader.leader_term
+        assert leader_term is not None
+        collect = leader_term.collect
 
         def losing(now_ms: int, *, going: bool):  # type: ignore[no-untyped-def]
             return collect(now_ms, going=going)._replace(lease=None)
 
-        monkeypatch.setattr(reign, "collect", losing)
+        monkeypatch.setattr(leader_term, "collect", losing)
         waiting = []
         for node in nodes:
             if node is not leader:  # a consumer that takes what is ready as soon as its node leads
 
                 async def pull(node: Node = node) -> None:
-                    await until(lambda: node.reign is not None and node.reign.trusted(), 20)
+                    await until(lambda: node.leader_term is not None and node.leader_term.trusted(), 20)
                     await node.service.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
 
                 waiting.append(leader.life.spawn(pull()))

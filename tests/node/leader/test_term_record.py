@@ -85,7 +85,7 @@ def test_a_term_that_was_lost_before_its_leader_was_established_is_told_by_its_e
             terms.append(node.group.term)
             assert not node.group.established
             node.group.resign()
-        await until(lambda: node.reign is not None)
+        await until(lambda: node.leader_term is not None)
         terms.append(node.group.term)
 
     run_node(tmp_path / "n1", play)

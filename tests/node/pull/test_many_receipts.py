@@ -155,7 +155,7 @@ def test_receipts_are_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest
     """10,000 that another leader made held the loop for 14 ms."""
 
     async def play(node: Node) -> None:
-        assert node.reign is not None
+        assert node.leader_term is not None
         receipts = receipts_of(await handed_over(node, 2 * READ_AT_ONCE + 1))
         await leased(node, receipts)
         receipts[READ_AT_ONCE] = "A" * 67
@@ -220,9 +220,9 @@ def test_of_a_request_whose_reign_ends_in_the_middle_a_part_is_known(
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, 10 * 8))
         await leased(node, receipts)
-        old, asked = node.reign, list[int]()
+        old, asked = node.leader_term, list[int]()
 
-        def look(reign: LeaderTerm) -> None:
+        def look(leader_term: LeaderTerm) -> None:
             asked.append(1)
             if len(asked) == 4:
                 raise Problem("no-leader", "the leader changed during the wait; ask again")
@@ -235,7 +235,7 @@ def test_of_a_request_whose_reign_ends_in_the_middle_a_part_is_known(
         results = refused.value.extra["results"]
         assert [each["receipt"] for each in results] == receipts
         assert [each["result"] for each in results] == [done] * 24 + ["unknown"] * 56
-        assert node.reign is old
+        assert node.leader_term is old
         assert set(await ASKS[done](node, receipts)) == {done}
 
     run_node(tmp_path / "n1", play)
@@ -265,9 +265,9 @@ def test_what_another_leader_took_is_logged_where_it_is_sent_again(
         monkeypatch.setattr(node.service._settling, "_noted", Noted())
         assert set(await ASKS["acked"](node, late)) == {"stale"}
         assert not any(logged)
-        before = node.reign
+        before = node.leader_term
         node.group.resign()
-        await until(lambda: node.reign is not None and node.reign is not before)
+        await until(lambda: node.leader_term is not None and node.leader_term is not before)
         assert set(await ASKS["acked"](node, receipts)) == {"acked"}
         assert [each for each in logged if each] == [DELIVERED]
         logged.clear()

@@ -1,5 +1,5 @@
 """Receipts of units that ended long ago, many in one request: what they are answered, what a look at them costs, and
-what becomes of it where the client or the reign goes meanwhile."""
+what becomes of it where the client or the term goes meanwhile."""
 
 import asyncio
 from pathlib import Path
@@ -64,16 +64,16 @@ def test_many_are_answered_as_few_are(tmp_path: Path) -> None:
 def test_what_a_look_of_an_ended_reign_found_is_not_proposed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: str
 ) -> None:
-    """The next reign of the same node holds nothing of it: it handed units over beside their nack, and two hand-overs
+    """The next term of the same node holds nothing of it: it handed units over beside their nack, and two hand-overs
     bore one attempt."""
 
     async def play(node: Node) -> None:
-        receipts, old = receipts_of(await handed_over(node, FEW + 1)), node.reign
+        receipts, old = receipts_of(await handed_over(node, FEW + 1)), node.leader_term
 
         async def looked(work: Any) -> Any:
             states = await in_turns(work)
             node.group.resign()
-            await until(lambda: node.reign is not None and node.reign is not old)
+            await until(lambda: node.leader_term is not None and node.leader_term is not old)
             return states
 
         monkeypatch.setattr("node.pull.settling.in_turns", looked)

@@ -16,10 +16,10 @@ from tests.node.single_node import run_node
 from tests.waiting import turns, until
 
 
-async def steps(reign: LeaderTerm) -> None:
+async def steps(leader_term: LeaderTerm) -> None:
     """A leader takes many steps at which nothing is new."""
     for _ in range(20):
-        reign.poke()
+        leader_term.poke()
         await turns()
 
 
@@ -34,12 +34,12 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path, monkeypatch: p
 
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
         eu, us = pull(("eu", "vip")), pull(("us",), ("ca",))
-        assert node.reign is not None
-        reign, dispatcher = node.reign, node.reign.dispatcher
-        await until(lambda: sum(len(waiters) for waiters in reign.pulling._waiters.values()) == 2)
-        await steps(reign)
+        assert node.leader_term is not None
+        leader_term, dispatcher = node.leader_term, node.leader_term.dispatcher
+        await until(lambda: sum(len(waiters) for waiters in leader_term.pulling._waiters.values()) == 2)
+        await steps(leader_term)
         tries = calls_of(monkeypatch, dispatcher.handing_over, "hand_over")
-        await steps(reign)
+        await steps(leader_term)
         assert not tries, "a pull looks again at what it does not want"
         messages = [
             MessageIn("t", b"1", tags=("eu",)),
@@ -60,28 +60,31 @@ def test_a_pull_costs_a_step_only_where_more_may_be_found(tmp_path: Path, monkey
     the beat. Each had a step of the leader, twice what its hand-over took."""
 
     async def play(node: Node) -> None:
-        service, reign = node.service, node.reign
-        assert reign is not None
+        service, leader_term = node.service, node.leader_term
+        assert leader_term is not None
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         await turns()
-        looks, pokes = calls_of(monkeypatch, reign.handing_over, "hand_over"), calls_of(monkeypatch, reign, "poke")
+        looks, pokes = (
+            calls_of(monkeypatch, leader_term.handing_over, "hand_over"),
+            calls_of(monkeypatch, leader_term, "poke"),
+        )
         assert await service.pull(PullIn("t", 1, 0), ANONYMOUS) == []
         assert not looks
         assert not pokes
         await service.schedule([MessageIn("t", b"0", delay_ms=0)] * 3, ANONYMOUS)
-        await until(lambda: reign.handing_over.ready_count == 3)
+        await until(lambda: leader_term.handing_over.ready_count == 3)
         await turns()
         pokes.clear()
         assert len(await service.pull(PullIn("t", 1, 0), ANONYMOUS)) == 1
         assert pokes, "others may find more"
-        await until(lambda: reign.dispatcher.entry_due_ms() is None, what="its Lease is in an entry")
+        await until(lambda: leader_term.dispatcher.entry_due_ms() is None, what="its Lease is in an entry")
         await turns()
         pokes.clear()
-        beats = calls_of(monkeypatch, reign, "poke_by")
+        beats = calls_of(monkeypatch, leader_term, "poke_by")
         assert len(await service.pull(PullIn("t", 10, 0), ANONYMOUS)) == 2
         assert not pokes
         assert len(beats) == 1
-        leased = calls_of(monkeypatch, reign, "on_leased")
+        leased = calls_of(monkeypatch, leader_term, "on_leased")
         await until(lambda: leased, what="the Lease goes out though nothing else happens")
 
     run_node(tmp_path / "n1", play)
@@ -92,12 +95,12 @@ def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
     gets its message soon after."""
 
     async def play(node: Node) -> None:
-        service, reign = node.service, node.reign
-        assert reign is not None
+        service, leader_term = node.service, node.leader_term
+        assert leader_term is not None
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         waiting = asyncio.ensure_future(service.pull(PullIn("t", 1, 5_000), ANONYMOUS))
         asks = 0
-        trusted = reign.trusted
+        trusted = leader_term.trusted
 
         def distrusted() -> bool:
             nonlocal asks
@@ -105,12 +108,12 @@ def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
             return False
 
         await service.schedule([MessageIn("t", b"0", delay_ms=50)], ANONYMOUS)
-        reign.trusted = distrusted  # type: ignore[method-assign]
+        leader_term.trusted = distrusted  # type: ignore[method-assign]
         await until(lambda: asks)
         began_s, asks = asyncio.get_running_loop().time(), 0
         await until(lambda: asks >= 20)
         assert asyncio.get_running_loop().time() - began_s >= 20 * TRUST_RETRY_MS / 1000 / 2.5
-        reign.trusted = trusted  # type: ignore[method-assign]
+        leader_term.trusted = trusted  # type: ignore[method-assign]
         assert len(await waiting) == 1
 
     run_node(tmp_path / "n1", play)
@@ -122,15 +125,15 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
     pull asked. They stayed held, with the pull beside them, until something else woke the loop."""
 
     async def play(node: Node) -> None:
-        service, reign = node.service, node.reign
-        assert reign is not None
+        service, leader_term = node.service, node.leader_term
+        assert leader_term is not None
         once = TopicChange(retry={"max_attempts": 1})
         await service.put_topic("t", once, create=True, if_match=None, principal=ANONYMOUS)
         await service.schedule([MessageIn("t", b"0", delay_ms=0)] * (EXHAUSTED_MAX + 500), ANONYMOUS)
         got = 0
         while got < EXHAUSTED_MAX + 500:
             got += len(await service.pull(PullIn("t", 1_000, 1_000, lease_ms=1_000), ANONYMOUS))
-        await until(lambda: reign.handing_over.ready_count == EXHAUSTED_MAX + 500, what="all leases end")
+        await until(lambda: leader_term.handing_over.ready_count == EXHAUSTED_MAX + 500, what="all leases end")
         waiting = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
         await until(lambda: not node.store.open_hours())
         waiting.cancel()
@@ -145,9 +148,9 @@ def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
         service = node.service
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         pull = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
-        reign = node.reign
-        assert reign is not None
-        await until(lambda: reign.pulling._waiters)
+        leader_term = node.leader_term
+        assert leader_term is not None
+        await until(lambda: leader_term.pulling._waiters)
         await service.delete_topic("t", if_match=None, principal=ANONYMOUS)
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         with pytest.raises(Problem, match="unknown-topic: topic t was deleted during the wait"):
@@ -168,14 +171,14 @@ def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path, monkeypatch
             asyncio.ensure_future(service.pull(PullIn(f"t{number}", 10, 20_000, None, (("eu",),)), ANONYMOUS))
             for number in range(200)
         ]
-        assert node.reign is not None
-        reign, dispatcher = node.reign, node.reign.dispatcher
-        await until(lambda: len(reign.pulling._waiters) == len(pulls))
+        assert node.leader_term is not None
+        leader_term, dispatcher = node.leader_term, node.leader_term.dispatcher
+        await until(lambda: len(leader_term.pulling._waiters) == len(pulls))
         await until(lambda: dispatcher.handing_over.ready_count == len(pulls))
         # A step has time for some, and for few where it is not scheduled. A long one is taken again after a rest.
-        await until(lambda: not (reign.pulling._look or reign.pulling._resting))
+        await until(lambda: not (leader_term.pulling._look or leader_term.pulling._resting))
         looks = calls_of(monkeypatch, dispatcher.handing_over, "waiting")
-        await steps(reign)
+        await steps(leader_term)
         assert not looks
         await service.schedule([MessageIn("t7", b"7", tags=("eu",))], ANONYMOUS)
         assert [each.body for each in await pulls[7]] == [b"7"]
@@ -194,9 +197,9 @@ def test_a_pull_that_waits_gets_what_a_paused_topic_holds_when_it_goes_on(tmp_pa
         await service.put_topic("t", TopicChange(paused=True), create=True, if_match=None, principal=ANONYMOUS)
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         pull = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None), ANONYMOUS))
-        assert node.reign is not None
-        await until(lambda: node.reign is not None and node.reign.pulling._waiters)
-        await steps(node.reign)
+        assert node.leader_term is not None
+        await until(lambda: node.leader_term is not None and node.leader_term.pulling._waiters)
+        await steps(node.leader_term)
         assert not pull.done()
         await service.put_topic("t", TopicChange(paused=False), create=True, if_match=None, principal=ANONYMOUS)
         assert [each.body for each in await pull] == [b"1"]

@@ -40,12 +40,12 @@ async def filtered_pulls(
         asyncio.ensure_future(node.service.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
         for number in range(count)
     ]
-    assert node.reign is not None
-    waiters = node.reign.pulling._waiters
+    assert node.leader_term is not None
+    waiters = node.leader_term.pulling._waiters
     await until(lambda: sum(map(len, waiters.values())) == count)
-    pulling = node.reign.pulling
+    pulling = node.leader_term.pulling
     await until(lambda: not pulling._look)
-    yield pulls, node.reign
+    yield pulls, node.leader_term
     for pull in pulls:
         pull.cancel()
 
@@ -62,9 +62,9 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
     async def play(node: Node) -> None:
         messages = [MessageIn("t", b"0", delay_ms=0, tags=tags) for _ in range(50)]
         await node.service.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
-        reign = node.reign
-        assert reign is not None
-        await until(lambda: reign.handing_over.ready_count == 51)
+        leader_term = node.leader_term
+        assert leader_term is not None
+        await until(lambda: leader_term.handing_over.ready_count == 51)
         async with asyncio.timeout(15):
             (found,) = await node.service.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
         assert found.body == b"1"
@@ -78,11 +78,11 @@ def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path, m
     async def play(node: Node) -> None:
         service = node.service
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
-        async with filtered_pulls(node, 150) as (pulls, reign):
-            tries = calls_of(monkeypatch, reign.handing_over, "hand_over")
-            await steps(reign)
+        async with filtered_pulls(node, 150) as (pulls, leader_term):
+            tries = calls_of(monkeypatch, leader_term.handing_over, "hand_over")
+            await steps(leader_term)
             await service.schedule([MessageIn("t", b"0", tags=("africa",))], ANONYMOUS)
-            await steps(reign)
+            await steps(leader_term)
             assert not tries
             await service.schedule([MessageIn("t", b"7", tags=("x77",))], ANONYMOUS)
             assert [each.body for each in await pulls[77]] == [b"7"]
@@ -105,8 +105,8 @@ def test_b7_so_many_different_filters_wait_for_a_topic_and_no_more(
         def pull(*groups: tuple[str, ...]) -> asyncio.Task[Any]:
             return asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, groups), ANONYMOUS))
 
-        assert node.reign is not None
-        waiters = node.reign.pulling._waiters
+        assert node.leader_term is not None
+        waiters = node.leader_term.pulling._waiters
         pulls = [pull(("a",)), pull(("b",)), pull(("a",)), pull(("b",)), pull()]
         await until(lambda: sum(map(len, waiters.values())) == len(pulls))
         with pytest.raises(Problem, match="2 different filters wait") as refused:
@@ -131,10 +131,13 @@ def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
 
     async def play(node: Node) -> None:
         service = node.service
-        async with filtered_pulls(node, 50) as (pulls, reign):
-            steps_begun = calls_of(monkeypatch, reign.pulling, "wake")
+        async with filtered_pulls(node, 50) as (pulls, leader_term):
+            steps_begun = calls_of(monkeypatch, leader_term.pulling, "wake")
             looks = calls_of(
-                monkeypatch, reign.handing_over, "waiting", lambda _, tags=None: len(steps_begun) if tags else None
+                monkeypatch,
+                leader_term.handing_over,
+                "waiting",
+                lambda _, tags=None: len(steps_begun) if tags else None,
             )
             await service.schedule([MessageIn("t", b"x", tags=("x49",))], ANONYMOUS)
             assert [each.body for each in await pulls[49]] == [b"x"]
@@ -153,20 +156,20 @@ def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
 
     async def play(node: Node) -> None:
         service = node.service
-        async with filtered_pulls(node, 50) as (pulls, reign):
-            looks = calls_of(monkeypatch, reign.handing_over, "waiting", lambda _, tags=None: tags is not None)
-            wake, scheduled = reign.pulling.wake, asyncio.Event()
+        async with filtered_pulls(node, 50) as (pulls, leader_term):
+            looks = calls_of(monkeypatch, leader_term.handing_over, "waiting", lambda _, tags=None: tags is not None)
+            wake, scheduled = leader_term.pulling.wake, asyncio.Event()
 
             def held_back() -> bool:
                 """No step goes on with the look until what wants waking is here."""
                 return False if sum(looks) >= 2 and not scheduled.is_set() else wake()
 
-            monkeypatch.setattr(reign.pulling, "wake", held_back)
+            monkeypatch.setattr(leader_term.pulling, "wake", held_back)
             await service.schedule([MessageIn("t", b"a", tags=("nobody",))], ANONYMOUS)
             await until(lambda: sum(looks) >= 2)
             await service.schedule([MessageIn("t", b"b", tags=("x0",))], ANONYMOUS)
             scheduled.set()
-            reign.poke()
+            leader_term.poke()
             await until(pulls[0].done)
             assert [each.body for each in pulls[0].result()] == [b"b"]
 
@@ -189,8 +192,8 @@ def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch
         for name in "tu":
             await service.put_topic(name, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         filtered, other = pull("t", ("x",)), pull("u", ("x",))
-        assert node.reign is not None
-        pulling, loop = node.reign.pulling, asyncio.get_running_loop()
+        assert node.leader_term is not None
+        pulling, loop = node.leader_term.pulling, asyncio.get_running_loop()
         await until(lambda: len(pulling._waiters) == 2)
         await until(lambda: not pulling._resting)
         await service.schedule([MessageIn("t", b"0", tags=("y",))], ANONYMOUS)
@@ -224,18 +227,18 @@ def test_b7_a_filter_that_comes_while_others_rest_has_its_first_look_later(
 
         messages = [MessageIn("t", b"0", tags=("y",)), MessageIn("t", b"1", tags=("x",))]
         await service.schedule(messages, ANONYMOUS)
-        reign = node.reign
-        assert reign is not None
-        await until(lambda: reign.handing_over.ready_count == 2)
+        leader_term = node.leader_term
+        assert leader_term is not None
+        await until(lambda: leader_term.handing_over.ready_count == 2)
         assert await pull(0, "z") == []
-        (number,) = reign.pulling._resting
-        tries = calls_of(monkeypatch, reign.handing_over, "hand_over")
+        (number,) = leader_term.pulling._resting
+        tries = calls_of(monkeypatch, leader_term.handing_over, "hand_over")
         late = pull(20_000, "x")
-        await until(lambda: number in reign.pulling._waiters)
-        await steps(reign)
+        await until(lambda: number in leader_term.pulling._waiters)
+        await steps(leader_term)
         assert not tries
         assert [each.body for each in await pull(0, "y")] == [b"0"]
-        reign.pulling._rested(number)
+        leader_term.pulling._rested(number)
         assert [each.body for each in await late] == [b"1"]
 
     run_node(tmp_path, play)
@@ -255,11 +258,11 @@ def test_b7_a_filter_that_cannot_wait_looks_while_others_rest(tmp_path: Path, mo
             return asyncio.ensure_future(service.pull(PullIn("t", 1, 20_000, None, ((tag,),)), ANONYMOUS))
 
         await service.schedule([MessageIn("t", b"1", tags=("x",))], ANONYMOUS)
-        reign = node.reign
-        assert reign is not None
-        await until(lambda: reign.handing_over.ready_count == 1)
+        leader_term = node.leader_term
+        assert leader_term is not None
+        await until(lambda: leader_term.handing_over.ready_count == 1)
         waits = pull("z")
-        await until(lambda: bool(reign.pulling._waiters and reign.pulling._resting))
+        await until(lambda: bool(leader_term.pulling._waiters and leader_term.pulling._resting))
         assert [each.body for each in await pull("x")] == [b"1"]
         with pytest.raises(Problem, match="1 different filters wait"):
             await pull("y")
@@ -277,22 +280,22 @@ def test_b7_filters_go_on_where_they_stopped_to_rest(tmp_path: Path, monkeypatch
     monkeypatch.setattr(node.pull.pulling, "WAKE_S", 1e-9)
 
     async def play(node: Node) -> None:
-        async with filtered_pulls(node, 5) as (pulls, reign):
-            (number,) = reign.pulling._waiters
+        async with filtered_pulls(node, 5) as (pulls, leader_term):
+            (number,) = leader_term.pulling._waiters
             looked: list[str] = []
-            waiting = reign.handing_over.waiting
+            waiting = leader_term.handing_over.waiting
 
             def noted(subscription: Subscription, wanted: Any = None) -> bool:
                 if wanted is not None:
                     looked.extend(*wanted.groups)
                 return waiting(subscription, wanted)
 
-            monkeypatch.setattr(reign.handing_over, "waiting", noted)
+            monkeypatch.setattr(leader_term.handing_over, "waiting", noted)
             await node.service.schedule([MessageIn("t", b"4", tags=("x4",))], ANONYMOUS)
             for _ in range(5):
                 await node.service.schedule([MessageIn("t", b"0", tags=("nobody",))], ANONYMOUS)
-                await steps(reign)
-                reign.pulling._rested(number)
+                await steps(leader_term)
+                leader_term.pulling._rested(number)
             await until(pulls[4].done)
             assert [each.body for each in pulls[4].result()] == [b"4"]
             assert looked[:5] == [f"x{at}" for at in range(5)]

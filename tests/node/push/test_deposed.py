@@ -141,7 +141,7 @@ def deposed_at_the_second_try(leader: Node) -> None:
         tries += 1
         if tries == 2:
             leader.group.resign()
-            await until(lambda: leader.reign is None)
+            await until(lambda: leader.leader_term is None)
         return False
 
     leader.transfer.leave = leave  # type: ignore[method-assign]
@@ -175,7 +175,7 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path, how: s
             new = await leader_of(others, term_above=term)
             await until(lambda: leader.group.released)
             with pytest.raises(AssertionError, match="not within"):
-                await until(lambda: leader.leaving.gone, 0.3)
+                await until(lambda: leader.drain.gone, 0.3)
             assert leader.pusher.on_wire == 1
             gate.set()
             await until(in_state(new, id, "delivered"))

@@ -50,14 +50,14 @@ def test_b6_a_topic_whose_share_of_the_lanes_is_used_up_leaves_the_line() -> Non
     topics = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
     staging = Staging(cast(Any, SimpleNamespace(catalog=topics)), cast(Any, lanes), cast(Any, None))
     dispatcher = Dispatcher(1, 2, 3)
-    reign = cast(Any, SimpleNamespace(handing_over=dispatcher))
+    leader_term = cast(Any, SimpleNamespace(handing_over=dispatcher))
     for _ in range(2):
-        assert not staging.turn(reign, 0)
+        assert not staging.turn(leader_term, 0)
     assert dispatcher.line == [1, 3]
     assert dispatcher.looked == [1, 3, 1, 3]
     freed[0] = True
     rooms[2] = 1
-    staging.turn(reign, 0)
+    staging.turn(leader_term, 0)
     assert dispatcher.looked[4:] == [1, 3, 2]
 
 
@@ -69,16 +69,16 @@ def test_topics_without_room_are_looked_at_a_few_at_a_time() -> None:
     catalog = SimpleNamespace(topic_by_number=lambda _: SimpleNamespace(settings={"mode": "push"}))
     staging = Staging(cast(Any, SimpleNamespace(catalog=catalog)), cast(Any, lanes), cast(Any, None))
     dispatcher = Dispatcher(*topics)
-    reign = cast(Any, SimpleNamespace(handing_over=dispatcher))
+    leader_term = cast(Any, SimpleNamespace(handing_over=dispatcher))
     while dispatcher.line:
         freed.append(False)
-        staging.turn(reign, 0)
+        staging.turn(leader_term, 0)
     rooms.update(dict.fromkeys(topics, 1))
     freed.append(True)
     back: list[int] = []
     while len(back) < 4:
         before = len(dispatcher.line)
-        staging.turn(reign, 0)
+        staging.turn(leader_term, 0)
         back.append(len(dispatcher.line) - before)
         assert staging.more or len(back) == 4
         freed.append(False)
@@ -91,13 +91,13 @@ def test_what_was_off_the_lanes_when_its_topic_changed_has_its_target_of_now() -
     catalog = SimpleNamespace(topic_by_number=lambda number: topic(number, revision=2))
     staging = Staging(cast(Any, SimpleNamespace(catalog=catalog)), lanes, cast(Any, None))
     dispatcher = Dispatcher()
-    reign = cast(Any, SimpleNamespace(handing_over=dispatcher))
+    leader_term = cast(Any, SimpleNamespace(handing_over=dispatcher))
     lanes.add(unit(7, of=1))
     taken = lanes.take(0)
     staging.on_topic(1)
-    assert not staging.turn(reign, 0)
+    assert not staging.turn(leader_term, 0)
     assert not dispatcher.unstaged
     lanes.put_back(taken)
-    assert staging.turn(reign, 0)
+    assert staging.turn(leader_term, 0)
     assert dispatcher.unstaged == positions(taken) == [7]
     assert lanes.take(0) == []

@@ -35,9 +35,9 @@ async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 async def ready(node: Node, count: int) -> None:
     """Until so many are ready."""
-    reign = node.reign
-    assert reign is not None
-    await until(lambda: reign.handing_over.ready_count == count)
+    leader_term = node.leader_term
+    assert leader_term is not None
+    await until(lambda: leader_term.handing_over.ready_count == count)
 
 
 def test_messages_behind_a_bite_of_cancelled_ones_are_pushed(tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ def test_a_clock_that_has_gone_back_a_little_is_waited_for_as_little(tmp_path: P
     """A leader that is held back to the median of its peers goes back and forth by some milliseconds."""
 
     async def scene(node: Node) -> None:
-        reign = node.reign
-        assert reign is not None
-        latest_ms = reign.handing_over._units.latest_ms
+        leader_term = node.leader_term
+        assert leader_term is not None
+        latest_ms = leader_term.handing_over._units.latest_ms
         began_s = asyncio.get_running_loop().time()
         node.pusher._turn(latest_ms - 5)
         assert began_s < node.pusher._rests_until_s <= asyncio.get_running_loop().time() + 0.005
@@ -268,9 +268,11 @@ def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
     async def scene(node: Node) -> None:
         async with receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", url, paused=True)
-            reign = node.reign
-            assert reign is not None
-            await until(lambda: node.clock.now_ms() > reign.promoted_ms + 1_100)  # else the dispatcher sleeps as long
+            leader_term = node.leader_term
+            assert leader_term is not None
+            await until(
+                lambda: node.clock.now_ms() > leader_term.promoted_ms + 1_100
+            )  # else the dispatcher sleeps as long
             await schedule(node, MessageIn("orders", b"{}"))
             await ready(node, 1)
             looks, turn = [0], node.pusher._staging.turn
@@ -322,15 +324,15 @@ def test_cancelled_messages_are_forgotten_while_nothing_may_be_handed_over(tmp_p
     """Kept, they were staged and given back in every turn of the loop: a wake-up without an end."""
 
     async def scene(node: Node) -> None:
-        reign = node.reign
-        assert reign is not None
+        leader_term = node.leader_term
+        assert leader_term is not None
         await put(node, "orders", "http://127.0.0.1:9", paused=True)
         (id,) = await schedule(node, MessageIn("orders", b"{}"))
         await ready(node, 1)
         await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
-        reign.trusted = lambda: False  # type: ignore[method-assign]
+        leader_term.trusted = lambda: False  # type: ignore[method-assign]
         topic = node.store.catalog.topics_with_settings()[0]
-        reign.on_topic(topic.number, {**topic.settings, "paused": False})
+        leader_term.on_topic(topic.number, {**topic.settings, "paused": False})
         await ready(node, 0)
 
     play(tmp_path, scene)
@@ -341,9 +343,9 @@ def test_a_filtered_pull_sees_the_backlog_when_the_share_of_its_window_grows(tmp
     that had room, which stay."""
 
     async def scene(node: Node) -> None:
-        reign = node.reign
-        assert reign is not None
-        reign.dispatcher._ready._per_topic = reign.dispatcher._ready._total = 100
+        leader_term = node.leader_term
+        assert leader_term is not None
+        leader_term.dispatcher._ready._per_topic = leader_term.dispatcher._ready._total = 100
         for topic in ("a", "b"):
             await node.service.put_topic(topic, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         await schedule(node, *[MessageIn("b", b"0")] * 3)

@@ -41,9 +41,9 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
 
     async def play(node: Node) -> None:
         receipts = await receipts_of(node)
-        reign = node.reign
-        assert reign is not None
-        before, calls = reign.fail, 0
+        leader_term = node.leader_term
+        assert leader_term is not None
+        before, calls = leader_term.fail, 0
 
         def losing(fail: Fail) -> asyncio.Future[Any]:
             nonlocal calls
@@ -54,7 +54,7 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
             refused.set_exception(refusal())
             return refused
 
-        reign.fail = losing  # type: ignore[method-assign]
+        leader_term.fail = losing  # type: ignore[method-assign]
         with pytest.raises(Problem) as caught:
             await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
         assert (caught.value.status, caught.value.code) == (504, "outcome-unknown")
@@ -65,7 +65,7 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
         calls = 1
         with pytest.raises(Problem, match="no-leader"):  # nothing of this one was done
             await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
-        reign.fail = before  # type: ignore[method-assign]
+        leader_term.fail = before  # type: ignore[method-assign]
         assert set(await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)) == {"nacked"}
 
     run_node(tmp_path / "n1", play)

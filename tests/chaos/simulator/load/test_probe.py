@@ -32,9 +32,9 @@ class Watched:
         leader.propose(PutTopic("default", "orders", {"handover": "strict", "mode": "push"}, replace=False))
         leader.promote(T0)
         self.leader = leader
-        reign: Any = SimpleNamespace(dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over)
+        leader_term: Any = SimpleNamespace(dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over)
         node: Any = SimpleNamespace(store=leader.store)
-        self.dispatched = Dispatched(node, reign)
+        self.dispatched = Dispatched(node, leader_term)
 
     def schedule(self) -> int:
         """A message due at DUE_MS; its position."""
@@ -98,7 +98,7 @@ def test_a_promotion_on_damaged_records_is_told_without_what_is_open() -> None:
     node: Any = SimpleNamespace(
         store=store,
         clock=SimpleNamespace(now_ms=lambda: T0),
-        reign=SimpleNamespace(term=3),
+        leader_term=SimpleNamespace(term=3),
         group=SimpleNamespace(given=False),
     )
     with pytest.raises(Corrupt):
@@ -129,12 +129,12 @@ def test_what_the_crowd_left_is_nobodys_to_bring_back(leader: Leader) -> None:
     leader.schedule(DUE_MS, topic="crowd")
     leader.promote(T0)
     world: Any = SimpleNamespace(after=lambda *_: None)
-    reign = SimpleNamespace(
+    leader_term = SimpleNamespace(
         term=7, dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over, collect=None
     )
     node: Any = SimpleNamespace(
         store=leader.store,
-        reign=reign,
+        leader_term=leader_term,
         clock=SimpleNamespace(now_ms=lambda: DUE_MS),
         group=SimpleNamespace(given=True),
     )

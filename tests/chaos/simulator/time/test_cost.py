@@ -54,7 +54,7 @@ def test_a_leader_that_is_held_is_late_loses_trust_is_deposed(seconds: float, tr
         world.run(0.01)
         before = world.processes[first].node
         assert before is not None
-        lost = world.run_until(lambda: before.reign is None or not before.reign.trusted(), seconds - 0.015)
+        lost = world.run_until(lambda: before.leader_term is None or not before.leader_term.trusted(), seconds - 0.015)
         assert lost is not trusted
         world.run(4)
         assert (world.leader() != first) is deposed
@@ -121,7 +121,7 @@ def test_12191_an_echo_is_not_older_than_its_heartbeat() -> None:
 
         loop = node.life._tasks[0].get_loop()
         loop.call_soon(owe)
-        assert not world.run_until(lambda: node.reign is None or not node.reign.trusted(), 1)
+        assert not world.run_until(lambda: node.leader_term is None or not node.leader_term.trusted(), 1)
 
 
 def test_a_step_that_holds_a_node_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:

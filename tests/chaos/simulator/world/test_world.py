@@ -162,7 +162,7 @@ def test_a_paused_leader_is_replaced_and_follows_when_it_wakes() -> None:
         world.run(0.5)
         node = world.processes[former].node
         assert node is not None
-        assert node.reign is None
+        assert node.leader_term is None
         assert node.group.leader_id == world.leader()
         load.consume()
         load.schedule(20)
