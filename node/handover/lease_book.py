@@ -1,4 +1,4 @@
-"""Hand-overs that the log does not hold yet, and when to look for leases that have ended.
+"""Hand-overs that the log does not hold yet.
 
 Fast mode hands over first and commits the Lease after. If the leader dies in between, its successor hands the same
 units over again, so the hand-overs that are not yet committed are what a crash can repeat. Their times are kept within
@@ -11,14 +11,10 @@ however slow commits are and whichever way the clock goes.
 Strict hand-overs are the other way round: they stand in the book before they are made, and are made when their batch is
 committed. A crash repeats none of them, so the rule above does not count them, and nobody waits for the beat: their
 consumers wait. Leases of hand-overs that will not be made after all are released in the same way.
-
-Ends of leases are not kept per unit: the records hold them. What is kept is where to look and when: per lease end,
-rounded up to a grid, and hour, the range of positions that were leased.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -31,16 +27,10 @@ from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.handover import Lease, Release
 from storage.catalog.topic import Subscription
 from storage.format.array import I64, U16, U32, U64
-from storage.format.position import by_hour, hours_of
 from storage.format.rows import Units
-from storage.format.rows_by import rows_by
 
 SEVERAL: Final = Subscription(0)
 """Instead of a subscription: units of several. No topic has the number 0."""
-
-LONG_LEASE_MS = 60_000
-SHORT_GRID_MS = 100
-LONG_GRID_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,47 +192,3 @@ class LeaseBook:
         for hand_over in later.hand_overs:
             self._open.add(hand_over)
         self._open.released += later.released
-
-
-class Span(NamedTuple):
-    """Positions first <= p < end of one hour."""
-
-    first: int
-    end: int
-
-
-class LeaseEnds:
-    """Where to look for ended leases, and when. Rounded up, so that nothing comes back before its lease has ended."""
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []  # the keys of _spans
-        self._spans: dict[int, dict[int, Span]] = {}  # end on the grid -> hour -> what to look through
-
-    def add(self, positions: U64, lease_end_ms: I64, now_ms: int) -> None:
-        """Leases of `positions` end at `lease_end_ms`, both shape [n]; long ones are looked for on a coarser grid."""
-        grid = np.where(lease_end_ms - now_ms <= LONG_LEASE_MS, SHORT_GRID_MS, LONG_GRID_MS)
-        ends = -(-lease_end_ms // grid) * grid
-        for end_ms, ending_rows in rows_by(ends):
-            ending = positions[ending_rows]
-            for hour, rows in by_hour(hours_of(ending)):
-                there = ending[rows]
-                self._widen(end_ms, hour, Span(int(there.min()), int(there.max()) + 1))
-
-    def next_ms(self) -> int | None:
-        """When to look next; None if no lease runs."""
-        return self._heap[0] if self._heap else None
-
-    def ended(self, now_ms: int) -> list[Span]:
-        """What to look through now; each span is given once."""
-        spans: list[Span] = []
-        while self._heap and self._heap[0] <= now_ms:
-            spans += self._spans.pop(heapq.heappop(self._heap)).values()
-        return spans
-
-    def _widen(self, end_ms: int, hour: int, span: Span) -> None:
-        hours = self._spans.get(end_ms)
-        if hours is None:
-            hours = self._spans[end_ms] = {}
-            heapq.heappush(self._heap, end_ms)
-        old = hours.get(hour, span)
-        hours[hour] = Span(min(old.first, span.first), max(old.end, span.end))

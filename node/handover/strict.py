@@ -6,9 +6,9 @@
                 '----> Release, in the entry of that command or an earlier one: pending as if nothing had been, and not
                        handed over again before the log says so
 
-Between pledge and begin a unit stands here, and whoever takes it out decides: begin and withdraw are both no-ops for
-what the other one took. So a cancel is told the truth: either the hand-over began before, and it is refused as leased,
-or it never begins.
+Units wait here until their Lease is committed. The first of `begin` and `withdraw` removes the unit; the other does
+nothing. So a cancel is told the truth: either the hand-over began before, and it is refused as leased, or it never
+begins.
 
 Pure: it is given the time. One per term.
 """

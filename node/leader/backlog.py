@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from node.handover.lease_book import LeaseEnds, Span
 from node.ready.claimed_units import ClaimedUnits
+from node.ready.lease_ends import LeaseEnds, Span
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
 from storage.catalog.topic import subscriptions_of

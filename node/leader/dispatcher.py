@@ -28,9 +28,10 @@ import numpy as np
 
 from node.handover.attempt_limit import AttemptLimit
 from node.handover.handing_over import HandingOver
-from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
+from node.handover.lease_book import HandOver, LeaseBook
 from node.leader.backlog import BacklogReader, within_topics
 from node.ready.claimed_units import ClaimedUnits
+from node.ready.lease_ends import LeaseEnds
 from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands

@@ -28,8 +28,8 @@ import numpy as np
 
 from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.port.problem import Problem
-from node.handover.lease_book import Span
 from node.leader.backlog import leased_piece
+from node.ready.lease_ends import Span
 from node.runtime.clock import NodeClock
 from replication.command.handover import Lease
 from storage.catalog.doubt import CLOCKS_MS

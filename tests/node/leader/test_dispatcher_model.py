@@ -16,12 +16,13 @@ from node.handover.hand_over_builder import HandOverBuilder
 from node.handover.handing_over import HandingOver
 from node.handover.holds import UnitHolds
 from node.handover.lease_ahead import LeaseAhead
-from node.handover.lease_book import HandOver, LeaseBook, LeaseEnds
+from node.handover.lease_book import HandOver, LeaseBook
 from node.handover.ready_units import ReadyUnits
 from node.handover.strict import Strict
 from node.leader.backlog import BacklogReader
 from node.leader.dispatcher import Dispatcher
 from node.ready.claimed_units import ClaimedUnits
+from node.ready.lease_ends import LeaseEnds
 from node.ready.topic_window import LaneKind, Queued, Window
 from replication.command.dispatch import DispatchState
 from storage.catalog.topic import Subscription
