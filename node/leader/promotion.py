@@ -24,7 +24,7 @@ from replication.apply.machine import Machine
 from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.catalog.level import has
-from storage.format.position import MS_PER_TICK
+from storage.format.position import HOUR_MS, MS_PER_TICK
 from storage.format.record import Record
 from storage.store import Store
 
@@ -40,17 +40,17 @@ class Promoted:
         self, term: int, store: Store, proposer: Proposer, latest_ms: int, *, founds: bool, given: bool
     ) -> None:
         """`latest_ms`: what is due after it was not due for any leader before this one. `founds`: the cluster is
-        founded in this term. `given`: leadership was given to this node."""
+        founded in this term. `given`: leadership was given to this node. `until_ms`: what its word in the log says."""
         self._term, self._store, self._proposer = term, store, proposer
         known = founds or (given and store.doubt.term == term - 1)
-        self._until_ms = HANDED_ON if known else latest_ms
+        self.until_ms = HANDED_ON if known else latest_ms
         self._doubt = NO_DOUBT if known else Doubt.at(store.span, latest_ms)
 
     async def say(self, over: Callable[[], bool]) -> None:
         """Put it into the log, from the level on at which that says so. `over`: whether the term is."""
         while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not over():
             try:
-                await self._proposer.propose_single(Promotion(self._until_ms))
+                await self._proposer.propose_single(Promotion(self.until_ms))
             except Problem:  # not known to have happened: said twice, it says the same
                 await asyncio.sleep(AGAIN_S)
 
@@ -67,7 +67,13 @@ class Promoted:
 
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
-    """The latest due time that any leader before this one may have reached. `some_right_ms`: a right clock may be so
-    far ahead of this node's."""
+    """The latest due time that any leader before this one may have reached, in an hour that has units. `some_right_ms`:
+    a right clock may be so far ahead of this node's.
+
+    Where one clock of two is hours ahead nobody can say which is right. Hours without a unit are left out: a doubt
+    knows what is new in its last two hours, and takes what comes into those before for what was there.
+    """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
-    return max(by_clocks_ms, machine.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS
+    latest_ms = max(by_clocks_ms, machine.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS
+    hours = machine.store.hours(end=latest_ms // HOUR_MS + 1)
+    return min(latest_ms, (hours[-1] + 1) * HOUR_MS - 1) if hours else latest_ms

@@ -11,7 +11,7 @@ import pytest
 
 from chaos.history.event import Cancelled, Rescheduled
 from chaos.live.result import Result
-from chaos.live.run import LiveRun
+from chaos.live.run import LiveRun, Story
 from chaos.live.verdicts import ONE_BY_ONE
 from chaos.plan.fault_plan import FaultPlan
 from chaos.plan.load_plan import Plan
@@ -25,14 +25,33 @@ BOUNDS = replace(ONE_BY_ONE, recovery_ms=4_000, on_time_ms=500, acknowledged_sha
 """Wide too: of the few thousand messages of a trial, a machine that stands still for a second costs a tenth."""
 
 
-def run_and_reconcile(directory: Path, faults: FaultPlan, load: Plan) -> tuple[Result, dict[str, Any]]:
+def until_in_time(more_than: int) -> Story:
+    """On a slow machine most cancels and reschedules come too late: the load goes on until more of each did not."""
+
+    async def enough(live: LiveRun) -> None:
+
+        def in_time() -> int:
+            cancelled = {each.number for each in live.history.of(Cancelled) if each.outcome == "cancelled"}
+            moved = {each.number for each in live.history.of(Rescheduled) if each.outcome == "moved"}
+            return min(len(cancelled), len(moved))
+
+        await live.nemesis.turns_over.wait()
+        while in_time() <= more_than:
+            await live.nemesis.service.served(live.load.batch)
+
+    return enough
+
+
+def run_and_reconcile(
+    directory: Path, faults: FaultPlan, load: Plan, story: Story | None = None
+) -> tuple[Result, dict[str, Any]]:
     """A run's result, and what the nodes' files say: clients, API and files agree on every message and repeat."""
     told: list[Told] = []
 
     async def more(live: LiveRun) -> None:
         told.append(await ask(live))
 
-    result = carried_out(directory, faults, load, BOUNDS, more)
+    result = carried_out(directory, faults, load, BOUNDS, more, story=story)
     return result, check_agreement(directory, result.history, told[0], BOUNDS)
 
 
@@ -85,20 +104,7 @@ def test_cancels_and_reschedules_race_the_due_time_while_leaders_die(tmp_path: P
         push_share=0.5,
         push_fail_share=0.05,
     )
-
-    async def enough(live: LiveRun) -> None:
-        """A slow machine comes too late with most of them: it goes on until some were in time."""
-
-        def in_time() -> int:
-            cancelled = {each.number for each in live.history.of(Cancelled) if each.outcome == "cancelled"}
-            moved = {each.number for each in live.history.of(Rescheduled) if each.outcome == "moved"}
-            return min(len(cancelled), len(moved))
-
-        await live.nemesis.turns_over.wait()
-        while in_time() <= 20:
-            await live.nemesis.service.served(load.batch)
-
-    result = carried_out(tmp_path, plan(kills(2, "leader", calm_s=CALM_S)), load, BOUNDS, story=enough)
+    result = carried_out(tmp_path, plan(kills(2, "leader", calm_s=CALM_S)), load, BOUNDS, story=until_in_time(20))
     assert count(result, "U", "raced") > 400
     assert count(result, "U", "cancelled") > 20
     assert count(result, "U", "moved") > 20
@@ -119,7 +125,8 @@ def test_strict_topics_repeat_nothing_and_doubt_plans_alone(tmp_path: Path) -> N
         push_fail_share=0.05,
         strict=True,
     )
-    result, document = run_and_reconcile(tmp_path, plan(kills(2, "leader", calm_s=CALM_S)), load)
+    faults = plan(kills(2, "leader", calm_s=CALM_S))
+    result, document = run_and_reconcile(tmp_path, faults, load, until_in_time(20))
     assert count(result, "D", "failover") == 0
     assert document["causes"]["failover"] == 0
     assert count(result, "P", "webhooks") > 150

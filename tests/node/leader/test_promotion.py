@@ -10,6 +10,7 @@ import pytest
 from node.leader.promotion import Promoted, latest_due_ms
 from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS
+from storage.format.position import HOUR_MS
 from tests.replication.applied_log import T0, Log, placed, risen_log, schedule
 
 
@@ -40,6 +41,16 @@ def test_a_clock_that_is_behind_doubts_what_a_right_one_had_reached(log: Log) ->
     homes = placed(log.apply(schedule(T0 + 10_000, T0 + 10_000 + CLOCKS_MS, T0 + 10_001 + CLOCKS_MS), now_ms=T0 - 450))
     assert doubted(log, promoted(log, T0, right_ms=10_000), homes) == [True, True, False]
     assert doubted(log, promoted(log, T0 + 10_000 - 900), homes) == [True, False, False]
+
+
+def test_what_comes_after_a_clock_that_is_hours_ahead_was_heard_is_new(log: Log) -> None:
+    """Found by the scenario `clock`: of two clocks one was two hours ahead, and each message of these hours that came
+    later was in doubt. What was there is; what comes into hours that were empty then is not."""
+    (there,) = placed(log.apply(schedule(T0 + 1_000), now_ms=T0 - 450))
+    leader = promoted(log, T0, right_ms=2 * HOUR_MS)
+    log.apply(Promotion(leader.until_ms), term=2)
+    came = placed(log.apply(schedule(T0 + 1_000, T0 + HOUR_MS, T0 + 2 * HOUR_MS), term=2, now_ms=T0))
+    assert doubted(log, leader, [there, *came]) == [True, False, False, False]
 
 
 def test_a_stamp_of_the_log_says_what_time_it_was_for_the_leader_before(log: Log) -> None:
