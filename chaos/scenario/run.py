@@ -60,6 +60,8 @@ class Scenario:
 BUSY_CALM_S: Final = 0.5
 #: A leader outvoted by one clock only, while the third node is paused, may be this much early (docs/operating.md).
 SKEWED: Final = replace(ONE_BY_ONE, skew_ms=510)
+#: Where no node is left, three processes begin at once on two cores before anybody can lead.
+NONE_LEFT: Final = replace(ONE_BY_ONE, window_ms=5_000)
 
 
 def scenarios(times: int) -> dict[str, Scenario]:
@@ -78,7 +80,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "kill-leader": Scenario(leaders, load),
         "kill-follower": Scenario(kills(times, "follower", "last"), load),
         "kill-all": Scenario(
-            again_and_again(times, "kill", ["*"], "0"), load, settings={"storage": {"checkpoint_s": 1}}
+            again_and_again(times, "kill", ["*"], "0"), load, NONE_LEFT, settings={"storage": {"checkpoint_s": 1}}
         ),
         "kill-leader-strict": Scenario(leaders, replace(load, strict=True)),
         "kill-leader-slow": Scenario(slowed(leaders, 0.2), replace(common, rate=500)),
@@ -86,7 +88,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
         "transfer": Scenario(transfers(times), busy),
         "transfer-busy": Scenario(transfers(times, BUSY_CALM_S), rated, gap),
         "stop-leader": Scenario(stops, load),
-        "stop-all": Scenario(again_and_again(times, "stop", ["*"], "0"), waiting),
+        "stop-all": Scenario(again_and_again(times, "stop", ["*"], "0"), waiting, NONE_LEFT),
         "rolling-restart": Scenario(rolling_restarts(times), waiting),
         "replace": Scenario(replacements(times), load),
         "race": Scenario(leaders, races),
