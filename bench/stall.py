@@ -143,7 +143,7 @@ def _told(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held(of: dict[str, float]) -> dict[str, float]:
-    """Of one row of the watchdog's histogram (node/runtime/held.py), whose buckets count what was shorter."""
+    """Of one row of the watchdog's histogram (node/runtime/loop_held.py), whose buckets count what was shorter."""
     past = {f"past_{ms}_ms": int(of["count"] - of[f"{ms / 1000:g}"]) for ms in (20, 100)}
     return {"times": int(of["count"]), **past, "in all_s": round(of["sum"], 2)}
 

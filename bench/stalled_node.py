@@ -20,7 +20,7 @@ from cli.run.serve import loop_factory
 from node.environment import Environment
 from node.process import SWITCH_S
 from node.runtime.config import load_config
-from node.runtime.held import LoopHeld
+from node.runtime.loop_held import LoopHeld
 from node.runtime.memory import settle_memory
 from node.server import Node
 from storage.file.disk import Disk

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from api.port.port import MessageIn, RetryPolicy, Target
 from replication.command.schedule import ON_CONFLICT, Key, Schedule
 from storage.format.record import Drafts, encode_records
-from storage.format.tag_mask import tags_mask
+from storage.format.tag_filter import tags_mask
 
 _tags = attrgetter("tags")
 _headers = attrgetter("headers")

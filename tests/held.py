@@ -2,7 +2,7 @@
 
 The measure is processor time of the loop's thread, by the pace of the machine (tests/pace.py). On a busy machine the
 thread also waits for a processor, a disk or the interpreter's lock. That time is not counted (see
-node/runtime/held.py).
+node/runtime/loop_held.py).
 
 - **Nodes in the test's own loop**: every step is measured where asyncio runs it. The watchdog cannot measure here: it
   counts from beat to beat, and three nodes and a test make many steps between two beats. Garbage collection is not

@@ -15,8 +15,8 @@ from aiohttp import StreamReader, web, web_protocol
 from aiohttp.http import RawRequestMessage
 
 from api.http.answering import Answering, Refuse
+from api.http.connection_keeper import ConnectionKeeper
 from api.http.framing import Framing, behind, header_too_large, is_alone, is_too_large
-from api.http.host import Host
 from api.http.stage import (
     ANSWER_BYTES_PER_S,
     ANSWER_MAX_S,
@@ -57,7 +57,7 @@ class Connection(Answering):
         *("ended", "half_closed", "is_ascii", "oversized", "since_s", "stage"),
     )
 
-    def __init__(self, host: Host, refuse: Refuse) -> None:
+    def __init__(self, host: ConnectionKeeper, refuse: Refuse) -> None:
         super().__init__(cast(web.Server, host), refuse)
         self._host = host
         self.stage = HEADER

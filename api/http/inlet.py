@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 
 from api.http.answering import Refuse
 from api.http.connection import Connection
-from api.http.host import Host
+from api.http.connection_keeper import ConnectionKeeper
 from api.http.stage import HEADER_MAX_S, Stage
 from api.port.loop_turn import Crowd
 
@@ -26,7 +26,7 @@ SMALL_BYTES: Final = 4 * 1024
 _NO_TIME_S: Final = float("inf")
 
 
-class Room(Host, Protocol):
+class Room(ConnectionKeeper, Protocol):
     """What an inlet may ask of whoever keeps all connections (listener.py). `opened`: those of which the client has
     asked for nothing yet, the oldest first. `small` and `large`: what all of them read into. `health`: how requests
     begin that wait for nobody."""

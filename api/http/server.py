@@ -21,13 +21,13 @@ import msgspec
 from aiohttp import web
 
 from api.http.answer import PROBLEM, Answer, http_date
+from api.http.cross_site import refuse_other_sites
 from api.http.exchange import Exchange
 from api.http.framing import header_too_large, is_too_large
 from api.http.inlet import Inlet
 from api.http.listener import Listener
 from api.http.listening import listen
 from api.http.route import Route, RouteTable
-from api.http.site import refuse_other_sites
 from api.port.leadership import FORWARDED, ONCE, WAIT
 from api.port.loop_turn import Line, in_turns
 from api.port.port import ANONYMOUS, ForwardRequest, Port, Principal

@@ -31,12 +31,12 @@ from node.handover.staged import Staged, StagedHandOver
 from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
-from node.ready.waited import Waited
+from node.ready.waited_subscriptions import WaitedSubscriptions
 from node.ready.windows import Ready
 from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.rows import Units
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 from storage.store import Store
 
 PACE_MS = 10
@@ -106,7 +106,7 @@ class HandingOver:
 
     @property
     def ready_count(self) -> int:
-        """Units in all windows; what is ready beyond them is backlog. None once closed."""
+        """Units in all windows; what is ready beyond them is backlog. 0 once closed."""
         return self._ready.count if self._units.open else 0
 
     def ready_of(self, subscription: Subscription) -> int:
@@ -125,7 +125,7 @@ class HandingOver:
         return any(self._ready.fresh(kind, subscription, tags) for kind in lanes)
 
     @property
-    def waited(self) -> Waited:
+    def waited(self) -> WaitedSubscriptions:
         """The topics that pulls wait for."""
         return self._ready.waited
 

@@ -23,7 +23,7 @@ from node.ready.windows import Ready
 from storage.catalog.topic import Subscription
 from storage.format.array import I64, U64
 from storage.format.rows import Units, select_rows, take_rows
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 from storage.store import Store
 
 EXACT_ROWS: Final = 2_000

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.lease_ends import LeaseEnds, Span
+from node.ready.lease_timetable import LeaseTimetable, Span
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
 from storage.catalog.topic import subscriptions_of
@@ -57,7 +57,7 @@ class BacklogReader:
     """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
 
     def __init__(
-        self, store: Store, ready: Ready, claims: ClaimedUnits, ends: LeaseEnds, *, start_ms: int, term: int
+        self, store: Store, ready: Ready, claims: ClaimedUnits, ends: LeaseTimetable, *, start_ms: int, term: int
     ) -> None:
         self._store = store
         self._ready = ready

@@ -31,7 +31,7 @@ from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver, LeaseBook
 from node.leader.backlog import BacklogReader, within_topics
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.lease_ends import LeaseEnds
+from node.ready.lease_timetable import LeaseTimetable
 from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
@@ -81,7 +81,7 @@ class Dispatcher:
         self._store = store
         self._options = options or DispatchOptions()
         self._claims = ClaimedUnits()
-        self._ends = LeaseEnds()
+        self._ends = LeaseTimetable()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
         self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
         self.handing_over = HandingOver(
@@ -369,8 +369,10 @@ class Dispatcher:
         self.handing_over.staged.note_ended(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
-        """A topic was created or its settings changed."""
+        """A topic was created or removed, or its settings changed."""
         subscription, paused = subscription_of(number), settings.get("paused", False)
         self.handing_over.pause(subscription, paused)
         self._ready.set_pushed(subscription, settings.get("mode") == "push" and not paused)
         self.handing_over.strict.on_settings(subscription, settings)
+        if self._store.catalog.topic_by_number(number) is None:
+            self._ready.drop(subscription)

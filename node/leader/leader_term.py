@@ -28,7 +28,7 @@ from node.leader.term_record import TermRecord
 from node.pull.pulling import Pulling
 from node.receipt import Receipts
 from node.runtime.config import Dispatch
-from node.runtime.steps import Steps
+from node.runtime.step_alarm import StepAlarm
 from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
 from node.write.leader_commands import LeaderCommands
@@ -69,7 +69,7 @@ class LeaderTerm:
         self._record, self._promotion = record, promotion
         self.receipts = Receipts(genesis.secret, lambda: has(parts.machine.level, "receipt-namespace"))
         self._loop = asyncio.get_running_loop()
-        self._steps = Steps(clock, self._step, life.fatal)
+        self._steps = StepAlarm(clock, self._step, life.fatal)
         self._readers: list[asyncio.Future[None]] = []
         self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False

@@ -67,13 +67,13 @@ class Promoted:
 
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
-    """The latest due time that any leader before this one may have reached, in an hour that has units. `some_right_ms`:
-    a right clock may be so far ahead of this node's.
+    """The latest due time that any leader before this one may have reached; the end of the last hour that has units, if
+    that comes first. `some_right_ms`: a right clock may be so far ahead of this node's.
 
-    Where one clock of two is hours ahead nobody can say which is right. Hours without a unit are left out: a doubt
-    knows what is new in its last two hours, and takes what comes into those before for what was there.
+    Where one clock of two is hours ahead nobody can say which is right. A doubt knows what is new in its last two
+    hours, and takes what comes into those before for what was there: so it goes no further than it has to.
     """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
     latest_ms = max(by_clocks_ms, machine.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS
     hours = machine.store.hours(end=latest_ms // HOUR_MS + 1)
-    return min(latest_ms, (hours[-1] + 1) * HOUR_MS - 1) if hours else latest_ms
+    return min(latest_ms, (hours[-1] + 1) * HOUR_MS - 1 if hours else 0)

@@ -6,9 +6,9 @@
              as if its last attempt had failed: listed, redriven and copied like any other dead message
     done     in the log; from then on this cluster is like any other
 
-Meanwhile the dispatcher leaves those units where they are (Sweep.wanted_from_ms) and hands over all others; one piece
-is an entry like those of retries and is waited for before the next one, so nothing that is due now waits for more than
-one. A message that was leased when the backup was made is left to who holds it until that lease ends, and is then
+Meanwhile the dispatcher leaves those units where they are (BacklogReader.wanted_from_ms) and hands over all others; one
+piece is an entry like those of retries and is waited for before the next one, so nothing that is due now waits for more
+than one. A message that was leased when the backup was made is left to who holds it until that lease ends, and is then
 handed over again if its end comes after this work's.
 """
 

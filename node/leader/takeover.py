@@ -29,7 +29,7 @@ import numpy as np
 from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
 from api.port.problem import Problem
 from node.leader.backlog import leased_piece
-from node.ready.lease_ends import Span
+from node.ready.lease_timetable import Span
 from node.runtime.clock import NodeClock
 from replication.command.handover import Lease
 from storage.catalog.doubt import CLOCKS_MS

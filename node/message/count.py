@@ -27,7 +27,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 from storage.hour.hour_table import Extents
 from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
 from storage.store import Store

@@ -30,7 +30,7 @@ from storage.format.message_id import GROUP, encode_ids
 from storage.format.position import GONE, INDEX_BITS
 from storage.format.record import Record
 from storage.format.rows import DEAD
-from storage.format.tag_mask import tags_mask
+from storage.format.tag_filter import tags_mask
 from storage.store import Store
 
 #: Homes looked at in one piece, and records read, counted as in node.settle.move_size.

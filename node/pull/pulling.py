@@ -36,7 +36,7 @@ from node.pull.delivery import make_deliveries
 from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
 from storage.catalog.topic import Subscription, Topic, number_of, subscription_of, topic_of
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 from storage.store import Store
 
 assert TOPIC_DEFAULTS.lease_ms is not None

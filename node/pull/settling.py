@@ -23,8 +23,8 @@ from node.handover.counters import Counters
 from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL, DeliveryLog
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
-from node.pull.ended import done_by, given_back_before, pieces_of, states_of
-from node.pull.noted import Noted
+from node.pull.logged_ends import LoggedEnds
+from node.pull.receipt_lookup import done_by, given_back_before, pieces_of, states_of
 from node.receipt import ReceiptColumns, Receipts
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
@@ -131,7 +131,7 @@ class Settling:
         self._store, self._clock, self._entropy, self._proposer = store, clock, entropy, proposer
         self._delivery_log, self._topic_metrics, self._counters = delivery_log, topic_metrics, counters
         self._reserve, self._life = reserve, life
-        self._noted = Noted()
+        self._noted = LoggedEnds()
 
     async def ack(self, term: Term, topic: Topic, texts: Sequence[str]) -> list[str]:
         """acked | stale | invalid."""

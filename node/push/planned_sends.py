@@ -3,8 +3,9 @@
     add -- Lease committed --> waits for its time -- trusted, still planned --> sent
                                       '-- withdrawn, its topic changed, too late --> released, the slot is free
 
-The due time is met by steps of their own (node/runtime/steps.py), which no other work of the pump puts off. What may
-not be sent for the moment, for lack of trust, is tried again for a while: its lease outlasts the attempt by a margin.
+The due time is met by steps of their own (node/runtime/step_alarm.py), which no other work of the pump puts off. What
+may not be sent for the moment, for lack of trust, is tried again for a while: its lease outlasts the attempt by a
+margin.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from node.push.lanes import Lanes
 from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.lifecycle import Lifecycle
-from node.runtime.steps import Steps
+from node.runtime.step_alarm import StepAlarm
 from storage.catalog.topic import Subscription
 from storage.store import Store
 
@@ -68,7 +69,7 @@ class PlannedSends:
         self._freed = freed
         self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number; since when
         self._leased: list[_Plan] = []
-        self._steps: Steps | None = None  # of this term, once something was leased
+        self._steps: StepAlarm | None = None  # of this term, once something was leased
         self._took_ms = AHEAD_MS / 2
         self._took_s = 0.0  # when that was
 
@@ -114,7 +115,7 @@ class PlannedSends:
         term.handing_over.lease_ahead.look_ahead(min(AHEAD_MS, AHEAD_LEAST_MS + round(2 * self._took_ms)))
         heapq.heappush(self._leased, _Plan(planned.handed_over_ms, planned.strict, planned, units))
         if self._steps is None:
-            self._steps = Steps(self._clock, lambda: self._send_due(term), self._life.fatal)
+            self._steps = StepAlarm(self._clock, lambda: self._send_due(term), self._life.fatal)
         self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.array import I64, U64
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 
 _LOOK_ROWS: Final = 16_384
 """Masks are looked at in pieces of this size: who wants a few units need not look at all of a window."""

@@ -24,11 +24,11 @@ import numpy.typing as npt
 
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
-from node.ready.waited import Waited
+from node.ready.waited_subscriptions import WaitedSubscriptions
 from storage.catalog.topic import Subscription
 from storage.format.array import I64, U32, U64
 from storage.format.rows_by import rows_by
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Ready:
         self.count = 0  # positions in all windows
         self.lanes = (Lane(), Lane())
         self.marks_max = MARKS_MAX  # filters of a window whose marks are kept
-        self.waited = Waited()
+        self.waited = WaitedSubscriptions()
         self._pushed: set[Subscription] = set()  # those whose units are pushed
         self._full: set[Subscription] = set()  # those of which nothing more may be staged
         #: Those with a window, of the first set and not of the second, in line.
@@ -160,6 +160,17 @@ class Ready:
             window.remove(gone)
             self.count -= len(gone)
             self._settle(lane, subscription, window)
+
+    def drop(self, subscription: Subscription) -> None:
+        """The topic is gone: what stands in its windows has ended, and nobody will take it."""
+        for lane in self.lanes:
+            lane.begins.pop(subscription, None)
+            lane.hungry.discard(subscription)
+            window = lane.windows.pop(subscription, None)
+            if window is not None:
+                self.count -= window.count
+                self._claims.free(window.take(window.count).position)
+        self._look(subscription)
 
     def hungry(self, kind: LaneKind) -> list[Subscription]:
         """Subscriptions that have a backlog and whose window is at most half full."""

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple, Self
 
 import structlog
 
-from node.runtime.held import LEAST_MS, Hold, LoopHeld
+from node.runtime.loop_held import LEAST_MS, Hold, LoopHeld
 from storage.file.disk import Disk
 
 log = structlog.get_logger()

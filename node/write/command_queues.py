@@ -264,7 +264,7 @@ class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
 
 
 class SingleQueue(_Futures[Packed, Any]):
-    """Commands that go as sections of their own: Genesis, Realign, PutTopic, Unlink."""
+    """Commands that go as sections of their own: of topics, members, dispatch and a leader's first word."""
 
     def take(self, now_ms: int) -> list[Section]:
         """Those that have waited longest, as far as an entry has room for them."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.apply.attempt_order import Rows, fence, rounds
-from replication.apply.dead_letter import Copies, copy_dead
+from replication.apply.dead_letter_copy import Copies, copy_dead
 from replication.apply.message_location import settle_everywhere
 from replication.apply.move import CODE_RESCHEDULED, Leaving, Moves, move
 from replication.apply.settle import ACKED, INVALID, STALE

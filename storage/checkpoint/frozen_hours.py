@@ -11,7 +11,7 @@ from storage.checkpoint.states_due import FrozenStates
 from storage.checkpoint.unlinked_hours import FrozenUnlinked
 from storage.format.array import I64
 from storage.format.rows import UNIT
-from storage.hour.heads import HeadsKept
+from storage.hour.heads_kept import HeadsKept
 from storage.hour.hour_table import FROZEN, HourCounters, Rows, lengths_of
 from storage.hour.stage_write import FrozenHour
 from storage.hour.staging import Chunk, Chunks

@@ -30,7 +30,7 @@ from storage.format.chain import HEADS_BYTES
 from storage.format.position import in_hours
 from storage.format.rows import Units
 from storage.hour.batch_by_hour import BatchByHour
-from storage.hour.heads import HeadsKept, all_heads, used_heads
+from storage.hour.heads_kept import HeadsKept, all_heads, used_heads
 from storage.hour.hour import Hour
 from storage.hour.hour_table import NOT_READ, HourCounters, HoursHeld, HourTable
 from storage.hour.stage_write import OpenFiles, read_ahead, write_staged

@@ -68,6 +68,14 @@ def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[
     return pairwise(run_edges(sorted_starts, sorted_ends, gap, most).tolist())
 
 
+def pieces_by_bytes(starts: I64, size: int, gap: int, most: int) -> list[npt.NDArray[np.intp]]:
+    """Rows of pieces of `size` bytes, [n] in any order, as parts in the order of the file: to read one part reads about
+    `most` bytes, where up to `gap` bytes between two pieces are read along."""
+    order = starts.argsort(kind="stable")
+    read = np.minimum(np.diff(starts[order], prepend=starts[order[:1]]), gap + size).cumsum()
+    return np.split(order, np.diff(read // most).nonzero()[0] + 1)
+
+
 class HourFile:
     """One file, by bytes; offsets are absolute, the header included."""
 

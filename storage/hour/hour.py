@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.catalog.hour_lengths import HourLengths
-from storage.file.hour_file import HourFiles
+from storage.file.hour_file import HourFiles, pieces_by_bytes
 from storage.format.array import I64, U64
 from storage.format.chain import Heads
 from storage.format.position import INDEX_BITS
 from storage.format.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
 from storage.format.record_rows import RecordRows, decode_rows, home_of
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED, Corrupt, Settles, Units, put_rows, seal
-from storage.hour.homes import Homes
+from storage.hour.homes_elsewhere import HomesElsewhere
 from storage.hour.hour_table import NOT_READ, HourCounters
 from storage.hour.stage_write import FrozenHour, OpenFiles
 from storage.hour.staging import Chunks, Stage, Staged
@@ -63,7 +63,7 @@ class Hour:
         self.staged_settles = Chunks()
         self._heads: Heads | None = None  # of a near hour
         self._states: States | None = None
-        self._homes = Homes(self.next)
+        self._homes = HomesElsewhere(self.next)
 
     @property
     def counters(self) -> HourCounters:
@@ -238,7 +238,7 @@ class Hour:
     def cool(self) -> None:
         """Drop the caches of a far hour, and its descriptors."""
         self.close()
-        self._states, self._homes = None, Homes(self.next)
+        self._states, self._homes = None, HomesElsewhere(self.next)
 
     def close(self) -> None:
         """Let go of its descriptors."""
@@ -325,9 +325,11 @@ class Hour:
     def header_rows(self, at: I64) -> npt.NDArray[np.void]:
         """The headers of the records of these units, dtype HEADER, in order; their payloads are not read."""
         offsets = self.unit_rows(at)["offset"].astype(np.int64)
-        data, within = self._read_log(offsets, np.full(len(at), HEADER.itemsize))
-        words = np.frombuffer(data, np.uint64, len(data) // 8)
-        rows: npt.NDArray[np.void] = words[(within >> 3)[:, None] + _HEADER_WORDS].view(HEADER)[:, 0]
+        rows = np.empty(len(at), HEADER)
+        for part in pieces_by_bytes(offsets, HEADER.itemsize, _RUN_GAP_BYTES, _RUN_BYTES_MAX):
+            data, within = self._read_log(offsets[part], np.full(len(part), HEADER.itemsize))
+            words = np.frombuffer(data, np.uint64, len(data) // 8)
+            put_rows(rows, part, words[(within >> 3)[:, None] + _HEADER_WORDS].view(HEADER)[:, 0])
         check_headers(rows, self.files.log.name, offsets.tolist())
         place = np.where(rows["flags"] == RECORD_MOVED, rows["place"], home_of(rows))
         self._check_places(place, at, offsets)

@@ -20,7 +20,7 @@ from storage.file.outflow import Outflow
 from storage.format.array import I64, U32
 from storage.format.chain import SECONDS, Heads, absorb, link_slots, seconds_of
 from storage.format.rows import seal
-from storage.hour.heads import KEPT_UNITS_MIN, HeadsKept, used_heads
+from storage.hour.heads_kept import KEPT_UNITS_MIN, HeadsKept, used_heads
 from storage.hour.staging import Chunk, Chunks, joined, parts
 
 _GROUP_HOURS: Final = (1 << 16) // SECONDS

@@ -50,7 +50,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class TagTest(Protocol):
-    """Which tags are wanted (storage.format.tag_mask)."""
+    """Which tags are wanted (storage.format.tag_filter)."""
 
     def may_match(self, masks: U64) -> Mask:
         """False where the masks of units say that they are not."""

@@ -31,7 +31,7 @@ from storage.format.rows import FORWARDED, LEASED, PENDING, RELEASED, Settles
 from storage.state.block import BLOCK_UNITS, PART_UNITS, Block, Columns
 from storage.state.file import PAGE_UNITS, Rows
 from storage.state.files import StateFiles
-from storage.state.seen import Newest, Seen, lacking
+from storage.state.state_view import Newest, StateView, lacking
 
 _STATES: Final = 16
 _LET_GO_MAX: Final = 32
@@ -262,10 +262,10 @@ class States:
             part[:] = block.state[: len(part)]
         return states
 
-    def seen(self) -> Seen:
+    def seen(self) -> StateView:
         """The states as they are, and go on, to be looked at in another thread."""
         files = self._files.again() if self.lacks_states else _NO_FILES
-        return Seen(self.first, [block.state for block in self._blocks], self._known.copy(), files, self._tail)
+        return StateView(self.first, [block.state for block in self._blocks], self._known.copy(), files, self._tail)
 
     def _in_state(self, state: int, low: int, high: int) -> I64:
         """Global indexes of the units first + low <= index < first + high in a state that settle records name."""

@@ -62,7 +62,7 @@ class Run:
 
     @property
     def first_ms(self) -> int:
-        """DueUnits time of the first unit left; there must be one."""
+        """Due time of the first unit left; there must be one."""
         return self.tick * 1000 + (int(self.rank[self.start]) >> INDEX_BITS)
 
     def take(self, until_ms: int) -> "Run":
@@ -77,7 +77,7 @@ class Run:
         return Run(self.tick, self.rank[rows], self.topic[rows], self.tags[rows], self.priority[rows])
 
     def after_ms(self, until_ms: int) -> int | None:
-        """DueUnits time of the first unit left that is due later than `until_ms`; None if there is none."""
+        """Due time of the first unit left that is due later than `until_ms`; None if there is none."""
         end = self._end(until_ms)
         return self.tick * 1000 + (int(self.rank[end]) >> INDEX_BITS) if end < len(self.rank) else None
 

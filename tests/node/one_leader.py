@@ -23,7 +23,7 @@ from replication.command.topic import PutTopic
 from storage.catalog.topic import Subscription, subscription_of
 from storage.file.disk import Disk
 from storage.format.record import Drafts, encode_records
-from storage.format.tag_mask import TagFilter, tags_mask
+from storage.format.tag_filter import TagFilter, tags_mask
 from storage.store import Store
 
 HOUR_MS = 3_600_000

@@ -7,7 +7,7 @@ from api.read.field import pack_headers
 from node.draft import encode_schedule
 from replication.command.schedule import Schedule
 from storage.format.record import decode_records, patch
-from storage.format.tag_mask import tags_mask
+from storage.format.tag_filter import tags_mask
 
 NOW = 1_700_000_000_000
 

@@ -10,7 +10,7 @@ import storage.checkpoint.warm_hours
 import storage.state.block
 import storage.state.file
 import storage.state.files
-import storage.state.seen
+import storage.state.state_view
 import storage.state.unit_states
 
 
@@ -18,9 +18,9 @@ import storage.state.unit_states
 def small_pages() -> Iterator[None]:
     """Pages of 4 units, parts of 16, blocks of 64, a file for 20 records, 50 of them taken at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (storage.state.unit_states, storage.state.file, storage.state.files, storage.state.seen):
+        for module in (storage.state.unit_states, storage.state.file, storage.state.files, storage.state.state_view):
             patch.setattr(module, "PAGE_UNITS", 4)
-        for module in (storage.state.unit_states, storage.state.block, storage.state.seen):
+        for module in (storage.state.unit_states, storage.state.block, storage.state.state_view):
             patch.setattr(module, "BLOCK_UNITS", 64)
         patch.setattr(storage.state.unit_states, "PART_UNITS", 16)
         patch.setattr(storage.state.unit_states, "_BLOCK_BITS", 6)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 import storage.checkpoint.states_due
-import storage.hour.heads
+import storage.hour.heads_kept
 import storage.hour.open_hour
 import storage.hour.stage_write
 import storage.hour.staging
@@ -21,7 +21,7 @@ def small_stage() -> Iterator[None]:
         patch.setattr(storage.hour.staging, "_CHUNKS_ASKED_MAX", 1)
         patch.setattr(storage.hour.staging, "_SMALL_CHUNKS_MAX", 3)
         patch.setattr(storage.hour.stage_write, "_GROUP_HOURS", 2)
-        patch.setattr(storage.hour.heads, "KEPT_HOURS_MAX", 1)
+        patch.setattr(storage.hour.heads_kept, "KEPT_HOURS_MAX", 1)
         patch.setattr(storage.hour.stage_write, "KEPT_UNITS_MIN", 1)
         with small_states():
             yield

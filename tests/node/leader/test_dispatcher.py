@@ -8,6 +8,7 @@ from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.write.leader_commands import NOTHING_RIDES
 from replication.apply.settle import ACKED, STALE
 from replication.command.dispatch import DispatchState
+from replication.command.topic import DropTopic
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import HOUR_MS, LEASE_MS, T0, Leader
 from tests.pace import lines_run
@@ -208,6 +209,22 @@ def test_a_cancelled_unit_does_not_go_out(leader: Leader) -> None:
     leader.run(T0 + 10)
     assert leader.cancel(early, late) == [0, 0]
     assert leader.pull(T0 + 20) == []
+
+
+def test_nothing_is_left_of_a_topic_that_is_gone(leader: Leader) -> None:
+    """What was cancelled stood in its window until somebody would take it: it was counted, claimed, and had a share."""
+    (unit,) = leader.schedule(T0 + 10)
+    leader.schedule(T0 + 10, topic="other")
+    leader.run(T0 + 10)
+    leader.cancel(unit)
+    assert leader.dispatcher.handing_over.ready_count == 2
+    at = leader.replica.machine.applied_index + 1
+    leader.propose(DropTopic("default", "orders", at, leader.store.unit_count, 0))
+    assert leader.store.catalog.topic("orders") is None
+    assert leader.dispatcher.handing_over.ready_count == 1
+    assert leader.pull(T0 + 20, topic="other") != []
+    leader.commit(T0 + 20)
+    assert not len(leader.dispatcher._claims)
 
 
 def test_many_cancelled_units_do_not_hide_what_is_behind_them(leader: Leader) -> None:

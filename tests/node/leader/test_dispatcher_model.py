@@ -22,11 +22,11 @@ from node.handover.strict import Strict
 from node.leader.backlog import BacklogReader
 from node.leader.dispatcher import Dispatcher
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.lease_ends import LeaseEnds
+from node.ready.lease_timetable import LeaseTimetable
 from node.ready.topic_window import LaneKind, Queued, Window
 from replication.command.dispatch import DispatchState
 from storage.catalog.topic import Subscription
-from storage.format.tag_mask import TagFilter
+from storage.format.tag_filter import TagFilter
 from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel
 from tests.node.model import Model
@@ -171,7 +171,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
     "held units go out": (UnitHolds, "mask", lambda self, positions: positions < 0),
     "state of this moment": (Dispatcher, "dispatch_state", state_of_this_moment),
     "nothing is promoted": (BacklogReader, "promote", lambda self, last_hour: None),
-    "leases never end": (LeaseEnds, "add", lambda self, positions, lease_end_ms, now_ms: None),
+    "leases never end": (LeaseTimetable, "add", lambda self, positions, lease_end_ms, now_ms: None),
     "ended leases are forgotten": (BacklogReader, "ended", lambda self, spans: None),
     "nothing is claimed": (ClaimedUnits, "mask", lambda self, positions: positions < 0),
     "records are not asked": (ReadyUnits, "give", checked_nothing),

@@ -12,8 +12,8 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn
 from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE
 from node.leader.leader_term import LeaderTerm
-from node.pull.ended import LOOK_UNITS
-from node.pull.noted import Noted
+from node.pull.logged_ends import LoggedEnds
+from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
 from node.receipt import READ_AT_ONCE, Receipts
 from node.server import Node
@@ -262,7 +262,7 @@ def test_what_another_leader_took_is_logged_where_it_is_sent_again(
         assert [each for each in logged if each] == [LATE]
         logged.clear()
         monkeypatch.setattr(node.reserve, "low", True)
-        monkeypatch.setattr(node.service._settling, "_noted", Noted())
+        monkeypatch.setattr(node.service._settling, "_noted", LoggedEnds())
         assert set(await ASKS["acked"](node, late)) == {"stale"}
         assert not any(logged)
         before = node.leader_term

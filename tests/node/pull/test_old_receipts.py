@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.port.loop_turn import in_turns
 from api.port.port import ANONYMOUS
 from api.port.problem import Problem
-from node.pull.ended import LOOK_HOURS, LOOK_UNITS, pieces_of, states_of
+from node.pull.receipt_lookup import LOOK_HOURS, LOOK_UNITS, pieces_of, states_of
 from node.pull.settling import FEW
 from node.server import Node
 from storage.file.disk import Disk

@@ -8,7 +8,7 @@ import pytest
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, LATE
-from node.pull.ended import LOOK_UNITS
+from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
 from node.server import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
@@ -239,7 +239,7 @@ def test_many_small_requests_with_old_receipts_go_in_no_entry_either(
 
 def test_what_is_read_for_old_receipts_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that was started again has no state in memory: it read 5,120 pages in one step of 0.5 s."""
-    monkeypatch.setattr("node.pull.ended.LOOK_UNITS", 10)
+    monkeypatch.setattr("node.pull.receipt_lookup.LOOK_UNITS", 10)
 
     async def play(node: Node) -> None:
         await node.service.schedule([MessageIn("t", b"1")] * 100, ANONYMOUS)

@@ -17,7 +17,7 @@ from api.port.problem import Problem
 from node.leader.leader_term import LeaderTerm
 from node.server import Node
 from storage.catalog.topic import Subscription
-from storage.format.tag_mask import tags_mask
+from storage.format.tag_filter import tags_mask
 from tests.calls import calls_of
 from tests.node.pull.test_pulling import steps
 from tests.node.single_node import run_node

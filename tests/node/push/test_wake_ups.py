@@ -25,7 +25,7 @@ LONG_MS = 90_000
 
 @pytest.fixture(autouse=True)
 def _no_step_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.runtime.steps.LOOK_S", 1e6)
+    monkeypatch.setattr("node.runtime.step_alarm.LOOK_S", 1e6)
 
 
 async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

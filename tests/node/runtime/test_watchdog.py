@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import structlog
 
-from node.runtime.held import BUCKETS_MS, Hold, LoopHeld
+from node.runtime.loop_held import BUCKETS_MS, Hold, LoopHeld
 from node.runtime.watchdog import LoopWatchdog, stack_of
 from node.server import Node
 from tests.node.single_node import run_node

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.file.hour_file import HourFile, run_edges
+from storage.file.hour_file import HourFile, pieces_by_bytes, run_edges
 from storage.format.rows import HEADER_SIZE, MAGIC_LOG, Corrupt, FileHeader
 from tests.examples import examples
 from tests.storage.quick_directory import quick_directory
@@ -57,6 +57,21 @@ def test_of_no_pieces_there_is_no_run() -> None:
     """Nor anything to read."""
     none = np.empty(0, np.int64)
     assert run_edges(none, none, GAP, MOST).tolist() == [0]
+
+
+@examples(100)
+@given(st.lists(st.integers(0, 2_000), max_size=40))
+def test_parts_are_read_with_so_many_bytes_and_have_all_pieces(starts: list[int]) -> None:
+    """In the order of the file; a part is closed as soon as it reads more."""
+    at, size = np.array(starts, np.int64), 8
+    parts = pieces_by_bytes(at, size, GAP, MOST)
+    order = np.concatenate(parts)
+    assert sorted(order.tolist()) == list(range(len(starts)))
+    assert at[order].tolist() == sorted(starts)
+    for part in parts:
+        edges = run_edges(at[part], at[part] + size, GAP, 1 << 30)
+        read = sum(at[part][last - 1] + size - at[part][first] for first, last in pairwise(edges.tolist()))
+        assert read <= MOST + size + GAP
 
 
 @examples(50)

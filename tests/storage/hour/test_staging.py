@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import storage.checkpoint.hour_set
-import storage.hour.heads
+import storage.hour.heads_kept
 import storage.hour.stage_write
 import storage.hour.staging
 from storage.directory.verify import verify
@@ -17,7 +17,7 @@ from storage.file.disk import Disk
 from storage.format.chain import run_edges
 from storage.format.position import HOUR_MS
 from storage.format.rows import UNIT
-from storage.hour.heads import HeadsKept, used_heads
+from storage.hour.heads_kept import HeadsKept, used_heads
 from storage.hour.staging import Chunk, Stage, joined, parts
 from storage.store import Store
 from tests.examples import examples
@@ -153,7 +153,7 @@ def test_chunks_stay_few() -> None:
 def test_heads_are_kept_between_checkpoints(quick_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
     """An hour whose heads are kept is written again without reading its index; one whose heads had to go has the same
     bytes in the end."""
-    monkeypatch.setattr(storage.hour.heads, "KEPT_HOURS_MAX", kept)
+    monkeypatch.setattr(storage.hour.heads_kept, "KEPT_HOURS_MAX", kept)
     monkeypatch.setattr(storage.hour.stage_write, "KEPT_UNITS_MIN", 1)
     disk = ReadingDisk()
     store = Store.open(quick_path, disk=disk)
@@ -193,12 +193,12 @@ def test_heads_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """In hours and in bytes, those that were written last."""
     one = used_heads(np.zeros(3600, np.uint32), np.ones(3600, np.uint32), 5)
     kept = HeadsKept()
-    monkeypatch.setattr(storage.hour.heads, "KEPT_HOURS_MAX", 3)
+    monkeypatch.setattr(storage.hour.heads_kept, "KEPT_HOURS_MAX", 3)
     for hour in (1, 2, 3, 1, 4):
         kept.keep(hour, one)
     assert [hour for hour in range(6) if kept.get(hour, 5)] == [1, 3, 4]
     assert kept.bytes == 3 * one.bytes
-    monkeypatch.setattr(storage.hour.heads, "KEPT_BYTES_MAX", 2 * one.bytes)
+    monkeypatch.setattr(storage.hour.heads_kept, "KEPT_BYTES_MAX", 2 * one.bytes)
     kept.keep(5, one)
     assert [hour for hour in range(6) if kept.get(hour, 5)] == [4, 5]
     assert kept.bytes == 2 * one.bytes

@@ -28,7 +28,7 @@ from storage.format.rows import (
     UNIT_MOVED,
     Corrupt,
 )
-from storage.hour.homes import Homes
+from storage.hour.homes_elsewhere import HomesElsewhere
 from storage.hour.hour import Hour
 from storage.query.moves import HISTORY_MAX
 from storage.store import Store
@@ -203,7 +203,7 @@ def test_a_record_that_is_not_its_units(store: Store, quick_path: Path, field: s
 @given(st.lists(st.sets(st.integers(0, 50)), max_size=6), st.lists(st.integers(0, 60), max_size=6))
 def test_homes_against_a_dict(batches: list[set[int]], forgotten: list[int]) -> None:
     """Added in any number of batches, each moved unit held leads to its home and every other one to itself."""
-    homes, expected, start = Homes(0), {}, 0
+    homes, expected, start = HomesElsewhere(0), {}, 0
     for batch, behind in zip_longest(batches, forgotten, fillvalue=None):
         at = np.array(sorted(batch or ()), np.int64) + start
         homes.add(at, at.astype(np.uint64) * np.uint64(1000))

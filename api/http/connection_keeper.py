@@ -7,7 +7,7 @@ from api.port.budget import Budget
 from api.port.loop_turn import Crowd
 
 
-class Host(Protocol):
+class ConnectionKeeper(Protocol):
     """The keeper of all connections (listener.py), as one of them sees it. It is aiohttp's server too."""
 
     @property

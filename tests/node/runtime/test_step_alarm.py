@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from node.runtime.clock import NodeClock
-from node.runtime.steps import LOOK_S, Steps
+from node.runtime.step_alarm import LOOK_S, StepAlarm
 from tests.waiting import turns, until
 
 
@@ -19,7 +19,7 @@ class Told:
         self.failures: list[Exception] = []
         self.next_ms: list[int | None] = []
         self.fails = False
-        self.steps = Steps(self.clock, self._step, self.failures.append)
+        self.steps = StepAlarm(self.clock, self._step, self.failures.append)
 
     def _step(self) -> int | None:
         self.made_ms.append(self.clock.now_ms())
@@ -64,7 +64,7 @@ def test_it_steps_at_the_time_that_the_step_before_it_said() -> None:
 
 def test_the_earliest_of_several_times_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later one does not put the step off, an earlier one comes before it and takes its place."""
-    monkeypatch.setattr("node.runtime.steps.LOOK_S", 1e6)
+    monkeypatch.setattr("node.runtime.step_alarm.LOOK_S", 1e6)
 
     async def alarms(told: Told) -> None:
         at_ms = told.clock.now_ms() + 40

@@ -20,7 +20,7 @@ _TERM: Final = np.uint64(0xD6E8FEB86659FD93)
 _ATTEMPT: Final = np.uint64(0xA0761D6478BD642F)
 
 
-class Noted:
+class LoggedEnds:
     """A mark for each, in one of a million slots: 8 MB, of which the kernel gives what is touched. The newest mark of a
     slot replaces the one before. So of two hand-overs that share a slot both may have a row again."""
 

@@ -27,7 +27,7 @@ class Span(NamedTuple):
     end: int
 
 
-class LeaseEnds:
+class LeaseTimetable:
     """Where to look for ended leases, and when. Rounded up, so that nothing comes back before its lease has ended."""
 
     def __init__(self) -> None:

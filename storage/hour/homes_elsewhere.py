@@ -13,7 +13,7 @@ _NONE_AT: I64 = np.empty(0, np.int64)
 _NONE_HOME: U64 = np.empty(0, np.uint64)
 
 
-class Homes:
+class HomesElsewhere:
     """Homes by global_index of the moved units from `begin` on. Rises with each append, so a look-up is one binary
     search; 16 bytes each."""
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.ready.lease_ends import LONG_GRID_MS, LONG_LEASE_MS, SHORT_GRID_MS, LeaseEnds
+from node.ready.lease_timetable import LONG_GRID_MS, LONG_LEASE_MS, SHORT_GRID_MS, LeaseTimetable
 from storage.format.position import pack
 
 
@@ -12,7 +12,7 @@ from storage.format.position import pack
 def test_every_lease_is_looked_for_after_its_end_and_soon(leases: list[tuple[int, int, int]]) -> None:
     """Each leased position lies in a span that is given at the first grid point at or after its end, and not before."""
     now_ms = 1_000_003
-    ends = LeaseEnds()
+    ends = LeaseTimetable()
     positions = [pack(400_000 + hour, index) for hour, index, _ in leases]
     ends_ms = [now_ms + length for _, _, length in leases]
     ends.add(np.array(positions, np.uint64), np.array(ends_ms, np.int64), now_ms)

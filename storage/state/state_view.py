@@ -17,7 +17,7 @@ def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     return rows[~have[page[rows]]]
 
 
-class Seen:
+class StateView:
     """The states of an hour at one moment (States.seen). Of what happens to the units meanwhile it may see some and
     miss some. Close it after use."""
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from storage.catalog.topic import Subscription
 
 
-class Waited:
+class WaitedSubscriptions:
     """Of one leader. A step looks at those that have changed, however many are waited for."""
 
     def __init__(self) -> None:

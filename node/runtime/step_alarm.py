@@ -14,7 +14,7 @@ LOOK_S: Final = 0.5
 leave it: it is slewed, or held back no more, or the machine sleeps."""
 
 
-class Steps:
+class StepAlarm:
     """Calls `step`, which does all that is due and returns when the next is, in milliseconds of the node clock; None:
     when it is told of something. What it raises goes to `failed`, which ends the node."""
 
