@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.history.history import History
-from chaos.live.result import Result as LiveResult
+from chaos.live.result import otherwise
 from chaos.live.run import PLAIN, LiveRun
 from chaos.load.ledger_client import LedgerClient
 from chaos.plan.load_plan import Plan
@@ -79,17 +79,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Hurt:
-    """What is known of the cluster of these nodes once they are stopped; `asked` is what their API said before."""
+    """What is known of the cluster of these nodes once they are stopped; `asked` is what their API said before.
+    `broken`: each promise, and what came otherwise than planned, as lines."""
 
     nodes: list[str]
-    result: LiveResult
+    history: History
+    broken: list[str]
     asked: dict[str, Any]
     rows: list[dict[str, Any]]
-
-    @property
-    def history(self) -> History:
-        """What clients saw."""
-        return self.result.history
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
 
 
 def result(
-    document: Mapping[str, Any], compared: Compared, outcome: LiveResult, kill_count: int, took_s: float, report: Path
+    document: Mapping[str, Any], compared: Compared, broken: list[str], kill_count: int, took_s: float, report: Path
 ) -> Result:
     """The figures of report.json, the others' beside them."""
     classes, causes, flags = document["classes"], document["causes"], document["flags"]
@@ -137,7 +134,7 @@ def result(
         late=flags["late"],
         lateness_p99_ms=document["figures"]["lateness_ms"]["p99"],
         kills=kill_count,
-        promises_broken=len(document["promises_broken"]) + len(outcome.broken),
+        promises_broken=len(document["promises_broken"]) + len(broken),
         files=compared.files.ledger,
         api=compared.api.ledger,
         checkers=compared.files.checkers,
@@ -148,7 +145,7 @@ def result(
     )
 
 
-def show(found: Result, compared: Compared, outcome: LiveResult) -> None:
+def show(found: Result, compared: Compared, broken: list[str]) -> None:
     """A table, what differs, the path of the report, and the JSON line that ends the output."""
     table = Table("every message", "")
     for name, value in (
@@ -171,7 +168,7 @@ def show(found: Result, compared: Compared, outcome: LiveResult) -> None:
     console.print(table)
     console.print(causes)
     print("unseen: the earlier one reached nobody; unheard: it had failed, and no leader was left to hear it")
-    for line in (*compared.differences, *outcome.broken):
+    for line in (*compared.differences, *broken):
         print(line)
     print(f"timeline: {Path(found.report).parent.parent / 'timeline.png'}\nreport: {found.report}")
     print(json.dumps(asdict(found)))
@@ -183,13 +180,16 @@ async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
     print(
         f"three nodes in {directory}, {plan.rate:,g} messages a second, the leader killed {times} times ...", flush=True
     )
-    async with LiveRun(plan_of(kills(times, "leader")), plan, directory) as live:
+    faults = plan_of(kills(times, "leader"))
+    async with LiveRun(faults, plan, directory) as live:
         await live.run()
         due_ms = [offer.asked_due_ms for offer in live.history.offered().values()]
         async with LedgerClient(live.cluster, min(due_ms), max(due_ms) + _MORE_MS) as client:
             asked = await client.settled()
             rows = [row async for row in client.duplicates()]
-        return Hurt(list(live.cluster.nodes), await live.judge(), asked, rows)
+        judged = await live.judge()
+        broken = judged.broken + otherwise(faults, judged)
+        return Hurt(list(live.cluster.nodes), judged.history, broken, asked, rows)
 
 
 def reconcile(directory: Path, hurt: Hurt, master: str | None) -> dict[str, Any]:
@@ -240,8 +240,8 @@ def main() -> None:
     compared = compare(hurt_cluster, document, directory / "report")
     took_s = time.monotonic() - begun_s
     page = (directory / "report" / "report.html").absolute()
-    found = result(document, compared, hurt_cluster.result, options.kills, took_s, page)
-    show(found, compared, hurt_cluster.result)
+    found = result(document, compared, hurt_cluster.broken, options.kills, took_s, page)
+    show(found, compared, hurt_cluster.broken)
     sys.exit(found.exit_status)
 
 

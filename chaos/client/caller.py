@@ -17,16 +17,27 @@ T = TypeVar("T")
 AGAIN_S: Final = 0.1
 
 
-class Caller(Generic[C]):
-    """One caller, with chance of its own."""
+def anywhere(node: str) -> bool:
+    """Every node is a member all the time."""
+    return True
 
-    def __init__(self, clients: Iterable[C], runner: Runner, chance: random.Random) -> None:
-        self.runner, self.chance = runner, chance
+
+class Caller(Generic[C]):
+    """One caller, with chance of its own. `is_member`: whether a node is one now; others are not asked."""
+
+    def __init__(
+        self,
+        clients: Iterable[C],
+        runner: Runner,
+        chance: random.Random,
+        is_member: Callable[[str], bool] = anywhere,
+    ) -> None:
+        self.runner, self.chance, self._is_member = runner, chance, is_member
         self.clients: Mapping[str, C] = {client.node: client for client in clients}
 
     def any(self) -> C:
         """The client of any node."""
-        return self.chance.choice(list(self.clients.values()))
+        return self.chance.choice([client for node, client in self.clients.items() if self._is_member(node)])
 
     async def pause(self) -> None:
         """Before the next try."""

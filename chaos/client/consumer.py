@@ -82,10 +82,11 @@ class Consumer:
         self._runner, self._chance = caller.runner, caller.chance
         self._responses = 0
         self._together: dict[str, list[Delivery]] = {}  # fate: what is acked at the next beat
+        self._alone = 0  # acks that go alone, a moment later
 
     async def answered(self) -> None:
-        """Returns when no ack is under way or waits for its beat."""
-        while self.acks or self._together:
+        """Returns when no ack is under way or waits for its moment."""
+        while self.acks or self._together or self._alone:
             await self._runner.sleep(self._manners.beat_s)
 
     async def run(self) -> None:
@@ -157,7 +158,8 @@ class Consumer:
         lease_s = manners.lease_ms / 1000
         match fate:
             case "ack" | "ack letter" if chance.random() < ALONE_SHARE:
-                after(0.2 * chance.random() ** 2, self._ack, deliveries, fate == "ack")
+                self._alone += 1
+                after(0.2 * chance.random() ** 2, self._ack_alone, deliveries, fate == "ack")
             case "ack" | "ack letter":
                 self._ack_together(fate, deliveries)
             case "late":
@@ -183,6 +185,10 @@ class Consumer:
 
     async def _beat(self, fate: str) -> None:
         await self._ack(self._together.pop(fate), fate == "ack")
+
+    async def _ack_alone(self, deliveries: list[Delivery], told: bool) -> None:
+        self._alone -= 1
+        await self._ack(deliveries, told)
 
     async def _ack(self, deliveries: list[Delivery], told: bool = True) -> None:
         self.acks += 1

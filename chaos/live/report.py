@@ -28,7 +28,8 @@ def lines_of(plan: FaultPlan, result: Result) -> list[str]:
     """The verdict for people."""
     lines = [verdict.describe() for verdict in result.verdicts]
     fired = ", ".join(f"{kind} {count}" for kind, count in sorted(result.fired.items())) or "none"
-    lines.append(f"faults: {sum(result.fired.values())} put on ({fired}), {sum(result.passed.values())} passed over")
+    put_on, passed, planned = sum(result.fired.values()), sum(result.passed.values()), len(plan.faults)
+    lines.append(f"faults: {put_on} put on ({fired}), {passed} passed over, of {planned} of the plan")
     lines += [f"   passed over {count} times: {reason}" for reason, count in sorted(result.reasons.items())]
     lines += [f"   not shown: {line}" for line in kinds_not_shown(plan, result, kinds_of("live"))]
     lines += [f"   came otherwise: {line}" for line in result.fell_short]
@@ -39,10 +40,10 @@ def lines_of(plan: FaultPlan, result: Result) -> list[str]:
         lines += [f"   {damage}" for damage in result.damages]
     if result.unaccounted_by_power:
         lines.append(f"pushes whose start a power cut took from their node's log: {result.unaccounted_by_power}")
-    lines += [f"BROKEN: {line}" for line in result.disks]
-    share, faults = result.per_second, sum(result.fired.values())
+    lines += [f"BROKEN: {line}" for line in result.beside]
+    share = result.per_second
     lines.append(f"acknowledged {share['acknowledged']:,.0f}/s, handed over {share['handed_over']:,.0f}/s")
-    chance = f"none in {faults} faults: less than {3 / faults:.1%} a fault at 95 %" if faults else "no fault was put on"
+    chance = f"none in {put_on} faults: less than {3 / put_on:.1%} a fault at 95 %" if put_on else "no fault was put on"
     return [*lines, f"violations: {chance}" if not result.broken else f"VIOLATIONS: {len(result.broken)}"]
 
 

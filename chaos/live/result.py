@@ -60,6 +60,19 @@ class Result:
         return self.disks if self.drained else [*self.disks, "the load did not come to its end: see L"]
 
 
+def otherwise(plan: FaultPlan, result: Result) -> list[str]:
+    """What did not come as the plan says, as lines. Where faults come one after the other, all of it is to come."""
+    came = sum(result.fired.values())
+    lines = [f"{came} of {len(plan.faults)} faults came"] if came < len(plan.faults) else []
+    lines += [f"passed over: {reason}" for reason in result.reasons]
+    lines += [f"not run: {kind}: {why}" for kind, why in result.not_run.items()]
+    for verdict in result.verdicts:
+        figure = verdict.figure
+        if verdict.promise == "R" and figure["judged"] != figure["faults"]:
+            lines.append(f"R judged {figure['judged']} of {figure['faults']} faults: the others had no time to be over")
+    return lines + result.fell_short
+
+
 def kinds_not_shown(plan: FaultPlan, result: Result, kinds: Sequence[str]) -> list[str]:
     """Kinds that this run says nothing of, a line each with its reason: never skipped in silence."""
     planned = {fault.kind for fault in plan.faults}

@@ -11,7 +11,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -128,7 +128,7 @@ class LiveRun:
             await stack.enter_async_context(self._ground)
             self.cluster = self._made()
             everybody = [*self.cluster.nodes.values(), *self.cluster.spare.values()]
-            self.workload = Workload(everybody, self.load, self.history, self._ground.host)
+            self.workload = Workload(everybody, self.load, self.history, self._ground.host, self._is_member)
             await stack.enter_async_context(self.workload.webhooks)
             await stack.enter_async_context(self.cluster)
             self.cluster.start()
@@ -140,6 +140,9 @@ class LiveRun:
 
     async def __aexit__(self, *error: object) -> None:
         await self._open.aclose()
+
+    def _is_member(self, node_id: str) -> bool:
+        return node_id in self.cluster.nodes and node_id not in self.cluster.leaving
 
     def _made(self) -> Cluster:
         kinds = {fault.kind for fault in self._plan.faults} | self._setup.kinds
@@ -171,7 +174,8 @@ class LiveRun:
 
     async def _run(self, story: Story | None) -> None:
         cluster = self.cluster
-        nemesis = self.nemesis = LiveNemesis(cluster, self.history, self._plan, self.load.rate)
+        after_s = self._setup.bounds.window_ms / 1000
+        nemesis = self.nemesis = LiveNemesis(cluster, self.history, self._plan, self.load.rate, after_s)
         nemesis.register(ProcessFaults(nemesis), ClockFaults(nemesis), LinkFaults(nemesis))
         if cluster.disks is not None:
             self._disk_faults = DiskFaults(nemesis, self._disks.loops, self._disks.lacking)
@@ -200,8 +204,10 @@ class LiveRun:
         if story is not None:
             await story(self)
         elif self._plan.in_turn:
-            with suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self.nemesis.turns_over.wait(), self._plan.seconds)
+            except TimeoutError:
+                self.nemesis.fell_short.append(f"the plan was not over after {self._plan.seconds:g} s")
         else:
             await asyncio.sleep(self._plan.seconds)
 

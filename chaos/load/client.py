@@ -17,7 +17,7 @@ import msgspec
 
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from api.port.timestamp import parse_time
-from chaos.client.caller import Caller
+from chaos.client.caller import Caller, anywhere
 from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal
 from chaos.cluster.local_nodes import LocalNode
@@ -83,17 +83,18 @@ class HttpClient:
     async def _ask(
         self, method: str, path: str, read: Callable[[bytes], T], wait_s: float = 0.0, **more: Any
     ) -> Outcome[T]:
-        """`wait_s`: the node may wait so long before it answers. `read` raises ValueError of what is no answer."""
+        """`wait_s`: the node may wait so long before it answers. Raises what `read` raises of a whole answer of success
+        that is none of ours."""
         total_s = self._http.timeout.total
         timeout = aiohttp.ClientTimeout(total=None if total_s is None else total_s + wait_s)
         try:
             async with self._http.request(method, self._url + path, timeout=timeout, **more) as answer:
                 payload = await answer.read()
-            return Outcome("ok", read(payload)) if answer.status < 300 else _refused(answer.status, payload)
         except aiohttp.ClientConnectorError:
             return Outcome("unknown" if method == "DELETE" else "refused")
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+        except (aiohttp.ClientError, TimeoutError):
             return Outcome("unknown")
+        return Outcome("ok", read(payload)) if answer.status < 300 else _refused(answer.status, payload)
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
         """One request; one outcome for each offer."""
@@ -157,9 +158,15 @@ class HttpClient:
         return (await self._ask("GET", "/v1/ledger/summary", _JSON.decode, params={"from": EVER})).read(_sums)
 
 
-def caller_of(nodes: Iterable[LocalNode], http: aiohttp.ClientSession, tasks: Tasks, name: str) -> Caller[HttpClient]:
+def caller_of(
+    nodes: Iterable[LocalNode],
+    http: aiohttp.ClientSession,
+    tasks: Tasks,
+    name: str,
+    is_member: Callable[[str], bool] = anywhere,
+) -> Caller[HttpClient]:
     """Clients of these nodes, with chance drawn by `name`."""
-    return Caller([HttpClient(node, http) for node in nodes], tasks, random.Random(name))
+    return Caller([HttpClient(node, http) for node in nodes], tasks, random.Random(name), is_member)
 
 
 def of_line(line: dict[str, Any]) -> Outcome[Placed]:

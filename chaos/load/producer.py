@@ -3,11 +3,12 @@ seen as unknown and late, not as a slower workload.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import aiohttp
 import numpy as np
 
+from chaos.client.caller import anywhere
 from chaos.client.client import Offer
 from chaos.client.sender import Sender
 from chaos.cluster.local_nodes import LocalNode
@@ -17,10 +18,16 @@ from chaos.plan.load_plan import Plan
 
 
 class Producer:
-    """Offers the plan's messages to any of `nodes`; what it sees goes into `history`."""
+    """Offers the plan's messages to any of `nodes` that is a member; what it sees goes into `history`."""
 
-    def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History) -> None:
-        self._nodes, self._plan, self._history = list(nodes), plan, history
+    def __init__(
+        self,
+        nodes: Sequence[LocalNode],
+        plan: Plan,
+        history: History,
+        is_member: Callable[[str], bool] = anywhere,
+    ) -> None:
+        self._nodes, self._plan, self._history, self._is_member = list(nodes), plan, history, is_member
         self._random = np.random.default_rng(plan.seed)
         self._stopped = False
 
@@ -36,7 +43,7 @@ class Producer:
         timeout = aiohttp.ClientTimeout(total=plan.request_s)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, asyncio.TaskGroup() as group:
-            caller = caller_of(self._nodes, http, Tasks(group), f"{plan.seed}/producer")
+            caller = caller_of(self._nodes, http, Tasks(group), f"{plan.seed}/producer", self._is_member)
             sender = Sender(caller, self._history, plan.retry_s)
             for first in range(0, count, plan.batch):
                 await asyncio.sleep(max(0.0, start + first / plan.rate - loop.time()))

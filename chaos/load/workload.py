@@ -8,12 +8,13 @@ tell, and the checkers say so.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 import aiohttp
 
 from chaos.client.account import Accounts
+from chaos.client.caller import anywhere
 from chaos.client.changer import Changer, Changes
 from chaos.client.consumer import Consumer, Fate, Manners
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
@@ -90,15 +91,22 @@ async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[st
 class Workload:
     """One run of `plan` against `nodes`, recorded in `history`.
 
-    `webhooks` listens at `host` as long as its owner wants: what a killed leader had on the wire comes again after
-    `run`.
+    Changes and offers go to the nodes of which `is_member` says that they are members now. `webhooks` listens at `host`
+    as long as its owner wants: what a killed leader had on the wire comes again after `run`.
     """
 
-    def __init__(self, nodes: Sequence[LocalNode], plan: Plan, history: History, host: str = LOOPBACK) -> None:
-        self.nodes, self.plan, self.history = list(nodes), plan, history
+    def __init__(
+        self,
+        nodes: Sequence[LocalNode],
+        plan: Plan,
+        history: History,
+        host: str = LOOPBACK,
+        is_member: Callable[[str], bool] = anywhere,
+    ) -> None:
+        self.nodes, self.plan, self.history, self._is_member = list(nodes), plan, history, is_member
         self.outstanding = Outstanding(history)
         self.webhooks = Webhooks(plan, history, host)
-        self._producer = Producer(self.nodes, plan, history)
+        self._producer = Producer(self.nodes, plan, history, is_member)
         self._consumers: list[Consumer] = []
 
     def stop(self) -> None:
@@ -127,7 +135,7 @@ class Workload:
             asyncio.TaskGroup() as group,
         ):
             tasks = Tasks(group)
-            caller = caller_of(self.nodes, http, tasks, f"{plan.seed}/load")
+            caller = caller_of(self.nodes, http, tasks, f"{plan.seed}/load", self._is_member)
             for node in self.nodes:
                 for number in range(plan.consumers_per_node):
                     connector = aiohttp.TCPConnector(limit=1)

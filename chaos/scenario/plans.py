@@ -6,6 +6,9 @@ from typing import Final
 from chaos.plan.fault_plan import FaultPlan
 
 CALM_S: Final = 1.5
+#: What a fault excuses is over before the next one: two seconds after a pause, five where no node is left.
+PAUSED_CALM_S: Final = 3.0
+NONE_LEFT_CALM_S: Final = 7.0
 #: The load ends when all faults have come; if they do not, after so long.
 LONGEST_S: Final = 3_600.0
 TWO_HOURS_S: Final = 7_200
@@ -44,7 +47,12 @@ def slowed(lines: Sequence[str], by_s: float) -> list[str]:
 
 def pauses(times: int, seconds: float) -> list[str]:
     """SIGSTOP the leader, and wake it under another."""
-    return again_and_again(times, "pause", ["leader"], f"{seconds:g}")
+    return again_and_again(times, "pause", ["leader"], f"{seconds:g}", PAUSED_CALM_S)
+
+
+def of_all(times: int, fault: str) -> list[str]:
+    """It hits all nodes at once, and they are started again at once."""
+    return again_and_again(times, fault, ["*"], "0", NONE_LEFT_CALM_S)
 
 
 def transfers(times: int, calm_s: float = CALM_S) -> list[str]:

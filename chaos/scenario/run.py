@@ -17,7 +17,7 @@ from typing import Final
 from chaos.check.engine.yields import check_yields
 from chaos.history.bounds import Bounds
 from chaos.live.report import write_report
-from chaos.live.result import Result
+from chaos.live.result import otherwise
 from chaos.live.run import PLAIN, LiveRun
 from chaos.live.verdicts import ONE_BY_ONE
 from chaos.plan.fault_plan import FaultPlan
@@ -27,6 +27,7 @@ from chaos.scenario.plans import (
     again_and_again,
     clock_steps,
     kills,
+    of_all,
     pauses,
     plan,
     replacements,
@@ -79,31 +80,20 @@ def scenarios(times: int) -> dict[str, Scenario]:
     return {
         "kill-leader": Scenario(leaders, load),
         "kill-follower": Scenario(kills(times, "follower", "last"), load),
-        "kill-all": Scenario(
-            again_and_again(times, "kill", ["*"], "0"), load, NONE_LEFT, settings={"storage": {"checkpoint_s": 1}}
-        ),
+        "kill-all": Scenario(of_all(times, "kill"), load, NONE_LEFT, settings={"storage": {"checkpoint_s": 1}}),
         "kill-leader-strict": Scenario(leaders, replace(load, strict=True)),
         "kill-leader-slow": Scenario(slowed(leaders, 0.2), replace(common, rate=500)),
         "pause-leader": Scenario(pauses(times, 3.0), pinned),
         "transfer": Scenario(transfers(times), busy),
         "transfer-busy": Scenario(transfers(times, BUSY_CALM_S), rated, gap),
         "stop-leader": Scenario(stops, load),
-        "stop-all": Scenario(again_and_again(times, "stop", ["*"], "0"), waiting, NONE_LEFT),
+        "stop-all": Scenario(of_all(times, "stop"), waiting, NONE_LEFT),
         "rolling-restart": Scenario(rolling_restarts(times), waiting),
         "replace": Scenario(replacements(times), load),
         "race": Scenario(leaders, races),
         "race-strict": Scenario(leaders, replace(races, strict=True)),
         "clock": Scenario(clock_steps(times), load, SKEWED),
     }
-
-
-def otherwise(plan: FaultPlan, result: Result) -> list[str]:
-    """What did not come as the plan says, as lines: a scenario shows all that it says it shows."""
-    came = sum(result.fired.values())
-    lines = [f"{came} of {len(plan.faults)} faults came"] if came < len(plan.faults) else []
-    lines += [f"passed over: {reason}" for reason in result.reasons]
-    lines += [f"not run: {kind}: {why}" for kind, why in result.not_run.items()]
-    return lines + result.fell_short
 
 
 async def run(name: str, scenario: Scenario, directory: Path) -> bool:

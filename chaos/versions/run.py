@@ -317,8 +317,8 @@ async def upgrade(
         await live.run(script)
         result = await live.judge()
     say(result.describe())
-    if result.broken:
-        raise ClusterFailed("\n".join(result.broken))
+    if wrong := result.broken + result.fell_short:
+        raise ClusterFailed("\n".join(wrong))
     return script
 
 

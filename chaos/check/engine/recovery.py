@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from chaos.history.bounds import Bounds, Windows
-from chaos.history.event import Fault, HandedOver, Offered
+from chaos.history.bounds import Bounds
+from chaos.history.event import HandedOver, Offered
 from chaos.history.history import History
 from chaos.history.verdict import Verdict, percentiles
 
@@ -71,12 +71,8 @@ def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
     return sum(number in acknowledged for number in calm), len(calm)
 
 
-def _wrong(row: Recovery, fault: Fault, last_offer_ms: float, windows: Windows, bounds: Bounds) -> list[str]:
-    """What is wrong with one recovery. A fault whose window is not over at the last offer has nothing to come back
-    for.
-    """
-    if max(windows.end_of(fault.mono_ms), fault.mono_ms + bounds.window_ms) > last_offer_ms:
-        return []
+def _wrong(row: Recovery, bounds: Bounds) -> list[str]:
+    """What is wrong with one recovery."""
     wrong = []
     for name, value in (("acknowledgement", row.first_ack_ms), ("on-time hand-over", row.first_on_time_ms)):
         if value is None:
@@ -94,15 +90,18 @@ def check_recovery(history: History, bounds: Bounds) -> Verdict:
     acknowledged, offered = acknowledged_share(history, bounds)
     windows = bounds.fault_windows(history)
     last_offer_ms = max((event.mono_ms for event in history.of(Offered)), default=0.0)
-    faults = [
-        wrong
+    judged = [  # one whose window is not over at the last offer has nothing to come back for
+        row
         for row, fault in zip(rows, history.faults(), strict=True)
-        for wrong in _wrong(row, fault, last_offer_ms, windows, bounds)
+        if max(windows.end_of(fault.mono_ms), fault.mono_ms + bounds.window_ms) <= last_offer_ms
     ]
+    faults = [wrong for row in judged for wrong in _wrong(row, bounds)]
     if acknowledged < bounds.acknowledged_share * offered:
         faults.append(f"{acknowledged} of {offered} messages offered outside the fault windows were acknowledged")
     figure: dict[str, object] = {
         "faults": len(rows),
+        "judged": len(judged),
+        "calm_offers": offered,
         "acknowledged_share": round(acknowledged / offered, 4) if offered else None,
     }
     for name in ("first_ack_ms", "first_on_time_ms", "new_term_ms"):

@@ -14,8 +14,8 @@ _BY: Final = re.compile(r"\bby=(-?[0-9.]+)")
 
 
 def check_yields(history: History, bounds: Bounds) -> Verdict:
-    """Where faults come one after the other: before a leader is hit again, another term has begun; and before the clock
-    of one is right again that was off by more than a clock may be."""
+    """Where faults come one after the other: before a leader is hit again, another term has begun; before one that was
+    paused goes on; and before the clock of one is right again that was off by more than a clock may be."""
     faults: list[str] = []
     hit, term = 0, 0
     still: Fault | None = None
@@ -23,7 +23,7 @@ def check_yields(history: History, bounds: Bounds) -> Verdict:
         if isinstance(event, Led) and event.term > term:
             term, still = event.term, None
         elif isinstance(event, Fault) and event.role == "leader" and _ends_a_term(event):
-            over = event.phase == "end" and event.kind == "jump"
+            over = event.phase == "end" and event.kind in ("jump", "pause")
             if still is not None and (event.phase == "begin" or (over and still.node == event.node)):
                 faults.append(f"{still.kind} {still.node}, the leader of term {term}: no later term followed")
                 still = None

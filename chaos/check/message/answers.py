@@ -4,6 +4,7 @@ Every answer is held against what receivers and consumers saw, and, in the simul
 is said with certainty has to be true; what is said to be unknown needs a reason.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -37,6 +38,8 @@ PLANNED_MS: Final = 5_000
 #: But a leader's clock that a fault makes run 2% wrong is set back in between, at each look at the others'
 #: (node/upkeep/housekeeping.py).
 SET_BACK_MS: Final = 10
+FAST_PPM: Final = 10_000
+_PPM: Final = re.compile(r"\bppm=(-?[0-9.]+)")
 #: A pull's client may hear so much later that it heard nothing.
 LATE_MS: Final = 3_000
 #: Why a message came again though nobody had asked for it.
@@ -98,8 +101,8 @@ def _cancels(truth: Truth) -> Iterable[str]:
 
 def _looks(truth: Truth) -> Iterable[str]:
     """What GET says of hand-overs."""
-    drifts = any(fault.kind == "drift" for fault in truth.history.of(Fault))
-    round_ms = ROUND_MS + (SET_BACK_MS if drifts else 0)
+    drifts = (_PPM.search(fault.detail) for fault in truth.history.of(Fault) if fault.kind == "drift")
+    round_ms = ROUND_MS + (SET_BACK_MS if any(ppm is None or abs(float(ppm[1])) >= FAST_PPM for ppm in drifts) else 0)
     for look in truth.history.of(Looked):
         told = f"message {look.number}: GET at {look.wall_ms} said"
         if look.handed_over_ms is None and look.lateness_ms is not None:

@@ -50,13 +50,16 @@ class Doubt:
 
 class LiveNemesis:
     """Faults of `plan` on `cluster`, whose nodes run; use as `async with`, `register` handlers, then `run` and `heal`.
-    `rate`: messages a second that are offered, which calm is measured by.
+    `rate`: messages a second that are offered, which calm is measured by. The load goes on for `after_s` when the last
+    of the faults that wait for calm is over: so that what a fault excuses is over too, and it is judged.
 
     `fired` and `passed` count faults by kind, `not_run` says by kind why this machine cannot do it, `reasons` why
     faults were passed over, `fell_short` what came otherwise than the plan says.
     """
 
-    def __init__(self, cluster: Cluster, history: History, plan: FaultPlan, rate: float = 0.0) -> None:
+    def __init__(
+        self, cluster: Cluster, history: History, plan: FaultPlan, rate: float = 0.0, after_s: float = 0.0
+    ) -> None:
         self.cluster, self.history, self.plan = cluster, history, plan
         self.hands = Hands(cluster, history)
         self.watch = Watch(cluster, history)
@@ -67,8 +70,9 @@ class LiveNemesis:
         self.not_run: dict[str, str] = {}
         self.fell_short: list[str] = []
         self.service = Service(history, rate, self._serves)
+        self._after_s = after_s
         self.turns_over = asyncio.Event()
-        """The last of the faults that wait for calm is over, and it was calm after it."""
+        """The last of the faults that wait for calm is over, it was calm after it, and the load went on."""
         self._doubts: dict[str, Doubt] = {}
         self.rotten: set[str] = set()
         """Damaged and not emptied since: in doubt, however well they do."""
@@ -239,13 +243,19 @@ class LiveNemesis:
             await self.cluster.wait_ready(*self.cluster.nodes)
             self._beside = list(faults[begin:end])
             async with asyncio.TaskGroup() as tasks:
-                for fault in faults[begin:end]:
+                for before, fault in zip((None, *faults[begin:end]), faults[begin:end], strict=False):
                     if not await self._calm(fault.at_s):
                         return
                     await self.watch.wait_leader()
+                    if before is not None and not any(each is before for each in self._beside):
+                        line = " ".join(fault.render().split())
+                        self.fell_short.append(f"{line}: the fault that it was to be beside was over")
                     tasks.create_task(self._turn(fault))
-        if not faults or await self._calm(faults[-1].at_s):
-            self.turns_over.set()
+        if faults:
+            await self.cluster.wait_ready(*self.cluster.nodes)
+            if not (await self._calm(faults[-1].at_s) and await self.lasts(self._after_s)):
+                return
+        self.turns_over.set()
 
     async def _turn(self, fault: Fault) -> None:
         try:

@@ -78,17 +78,20 @@ class ProcessFaults:
             for node_id in alive:
                 await held.enter_async_context(self._hands.may_end(node_id))
             self._nemesis.begun(fault, alive)
-            await self._end_in_order(alive)
+            for node_id, returncode in zip(alive, await self._end_in_order(alive), strict=True):
+                if returncode != ExitCode.OK:
+                    self._nemesis.fell_short.append(f"stop: {node_id} was asked to end, and {how_it_ended(returncode)}")
             yield
 
-    async def _end_in_order(self, nodes: tuple[str, ...]) -> None:
-        """Another fault may kill or pause a node that is about to end, or fail its disk: then it ends so."""
+    async def _end_in_order(self, nodes: tuple[str, ...]) -> list[int]:
+        """Their return codes. Another fault may kill or pause a node that is about to end, or fail its disk: then it
+        ends so."""
         ends = [asyncio.ensure_future(self._cluster.end_of(node_id)) for node_id in nodes]
         for node_id in nodes:
             self._cluster.signal_stop(node_id)
         try:
             async with asyncio.timeout(READY_S):
-                await asyncio.gather(*ends)
+                return await asyncio.gather(*ends)
         except TimeoutError:
             raise ClusterFailed(f"{', '.join(nodes)}: asked to stop and still there after {READY_S} s") from None
 
@@ -150,14 +153,16 @@ class ProcessFaults:
         yield
 
     async def _sooner_or_later(self, change: replacing.Change, node_id: str) -> None:
-        """Other faults may keep the cluster from agreeing on anything; once all is healed it has to."""
+        """Other faults may keep the cluster from agreeing on anything; once all is healed it has to, and where faults
+        come one after the other."""
         while True:
-            healed = not await self._nemesis.lasts(0)
+            has_to = not await self._nemesis.lasts(0) or bool(self._nemesis.plan.in_turn)
             try:
                 return await change(self._cluster, node_id)
             except ClusterFailed:
-                if healed:
+                if has_to:
                     raise
+            await self._nemesis.lasts(POLL_S)
 
     @asynccontextmanager
     async def _transfer(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:

@@ -60,7 +60,7 @@ class Hands:
     async def rest(self) -> None:
         """Starts no more, and notices no more than what has happened: others stop and start the nodes from now on.
         Raises what a guard failed with."""
-        self._over = True
+        self._over, self._cluster.tended = True, False
         for node_id, guard in self._guards.items():
             if node_id in self._cluster.running():
                 guard.cancel()

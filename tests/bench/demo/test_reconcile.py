@@ -6,7 +6,6 @@ That all of it works together on real nodes is held by tests/chaos/scenario/test
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,9 @@ import pytest
 
 from bench.demo.reconcile import Hurt, compare, result, show
 from chaos.history.history import History
-from chaos.history.verdict import Verdict
-from chaos.live.result import Result
 from ledger.summary import Summary
 from tests.chaos.history.planted import good
 from tests.chaos.report.test_evidence import rows
-
-OUTCOME = Result(History(good()), [], {}, {}, {}, {})
 
 
 def document(**more: Any) -> dict[str, Any]:
@@ -37,7 +32,7 @@ def document(**more: Any) -> dict[str, Any]:
 
 def hurt(asked: dict[str, Any], by_api: list[dict[str, Any]]) -> Hurt:
     """A cluster that saw the good history and said this of itself."""
-    return Hurt(["n1", "n2", "n3"], OUTCOME, asked, by_api)
+    return Hurt(["n1", "n2", "n3"], History(good()), [], asked, by_api)
 
 
 def output(directory: Path, ledger: list[dict[str, Any]]) -> Path:
@@ -50,8 +45,8 @@ def output(directory: Path, ledger: list[dict[str, Any]]) -> Path:
 def test_three_that_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 0, no difference, and a last line with every figure that was promised."""
     compared = compare(hurt(document(), rows()), document(), output(tmp_path / "report", rows()))
-    found = result(document(), compared, OUTCOME, 1, 20.0, tmp_path / "report" / "report.html")
-    show(found, compared, OUTCOME)
+    found = result(document(), compared, [], 1, 20.0, tmp_path / "report" / "report.html")
+    show(found, compared, [])
     assert compared.differences == []
     assert found.exit_status == 0
     lines = capsys.readouterr().out.splitlines()
@@ -66,8 +61,8 @@ def test_every_difference_counts(tmp_path: Path, capsys: pytest.CaptureFixture[s
     """A count of the API that is another, a duplicate that only one has: each is said, and the status is 1."""
     asked = document(hand_overs=404)
     compared = compare(hurt(asked, rows()[1:]), document(), output(tmp_path / "report", [*rows()[:3]]))
-    found = result(document(), compared, OUTCOME, 1, 20.0, tmp_path / "report" / "report.html")
-    show(found, compared, OUTCOME)
+    found = result(document(), compared, [], 1, 20.0, tmp_path / "report" / "report.html")
+    show(found, compared, [])
     said = capsys.readouterr().out
     assert "hand_overs: 404 by the API, 403 by the files" in said
     assert "files: id50 in term 2, attempt 2: after_lease by the checkers, no duplicate by the ledger" in said
@@ -87,9 +82,8 @@ def test_broken_promise_is_status_1(tmp_path: Path) -> None:
     """By the report or by the checkers."""
     broken = document(promises_broken=["1 messages lost"])
     compared = compare(hurt(document(), rows()), document(), output(tmp_path / "report", rows()))
-    assert result(broken, compared, OUTCOME, 1, 20.0, tmp_path).exit_status == 1
-    files_differ = replace(OUTCOME, verdicts=[Verdict("H", {}, ["the nodes' files differ"])])
-    assert result(document(), compared, files_differ, 1, 20.0, tmp_path).exit_status == 1
+    assert result(broken, compared, [], 1, 20.0, tmp_path).exit_status == 1
+    assert result(document(), compared, ["H: the nodes' files differ"], 1, 20.0, tmp_path).exit_status == 1
 
 
 def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -94,3 +94,28 @@ def test_what_is_refused_is_asked_again_for_a_while_and_recorded_so() -> None:
     assert len(asked) > 5
     assert asked[-1][0] - asked[0][0] == pytest.approx(ONCE_S, abs=0.5)
     assert [event.result for event in history.of(GaveBack)] == ["refused"] * 2
+
+
+@pytest.mark.parametrize("alone", [0.0, 1.0])
+def test_who_waits_for_all_answers_has_all_acks(alone: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those too whose moment has not come. A run of strict topics ended 50 ms before the last ack was to leave: the
+    message stayed open, and nobody was left to pull it."""
+    monkeypatch.setattr("chaos.client.consumer.ALONE_SHARE", alone)
+
+    async def scene() -> list[str]:
+        history, client = virtual_history(), ScriptedClient()
+        client.messages = [delivery(number, history.now()[1]) for number in range(3)]
+        manners = Manners(
+            fates=(("ack", 1.0),), lease_ms=LEASE_MS, pulled=(10,), nack_delays_ms=(None,), beat_s=0.5, wait_ms=1_000
+        )
+        async with asyncio.TaskGroup() as group:
+            tasks = Tasks(group)
+            consumer = Consumer(client, Caller([client], tasks, random.Random(1)), history, "topic", manners, "c")
+            tasks.start(consumer.run())
+            while not history.of(HandedOver):
+                await passes(0.001)
+            await consumer.answered()
+            tasks.cancel()
+        return [event.result for event in history.of(Acked)]
+
+    assert virtually(scene) == ["acked"] * 3

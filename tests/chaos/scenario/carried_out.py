@@ -6,11 +6,10 @@ from pathlib import Path
 
 from chaos.check.engine.yields import check_yields
 from chaos.history.bounds import Bounds
-from chaos.live.result import Result
+from chaos.live.result import Result, otherwise
 from chaos.live.run import PLAIN, LiveRun, Story
 from chaos.plan.fault_plan import FaultPlan
 from chaos.plan.load_plan import Plan
-from chaos.scenario.run import otherwise
 
 
 def carried_out(

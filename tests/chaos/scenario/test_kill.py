@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chaos.history.event import Cancelled, Rescheduled
+from chaos.history.event import Acked, Cancelled, Rescheduled
 from chaos.live.result import Result
 from chaos.live.run import LiveRun, Story
 from chaos.live.verdicts import ONE_BY_ONE
@@ -86,6 +86,8 @@ def test_either_role_killed_again_and_again(tmp_path: Path) -> None:
     assert count(result, "R", "faults") == 4
     assert count(result, "P", "webhooks") > 600
     assert count(result, "D", "retried") > 10
+    acks = [event.result for event in result.history.of(Acked)]
+    assert acks.count("acked") > 0.9 * len(acks) > 300
     spans = spans_ms(document)
     assert set(spans) <= {(1, 2), (2, 3)}
     assert all(span <= 50 for span in spans.values())

@@ -1,10 +1,11 @@
 """The scenarios: their names, their plans, and what is said of a run that did not show what it says it shows."""
 
 from chaos.history.history import History
-from chaos.live.result import Result
+from chaos.history.verdict import Verdict
+from chaos.live.result import Result, otherwise
 from chaos.plan.fault_plan import FaultPlan
 from chaos.scenario.plans import kills, plan
-from chaos.scenario.run import otherwise, scenarios
+from chaos.scenario.run import scenarios
 
 NAMES = [
     *("kill-leader", "kill-follower", "kill-all", "kill-leader-strict", "kill-leader-slow", "pause-leader", "transfer"),
@@ -32,13 +33,16 @@ def test_what_a_scenario_is_chosen_for() -> None:
 
 
 def test_a_fault_that_did_not_come_is_said() -> None:
-    """Not reached, passed over, not run, or otherwise than the plan says."""
+    """Not reached, passed over, not run, not judged, or otherwise than the plan says."""
     faults = plan(kills(2, "leader"))
     whole = Result(History(), [], {"kill": 2}, {}, {}, {})
     assert otherwise(faults, whole) == []
-    short = Result(History(), [], {"kill": 1}, {"kill": 1}, {"kill: n1 does not run": 1}, {}, ["transfer: no answer"])
+    judged = [Verdict("R", {"faults": 2, "judged": 1}, [])]
+    reasons = {"kill: n1 does not run": 1}
+    short = Result(History(), judged, {"kill": 1}, {"kill": 1}, reasons, {}, ["transfer: no answer"])
     assert otherwise(faults, short) == [
         "1 of 2 faults came",
         "passed over: kill: n1 does not run",
+        "R judged 1 of 2 faults: the others had no time to be over",
         "transfer: no answer",
     ]

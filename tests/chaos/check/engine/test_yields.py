@@ -21,7 +21,8 @@ def test_a_leader_that_is_hit_and_not_followed() -> None:
 
     first, second = Led(term=1, leader="n1", **at(0)), Led(term=2, leader="n2", **at(50))
     assert yields(first, hit(10, "kill"), second, hit(60, "kill", "end")) == []
-    assert yields(first, hit(10, "pause"), hit(20, "pause", "end"), second) == []
+    assert yields(first, hit(10, "pause"), second, hit(60, "pause", "end")) == []
+    assert len(yields(first, hit(10, "pause"), hit(20, "pause", "end"), second)) == 1
     assert len(yields(first, hit(10, "kill"), hit(20, "kill", "end"), hit(40, "kill"), second)) == 1
     assert len(yields(first, second, hit(60, "stop"))) == 1
     far, off = "for=+1.500 by=-10.000", "for=+1.500 by=0.300"

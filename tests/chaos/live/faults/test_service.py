@@ -8,7 +8,8 @@ from chaos.history.event import Fault as Seen
 from chaos.history.event import HandedOver
 from chaos.history.history import History
 from chaos.live.faults.nemesis import LiveNemesis
-from tests.chaos.live.faults.carried_out import carried_out, marks
+from chaos.live.faults.process import ProcessFaults
+from tests.chaos.live.faults.carried_out import carried_out, marks, plan_of
 from tests.chaos.live.faults.pretended import Machines
 
 
@@ -83,3 +84,41 @@ def test_healing_ends_the_wait_for_calm(tmp_path: Path) -> None:
         assert not marks(history)
 
     asyncio.run(run())
+
+
+def test_a_fault_that_was_to_be_beside_another_and_comes_alone_is_told_of(tmp_path: Path) -> None:
+    """The other lasts for a fixed time, which is over before it is calm."""
+
+    async def run() -> None:
+        async def served(nemesis: LiveNemesis) -> None:
+            while not nemesis.turns_over.is_set():
+                await nemesis.lasts(0.005)
+                if nemesis.hands.away("n3") or not nemesis.fired["pause"] or "end" in phases(nemesis):
+                    hand_over(nemesis.history)
+
+        def phases(nemesis: LiveNemesis) -> list[str]:
+            return [phase for _, _, _, phase in marks(nemesis.history)]
+
+        lines = ["+1 pause last for=0.01", "&1 pause follower for=0.01"]
+        nemesis, _ = await carried_out(Machines(tmp_path), *lines, heal_when=served, rate=10)
+        alone = "&1.000 pause follower for=0.010: the fault that it was to be beside was over"
+        assert nemesis.fell_short == [alone]
+
+    asyncio.run(run())
+
+
+def test_the_load_goes_on_when_the_last_fault_is_over(tmp_path: Path) -> None:
+    """So that what it excuses is over too, and whether the service came back is judged."""
+
+    async def run() -> float:
+        history = History()
+        async with LiveNemesis(Machines(tmp_path).cluster(), history, plan_of("+0 kill n3 for=0"), 10, 0.2) as nemesis:
+            nemesis.register(ProcessFaults(nemesis))
+            running = asyncio.create_task(nemesis.run())
+            await nemesis.turns_over.wait()
+            over_ms = history.now()[0] - history.of(Seen)[-1].mono_ms
+            await running
+            await nemesis.heal()
+        return over_ms
+
+    assert asyncio.run(run()) >= 200
