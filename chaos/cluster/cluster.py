@@ -93,6 +93,7 @@ class Cluster:
         """Given to every process."""
         self._disks_had: Counter[str] = Counter()  # how often the node's directory became another
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: set[int] = set()  # pids of processes that were sent a signal that ends them
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -317,7 +318,7 @@ class Cluster:
             return
         for node_id, process in self._processes.items():
             returncode = process.poll()
-            if returncode is not None and returncode > 0 and node_id not in self.leaving:
+            if returncode and (returncode > 0 or process.pid not in self._ended) and node_id not in self.leaving:
                 raise ClusterFailed(
                     f"{node_id} ended by itself: {how_it_ended(returncode)}\n{last_words(self.nodes[node_id], 30)}"
                 )
@@ -328,6 +329,8 @@ class Cluster:
     def _signal(self, node_id: str, number: signal.Signals) -> None:
         process = self._processes[node_id]
         assert process.poll() is None, f"{node_id} does not run"
+        if number in (signal.SIGTERM, signal.SIGKILL):
+            self._ended.add(process.pid)
         os.kill(process.pid, number)
 
     async def end_of(self, node_id: str) -> int:
