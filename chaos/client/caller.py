@@ -32,12 +32,12 @@ class Caller(Generic[C]):
         chance: random.Random,
         is_member: Callable[[str], bool] = anywhere,
     ) -> None:
-        self.runner, self.chance, self._is_member = runner, chance, is_member
+        self.runner, self.chance, self.is_member = runner, chance, is_member
         self.clients: Mapping[str, C] = {client.node: client for client in clients}
 
     def any(self) -> C:
         """The client of any node."""
-        return self.chance.choice([client for node, client in self.clients.items() if self._is_member(node)])
+        return self.chance.choice([client for node, client in self.clients.items() if self.is_member(node)])
 
     async def pause(self) -> None:
         """Before the next try."""

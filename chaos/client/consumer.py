@@ -90,9 +90,12 @@ class Consumer:
             await self._runner.sleep(self._manners.beat_s)
 
     async def run(self) -> None:
-        """Polls for ever."""
+        """Polls for ever, while its node is a member."""
         manners, chance = self._manners, self._chance
         while True:
+            if not self._caller.is_member(self._client.node):
+                await self._runner.sleep(manners.refused_s)
+                continue
             asked_ms = self._history.now()[0]
             outcome = await self._client.pull(self._topic, chance.choice(manners.pulled), manners.wait_ms)
             if outcome.value is None:

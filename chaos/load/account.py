@@ -7,12 +7,10 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-import aiohttp
-
 from chaos.client.account import Accounts
 from chaos.cluster.local_nodes import LocalNode
 from chaos.history.history import History
-from chaos.load.client import Tasks, caller_of
+from chaos.load.client import Tasks, caller_of, session
 
 #: So many messages are asked about, a few at a time.
 SAMPLE: Final = 1_000
@@ -23,8 +21,7 @@ REQUEST_S: Final = 20.0
 async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, count: int = SAMPLE) -> None:
     """Ask for `count` of the acknowledged messages, drawn by `seed`."""
     known = list(history.acknowledged().values())
-    timeout = aiohttp.ClientTimeout(total=REQUEST_S)
-    async with aiohttp.ClientSession(timeout=timeout) as http, asyncio.TaskGroup() as group:
+    async with session(REQUEST_S) as http, asyncio.TaskGroup() as group:
         accounts = Accounts(caller_of(nodes, http, Tasks(group), f"{seed}/account"), history)
         await accounts.sum_up()
         accounts.begin(random.Random(seed).sample(known, min(count, len(known))), AT_ONCE)

@@ -1,8 +1,8 @@
 """The calls of `chaos.client.client` over HTTP, and tasks of asyncio.
 
 A connection refused has done nothing. A broken connection, a timeout, and an answer that says nothing of what was done
-leave it open. So does a connection refused to a DELETE: aiohttp sends it again by itself where a kept connection broke,
-and tells of the second try alone.
+leave it open. aiohttp sends a GET or a DELETE again by itself where a kept connection broke, and tells of the second
+try alone: what that was refused leaves the first one open.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import aiohttp
@@ -74,7 +75,7 @@ class Tasks:
 
 
 class HttpClient:
-    """A client of one node; a `chaos.client.client.Client`. An answer is waited for as long as `http` says."""
+    """A client of one node; a `chaos.client.client.Client`. `http` is a `session`."""
 
     def __init__(self, node: LocalNode, http: aiohttp.ClientSession) -> None:
         self.node = node.node_id
@@ -87,14 +88,19 @@ class HttpClient:
         that is none of ours."""
         total_s = self._http.timeout.total
         timeout = aiohttp.ClientTimeout(total=None if total_s is None else total_s + wait_s)
+        tries: list[str] = []
+        more |= {"timeout": timeout, "trace_request_ctx": tries}
         try:
-            async with self._http.request(method, self._url + path, timeout=timeout, **more) as answer:
+            async with self._http.request(method, self._url + path, **more) as answer:
                 payload = await answer.read()
         except aiohttp.ClientConnectorError:
-            return Outcome("unknown" if method == "DELETE" else "refused")
+            return Outcome("unknown" if tries else "refused")
         except (aiohttp.ClientError, TimeoutError):
             return Outcome("unknown")
-        return Outcome("ok", read(payload)) if answer.status < 300 else _refused(answer.status, payload)
+        if answer.status < 300:
+            return Outcome("ok", read(payload))
+        refused = _refused(answer.status, payload)
+        return replace(refused, kind="unknown") if len(tries) > 1 else refused
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
         """One request; one outcome for each offer."""
@@ -156,6 +162,19 @@ class HttpClient:
     async def sums(self) -> Outcome[Sums]:
         """The ledger's sums of all time."""
         return (await self._ask("GET", "/v1/ledger/summary", _JSON.decode, params={"from": EVER})).read(_sums)
+
+
+def session(total_s: float, *, connections: int = 100) -> aiohttp.ClientSession:
+    """For clients of nodes: so many connections at most (0: as many as are asked for), and each request answered within
+    so long."""
+
+    async def sent(http: aiohttp.ClientSession, context: Any, params: aiohttp.TraceRequestHeadersSentParams) -> None:
+        context.trace_request_ctx.append(params.method)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(sent)
+    connector, timeout = aiohttp.TCPConnector(limit=connections), aiohttp.ClientTimeout(total=total_s)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout, trace_configs=[trace])
 
 
 def caller_of(

@@ -5,7 +5,6 @@ seen as unknown and late, not as a slower workload.
 import asyncio
 from collections.abc import Callable, Sequence
 
-import aiohttp
 import numpy as np
 
 from chaos.client.caller import anywhere
@@ -13,7 +12,7 @@ from chaos.client.client import Offer
 from chaos.client.sender import Sender
 from chaos.cluster.local_nodes import LocalNode
 from chaos.history.history import History
-from chaos.load.client import Tasks, caller_of
+from chaos.load.client import Tasks, caller_of, session
 from chaos.plan.load_plan import Plan
 
 
@@ -40,9 +39,7 @@ class Producer:
         plan, loop = self._plan, asyncio.get_running_loop()
         start, count = loop.time(), plan.count
         strict = (plan.topic, plan.push_topic) if plan.strict else ()
-        timeout = aiohttp.ClientTimeout(total=plan.request_s)
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http, asyncio.TaskGroup() as group:
+        async with session(plan.request_s, connections=0) as http, asyncio.TaskGroup() as group:
             caller = caller_of(self._nodes, http, Tasks(group), f"{plan.seed}/producer", self._is_member)
             sender = Sender(caller, self._history, plan.retry_s)
             for first in range(0, count, plan.batch):

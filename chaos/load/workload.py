@@ -20,7 +20,7 @@ from chaos.client.consumer import Consumer, Fate, Manners
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.history.event import Answered, Cancelled, Event, HandedOver, Rescheduled
 from chaos.history.history import History
-from chaos.load.client import HttpClient, Tasks, caller_of
+from chaos.load.client import HttpClient, Tasks, caller_of, session
 from chaos.load.producer import Producer
 from chaos.load.webhooks import Webhooks
 from chaos.plan.load_plan import Plan
@@ -128,9 +128,9 @@ class Workload:
     async def consuming(self) -> AsyncIterator[None]:
         """Consumers and the changer run inside this block; what is under way at its end is given up, and its outcome
         not recorded."""
-        plan, timeout = self.plan, aiohttp.ClientTimeout(total=self.plan.request_s)
+        plan = self.plan
         async with (
-            aiohttp.ClientSession(timeout=timeout) as http,
+            session(plan.request_s) as http,
             contextlib.AsyncExitStack() as polls,
             asyncio.TaskGroup() as group,
         ):
@@ -138,8 +138,7 @@ class Workload:
             caller = caller_of(self.nodes, http, tasks, f"{plan.seed}/load", self._is_member)
             for node in self.nodes:
                 for number in range(plan.consumers_per_node):
-                    connector = aiohttp.TCPConnector(limit=1)
-                    poll = await polls.enter_async_context(aiohttp.ClientSession(timeout=timeout, connector=connector))
+                    poll = await polls.enter_async_context(session(plan.request_s, connections=1))
                     client, name = HttpClient(node, poll), f"{node.node_id}/{number}"
                     self._consumers.append(Consumer(client, caller, self.history, plan.topic, manners(plan), name))
                     tasks.start(self._consumers[-1].run())

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 
@@ -13,20 +12,21 @@ from api.port.port import CancelResult, Delivery, RescheduleResult
 from chaos.client.client import Account, Sums, View
 from chaos.client.outcome import Outcome
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
-from chaos.load.client import HttpClient
+from chaos.load.client import HttpClient, session
 from tests.cli.scripted_node import ScriptedNode
 
 THEN, THEN_MS = "2026-01-02T03:04:00.005Z", 1_767_323_040_005
 Call = Callable[[HttpClient], Awaitable[Outcome[Any]]]
 
+NO_LEADER = b'HTTP/1.1 503 Service Unavailable\r\nContent-Length: 20\r\n\r\n{"code":"no-leader"}'
 ANSWER = b'HTTP/1.1 404 Not Found\r\nContent-Length: 26\r\n\r\n{"code":"unknown-message"}'
 
 
 class Dying:
-    """A node that answers one request, and dies when it has taken the second."""
+    """A node that answers one request, and dies when it has taken the second; or lives on, and leads no more."""
 
-    def __init__(self) -> None:
-        self.taken = 0
+    def __init__(self, *, lives: bool = False) -> None:
+        self.taken, self._lives = 0, lives
         self.dead = asyncio.Event()
 
     async def serve(self) -> int:
@@ -36,12 +36,14 @@ class Dying:
         return port
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for _ in range(2):
+        while self.taken < (3 if self._lives else 2):
             await reader.readuntil(b"\r\n\r\n")
             self.taken += 1
-            if self.taken == 1:
-                writer.write(ANSWER)
-        self._server.close()
+            if self.taken == 2:
+                break
+            writer.write(ANSWER if self.taken == 1 else NO_LEADER)
+        if self.taken == 3 or not self._lives:
+            self._server.close()
         writer.close()
         await writer.wait_closed()
         self.dead.set()
@@ -55,7 +57,7 @@ def test_a_command_that_a_node_took_before_it_died_is_unknown(call: str) -> None
     async def run() -> str:
         dying = Dying()
         node = LocalNode("n1", await dying.serve(), 0, Path())
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as http:
+        async with session(5.0) as http:
             client = HttpClient(node, http)
             assert (await client.cancel("0B")).code == "unknown-message"
             outcome = await (client.cancel("0A") if call == "cancel" else client.reschedule("0A", 1, None))
@@ -66,11 +68,27 @@ def test_a_command_that_a_node_took_before_it_died_is_unknown(call: str) -> None
     assert asyncio.run(run()) == "unknown"
 
 
+def test_a_command_that_aiohttp_sent_twice_is_unknown_where_the_second_was_refused() -> None:
+    """The first may have been carried out before its connection broke."""
+
+    async def run() -> Outcome[CancelResult]:
+        dying = Dying(lives=True)
+        node = LocalNode("n1", await dying.serve(), 0, Path())
+        async with session(5.0) as http:
+            client = HttpClient(node, http)
+            await client.cancel("0B")
+            outcome = await client.cancel("0A")
+        assert dying.taken == 3
+        return outcome
+
+    assert asyncio.run(run()) == Outcome("unknown", None, "no-leader")
+
+
 def test_a_command_to_nobody_is_refused() -> None:
-    """No connection came to be, so nothing was done; of a DELETE the client cannot tell."""
+    """No connection came to be, so nothing was done."""
 
     async def run(port: int) -> tuple[str, str]:
-        async with aiohttp.ClientSession() as http:
+        async with session(5.0) as http:
             client = HttpClient(LocalNode("n1", port, 0, Path()), http)
             return (await client.reschedule("0A", 1, None)).kind, (await client.cancel("0A")).kind
 
@@ -81,7 +99,7 @@ def test_a_command_to_nobody_is_refused() -> None:
         await server.wait_closed()
         return port
 
-    assert asyncio.run(run(asyncio.run(closed_port()))) == ("refused", "unknown")
+    assert asyncio.run(run(asyncio.run(closed_port()))) == ("refused", "refused")
 
 
 TIMES = ("due", "asked_due", "created", "handed_over", "leased_until")
@@ -175,7 +193,7 @@ def test_each_call_asks_and_reads_as_the_api_says(
 
         async def run() -> Outcome[Any]:
             port = int(node.url.rpartition(":")[2])
-            async with aiohttp.ClientSession() as http:
+            async with session(5.0) as http:
                 client = HttpClient(LocalNode("n1", port, 0, Path()), http)
                 node.say(200, answer)
                 outcome = await call(client)
