@@ -27,6 +27,7 @@ from storage.format.position import INDEX_BITS
 from storage.format.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
 from storage.format.record_rows import RecordRows, decode_rows, home_of
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED, Corrupt, Settles, Units, put_rows, seal
+from storage.hour.body_write import write_bodies
 from storage.hour.homes_elsewhere import HomesElsewhere
 from storage.hour.hour_table import NOT_READ, HourCounters
 from storage.hour.stage_write import FrozenHour, OpenFiles
@@ -100,8 +101,7 @@ class Hour:
         """
         self.heads().link(units)
         seal(units)
-        self.files.log.write(words.view(np.uint8).data, self.saved_log_end)
-        self.files.index.write_rows(units, self.first + self.saved_units)
+        write_bodies(self.files, words, self.saved_log_end, units, self.first + self.saved_units)
         self.saved_units, self.saved_log_end = self.units, self.log_end
 
     def move_in(self, units: Units, homes: U64) -> None:

@@ -20,6 +20,7 @@ from storage.file.outflow import Outflow
 from storage.format.array import I64, U32
 from storage.format.chain import SECONDS, Heads, absorb, link_slots, seconds_of
 from storage.format.rows import seal
+from storage.hour.body_write import write_bodies
 from storage.hour.heads_kept import KEPT_UNITS_MIN, HeadsKept, used_heads
 from storage.hour.staging import Chunk, Chunks, joined, parts
 
@@ -140,8 +141,7 @@ def _write_units(
         units = chunk.units[rows[place] : rows[place + 1]]
         assert hour.saved_units + len(units) == hour.units, f"{len(units)} units staged of hour {hour.number}"
         words = chunk.words[edges[place] : edges[place + 1]]
-        its.log.write(words.view(np.uint8).data, offsets[place], outflow)
-        its.index.write_rows(units, hour.first + hour.saved_units, outflow)
+        write_bodies(its, words, offsets[place], units, hour.first + hour.saved_units, outflow)
         its.close()
         if hour.units >= KEPT_UNITS_MIN:
             seconds = slice(place * SECONDS, (place + 1) * SECONDS)
