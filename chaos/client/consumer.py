@@ -85,7 +85,7 @@ class Consumer:
         self._alone = 0  # acks that go alone, a moment later
 
     async def answered(self) -> None:
-        """Returns when no ack is under way or waits for its moment."""
+        """Returns when no ack is under way, or waits to go alone or with its beat."""
         while self.acks or self._together or self._alone:
             await self._runner.sleep(self._manners.beat_s)
 

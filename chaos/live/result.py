@@ -29,6 +29,7 @@ class Result:
     fail_stop_ms: list[float] = field(default_factory=list)
     unaccounted_by_power: int = 0
     drained: bool = True
+    stopped: str = ""  # why the nodes did not end in order, and their files are not compared
 
     @property
     def per_second(self) -> dict[str, float]:
@@ -57,7 +58,9 @@ class Result:
     @property
     def beside(self) -> list[str]:
         """What is wrong beside the verdicts, as lines."""
-        return self.disks if self.drained else [*self.disks, "the load did not come to its end: see L"]
+        drained = [] if self.drained else ["the load did not come to its end: see L"]
+        stopped = [f"the nodes did not end in order: {self.stopped}"] if self.stopped else []
+        return [*self.disks, *drained, *stopped]
 
 
 def otherwise(plan: FaultPlan, result: Result) -> list[str]:

@@ -142,7 +142,7 @@ class LiveRun:
         await self._open.aclose()
 
     def _is_member(self, node_id: str) -> bool:
-        return node_id in self.cluster.nodes and node_id not in self.cluster.leaving
+        return node_id in self.cluster.nodes  # one that is leaving too: it serves until it is gone
 
     def _made(self) -> Cluster:
         kinds = {fault.kind for fault in self._plan.faults} | self._setup.kinds
@@ -215,7 +215,11 @@ class LiveRun:
         """Stops the nodes in order, compares their files, and judges it all; call it after `run`."""
         nemesis, disk_faults = self.nemesis, self._disk_faults
         self._say("stopping the nodes in order, comparing their files")
-        await self._digests()
+        stopped = ""
+        try:
+            await self._digests()
+        except ClusterFailed as why:
+            stopped = str(why)
         directories = {name: node.data_path for name, node in (self.cluster.nodes | self.cluster.gone).items()}
         begun = await asyncio.to_thread(starts, directories, self.cluster.kept())
         self._say(f"judging {len(self.history.events):,} events")
@@ -234,6 +238,7 @@ class LiveRun:
             fail_stop_ms=disk_faults.fail_stop_ms if disk_faults is not None else [],
             unaccounted_by_power=unaccounted,
             drained=self._drained,
+            stopped=stopped,
         )
 
     def _verdicts(self) -> list[Verdict]:

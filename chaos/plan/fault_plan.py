@@ -20,7 +20,8 @@ Such lines come in their order. `+`: when all faults of such lines before are ov
 the fault of the line before, while that is on. Both then wait until the service has been calm for so many seconds. It
 is calm while no fault begins or ends and a node leads that no fault holds. It is measured by the load: a second is what
 is offered in a second, handed over. `for=+`: the fault lasts until it was calm for so long, and longer than those that
-come beside it. The load ends when the last of these lines is over and it was calm for as long as that line had waited.
+come beside it. The load ends when the last of these lines is over, every node is ready, it was calm for as long as that
+line had waited, and what such a fault excuses is over too.
 
 Some kinds only the simulator can do, some only real machines; the others mean the same to both. A plan with a kind that
 whoever is to carry it out does not know is refused, not carried out in part.

@@ -36,7 +36,7 @@ from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.dispatch import DispatchState, Realign
-from storage.catalog.topic import subscription_of, subscriptions_of
+from storage.catalog.topic import subscription_of, subscriptions_of, topic_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED
@@ -83,7 +83,12 @@ class Dispatcher:
         self._claims = ClaimedUnits()
         self._ends = LeaseTimetable()
         self._book = LeaseBook(stop_ms=self._options.stop_ms, beat_ms=self._options.beat_ms)
-        self._ready = Ready(self._claims, per_topic=self._options.window_per_topic, total=self._options.window_total)
+        self._ready = Ready(
+            self._claims,
+            per_topic=self._options.window_per_topic,
+            total=self._options.window_total,
+            exists=lambda subscription: store.catalog.topic_by_number(topic_of(subscription)) is not None,
+        )
         self.handing_over = HandingOver(
             store,
             self._book,

@@ -16,6 +16,7 @@ overdue units are handed over beside what is due now and never before it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -42,11 +43,19 @@ class Lane:
 
 
 class Ready:
-    """All windows of a leader. Every position in a window is claimed here; who takes it frees the claim."""
+    """All windows of a leader. Every position in a window is claimed here; who takes it frees the claim. `exists`:
+    whether the subscription's topic is there; one that was deleted left ended units alone, and gets no window."""
 
-    def __init__(self, claims: ClaimedUnits, *, per_topic: int, total: int) -> None:
+    def __init__(
+        self,
+        claims: ClaimedUnits,
+        *,
+        per_topic: int,
+        total: int,
+        exists: Callable[[Subscription], bool] = lambda subscription: True,
+    ) -> None:
         assert 0 < per_topic <= total, f"window of {per_topic} per topic, {total} in all"
-        self._claims = claims
+        self._claims, self._exists = claims, exists
         self._per_topic = per_topic
         self._total = total
         self.count = 0  # positions in all windows
@@ -134,8 +143,11 @@ class Ready:
 
     def put_back(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
         """Units that were taken and not handed over, first in line again. They are still claimed."""
-        if len(units):
-            self._window(self.lanes[kind], subscription).put_back(units)
+        lane = self.lanes[kind]
+        if self._is_gone(lane, subscription):
+            self._claims.free(units.position)
+        elif len(units):
+            self._window(lane, subscription).put_back(units)
             self.count += len(units)
             self.waited.note(subscription)
 
@@ -196,6 +208,8 @@ class Ready:
     def _push(self, kind: LaneKind, subscription: Subscription, units: Queued, swept: bool) -> U64:
         """Those for which there is room, which are to be claimed."""
         lane = self.lanes[kind]
+        if self._is_gone(lane, subscription):
+            return NOTHING.position
         window = self._window(lane, subscription)
         share = self.share
         behind = not swept and subscription in lane.begins and window.count > share // 4
@@ -208,6 +222,10 @@ class Ready:
         self.waited.note(subscription)
         self._settle(lane, subscription, window)
         return units.position
+
+    def _is_gone(self, lane: Lane, subscription: Subscription) -> bool:
+        """Whether its topic was deleted: then it has no window."""
+        return subscription not in lane.windows and not self._exists(subscription)
 
     def _window(self, lane: Lane, subscription: Subscription) -> Window:
         """The subscription's window, made if there is none."""

@@ -264,7 +264,7 @@ class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
 
 
 class SingleQueue(_Futures[Packed, Any]):
-    """Commands that go as sections of their own: of topics, members, dispatch and a leader's first word."""
+    """Commands that go as sections of their own: of topics, members, hours, dispatch, the cluster's first."""
 
     def take(self, now_ms: int) -> list[Section]:
         """Those that have waited longest, as far as an entry has room for them."""

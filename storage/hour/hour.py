@@ -3,7 +3,7 @@
 ```
               near (the wheel is here)              far (years ahead, or long past)
 append        linked, sealed, written at once       staged in memory, linked and sealed when written
-heads         in memory                             of long ones kept between writes (heads.py), else rebuilt
+heads         in memory                             of long ones kept between writes (heads_kept.py), else rebuilt
 states        in memory once anything is settled    likewise, dropped when cool
 homes         in memory once a unit is moved here   likewise, dropped when cool
 descriptors   open                                  closed when cool

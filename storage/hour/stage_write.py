@@ -4,8 +4,8 @@
 chunks  -- parts -->  18 hours  -- joined, linked, sealed at once -->  slices  -->  log, index, settle of each hour
 ```
 Hours come one after the other and are let go of when they are written, so that memory follows the 18 hours at hand and
-not all that are staged. The heads of a long hour are kept from one time to the next (heads.py): without them each time
-would read all of its index.
+not all that are staged. The heads of a long hour are kept from one time to the next (heads_kept.py): without them each
+time would read all of its index.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

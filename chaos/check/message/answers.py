@@ -38,6 +38,7 @@ PLANNED_MS: Final = 5_000
 #: But a leader's clock that a fault makes run 2% wrong is set back in between, at each look at the others'
 #: (node/upkeep/housekeeping.py).
 SET_BACK_MS: Final = 10
+#: A clock that is so much off is; plans have 400 and 20,000.
 FAST_PPM: Final = 10_000
 _PPM: Final = re.compile(r"\bppm=(-?[0-9.]+)")
 #: A pull's client may hear so much later that it heard nothing.

@@ -78,22 +78,23 @@ class ProcessFaults:
             for node_id in alive:
                 await held.enter_async_context(self._hands.may_end(node_id))
             self._nemesis.begun(fault, alive)
-            for node_id, returncode in zip(alive, await self._end_in_order(alive), strict=True):
-                if returncode != ExitCode.OK:
-                    self._nemesis.fell_short.append(f"stop: {node_id} was asked to end, and {how_it_ended(returncode)}")
+            await self._end_in_order(alive)
             yield
 
-    async def _end_in_order(self, nodes: tuple[str, ...]) -> list[int]:
-        """Their return codes. Another fault may kill or pause a node that is about to end, or fail its disk: then it
-        ends so."""
+    async def _end_in_order(self, nodes: tuple[str, ...]) -> None:
+        """Another fault may kill or pause a node that is about to end, or fail its disk: then it ends so, and that is
+        told of."""
         ends = [asyncio.ensure_future(self._cluster.end_of(node_id)) for node_id in nodes]
         for node_id in nodes:
             self._cluster.signal_stop(node_id)
         try:
             async with asyncio.timeout(READY_S):
-                return await asyncio.gather(*ends)
+                returncodes = await asyncio.gather(*ends)
         except TimeoutError:
             raise ClusterFailed(f"{', '.join(nodes)}: asked to stop and still there after {READY_S} s") from None
+        for node_id, returncode in zip(nodes, returncodes, strict=True):
+            if returncode != ExitCode.OK:
+                self._nemesis.fell_short.append(f"{node_id} was asked to stop, and {how_it_ended(returncode)}")
 
     @asynccontextmanager
     async def _wipe(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:

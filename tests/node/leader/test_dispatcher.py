@@ -227,6 +227,24 @@ def test_nothing_is_left_of_a_topic_that_is_gone(leader: Leader) -> None:
     assert not len(leader.dispatcher._claims)
 
 
+def test_what_comes_due_of_a_topic_that_is_gone_makes_no_window(leader: Leader) -> None:
+    """Its second was read before it was cancelled. Nor does what was taken, and comes back."""
+    taken, due = leader.schedule(T0 + 10, T0 + 20)
+    leader.run(T0 + 10)
+    number = leader.topic()
+    subscription = leader.subscription("orders")
+    staged = leader.dispatcher.handing_over.stage(subscription, 10, T0 + 10)
+    assert staged.tolist() == [taken]
+    assert leader.cancel(taken, due) == [0, 0]
+    at = leader.replica.machine.applied_index + 1
+    leader.propose(DropTopic("default", "orders", at, leader.store.unit_count, 0))
+    assert leader.store.catalog.topic_by_number(number) is None
+    leader.dispatcher.handing_over.unstage(subscription, staged)
+    leader.run(T0 + 30)
+    assert leader.dispatcher.handing_over.ready_count == 0
+    assert not len(leader.dispatcher._claims)
+
+
 def test_many_cancelled_units_do_not_hide_what_is_behind_them(leader: Leader) -> None:
     """A window full of cancelled units is passed in bites, not one unit at a time."""
     units = leader.schedule(*[T0 + 10] * 3_000)
