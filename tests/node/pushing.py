@@ -1,5 +1,6 @@
 """What tests of pushes by whole nodes share."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def in_state(node: Node, id: str, state: str) -> Callable[[], Awaitable[bool]]:
     """Whether the message has come to this state."""
 
     async def met() -> bool:
+        await asyncio.sleep(0)  # hundreds that have come to it are no one step of the loop
         return (await view(node, id)).state == state
 
     return met
