@@ -79,8 +79,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Hurt:
-    """What is known of the cluster of these nodes once they are stopped; `asked` is what their API said before.
-    `broken`: each promise, and what came otherwise than planned, as lines."""
+    """A cluster after its kills, its nodes stopped. `history`: what clients saw. `asked`: the ledger by the API, before
+    the stop; `rows`: its duplicates. `broken`: promises that did not hold, and faults that did not come, as lines."""
 
     nodes: list[str]
     history: History

@@ -17,8 +17,8 @@ T = TypeVar("T")
 AGAIN_S: Final = 0.1
 
 
-def anywhere(node: str) -> bool:
-    """Every node is a member all the time."""
+def every_node(node: str) -> bool:
+    """For callers of a cluster whose members stay: each is one all the time."""
     return True
 
 
@@ -30,7 +30,7 @@ class Caller(Generic[C]):
         clients: Iterable[C],
         runner: Runner,
         chance: random.Random,
-        is_member: Callable[[str], bool] = anywhere,
+        is_member: Callable[[str], bool] = every_node,
     ) -> None:
         self.runner, self.chance, self.is_member = runner, chance, is_member
         self.clients: Mapping[str, C] = {client.node: client for client in clients}

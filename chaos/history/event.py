@@ -209,7 +209,7 @@ class Led(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A fault put on a node begins or is over. `role` is what the node was when it began. What is done to links has
-    the plan's target for a node (`n1>n2`, `n1|n2,n3`); `detail` are the fault's arguments, for people.
+    the plan's target for a node (`n1>n2`, `n1|n2,n3`); `detail` are the fault's arguments, as its plan has them.
     """
 
     kind: str  # of a plan
@@ -217,6 +217,11 @@ class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     role: Literal["leader", "follower"]
     phase: Literal["begin", "end"]
     detail: str = ""
+
+    def number(self, name: str, default: float) -> float:
+        """Of one argument; the default where it has none of this name."""
+        arguments = dict(each.split("=", 1) for each in self.detail.split() if "=" in each)
+        return float(arguments.get(name, default))
 
 
 class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):

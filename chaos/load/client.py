@@ -18,7 +18,7 @@ import msgspec
 
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from api.port.timestamp import parse_time
-from chaos.client.caller import Caller, anywhere
+from chaos.client.caller import Caller, every_node
 from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal
 from chaos.cluster.local_nodes import LocalNode
@@ -182,7 +182,7 @@ def caller_of(
     http: aiohttp.ClientSession,
     tasks: Tasks,
     name: str,
-    is_member: Callable[[str], bool] = anywhere,
+    is_member: Callable[[str], bool] = every_node,
 ) -> Caller[HttpClient]:
     """Clients of these nodes, with chance drawn by `name`."""
     return Caller([HttpClient(node, http) for node in nodes], tasks, random.Random(name), is_member)

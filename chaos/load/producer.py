@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from chaos.client.caller import anywhere
+from chaos.client.caller import every_node
 from chaos.client.client import Offer
 from chaos.client.sender import Sender
 from chaos.cluster.local_nodes import LocalNode
@@ -24,7 +24,7 @@ class Producer:
         nodes: Sequence[LocalNode],
         plan: Plan,
         history: History,
-        is_member: Callable[[str], bool] = anywhere,
+        is_member: Callable[[str], bool] = every_node,
     ) -> None:
         self._nodes, self._plan, self._history, self._is_member = list(nodes), plan, history, is_member
         self._random = np.random.default_rng(plan.seed)

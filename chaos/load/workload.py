@@ -14,7 +14,7 @@ from typing import Final
 import aiohttp
 
 from chaos.client.account import Accounts
-from chaos.client.caller import anywhere
+from chaos.client.caller import every_node
 from chaos.client.changer import Changer, Changes
 from chaos.client.consumer import Consumer, Fate, Manners
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
@@ -101,7 +101,7 @@ class Workload:
         plan: Plan,
         history: History,
         host: str = LOOPBACK,
-        is_member: Callable[[str], bool] = anywhere,
+        is_member: Callable[[str], bool] = every_node,
     ) -> None:
         self.nodes, self.plan, self.history, self._is_member = list(nodes), plan, history, is_member
         self.outstanding = Outstanding(history)

@@ -72,7 +72,7 @@ def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
 
 
 def _wrong(row: Recovery, bounds: Bounds) -> list[str]:
-    """What is wrong with one recovery."""
+    """Lines for a recovery that did not come, or came later than the bound."""
     wrong = []
     for name, value in (("acknowledgement", row.first_ack_ms), ("on-time hand-over", row.first_on_time_ms)):
         if value is None:

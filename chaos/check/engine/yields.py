@@ -1,6 +1,5 @@
 """A leader that is gone, or whose clock is wrong, is followed by another."""
 
-import re
 from typing import Final
 
 from chaos.history.bounds import Bounds
@@ -10,7 +9,6 @@ from chaos.history.verdict import Verdict
 
 #: By how much a leader's clock may be wrong, s: past that the others outvote it (docs/guarantees.md).
 _RIGHT_S: Final = 0.5
-_BY: Final = re.compile(r"\bby=(-?[0-9.]+)")
 
 
 def check_yields(history: History, bounds: Bounds) -> Verdict:
@@ -36,6 +34,5 @@ def check_yields(history: History, bounds: Bounds) -> Verdict:
 
 def _ends_a_term(fault: Fault) -> bool:
     if fault.kind == "jump":
-        by = _BY.search(fault.detail)
-        return by is not None and abs(float(by[1])) > _RIGHT_S
+        return abs(fault.number("by", 0.0)) > _RIGHT_S
     return fault.kind in ("kill", "pause", "stop")

@@ -4,7 +4,6 @@ Every answer is held against what receivers and consumers saw, and, in the simul
 is said with certainty has to be true; what is said to be unknown needs a reason.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -40,7 +39,6 @@ PLANNED_MS: Final = 5_000
 SET_BACK_MS: Final = 10
 #: A clock that is so much off is; plans have 400 and 20,000.
 FAST_PPM: Final = 10_000
-_PPM: Final = re.compile(r"\bppm=(-?[0-9.]+)")
 #: A pull's client may hear so much later that it heard nothing.
 LATE_MS: Final = 3_000
 #: Why a message came again though nobody had asked for it.
@@ -102,8 +100,8 @@ def _cancels(truth: Truth) -> Iterable[str]:
 
 def _looks(truth: Truth) -> Iterable[str]:
     """What GET says of hand-overs."""
-    drifts = (_PPM.search(fault.detail) for fault in truth.history.of(Fault) if fault.kind == "drift")
-    round_ms = ROUND_MS + (SET_BACK_MS if any(ppm is None or abs(float(ppm[1])) >= FAST_PPM for ppm in drifts) else 0)
+    drifts = [fault.number("ppm", FAST_PPM) for fault in truth.history.of(Fault) if fault.kind == "drift"]
+    round_ms = ROUND_MS + (SET_BACK_MS if any(abs(ppm) >= FAST_PPM for ppm in drifts) else 0)
     for look in truth.history.of(Looked):
         told = f"message {look.number}: GET at {look.wall_ms} said"
         if look.handed_over_ms is None and look.lateness_ms is not None:

@@ -237,25 +237,32 @@ class LiveNemesis:
             await self._strike(fault)
 
     async def _in_turn(self, faults: Sequence[Fault]) -> None:
-        """Each when its turn has come and it is calm."""
+        """Each when its turn has come and it is calm; ends early if all is healed."""
         starts = [place for place, fault in enumerate(faults) if fault.begins == "+"]
         for begin, end in pairwise([*starts, len(faults)]):
             await self.cluster.wait_ready(*self.cluster.nodes)
-            self._beside = list(faults[begin:end])
-            async with asyncio.TaskGroup() as tasks:
-                for before, fault in zip((None, *faults[begin:end]), faults[begin:end], strict=False):
-                    if not await self._calm(fault.at_s):
-                        return
-                    await self.watch.wait_leader()
-                    if before is not None and not any(each is before for each in self._beside):
-                        line = " ".join(fault.render().split())
-                        self.fell_short.append(f"{line}: the fault that it was to be beside was over")
-                    tasks.create_task(self._turn(fault))
+            if not await self._beside_each_other(faults[begin:end]):
+                return
         if faults:
             await self.cluster.wait_ready(*self.cluster.nodes)
             if not (await self._calm(faults[-1].at_s) and await self.lasts(self._after_s)):
                 return
         self.turns_over.set()
+
+    async def _beside_each_other(self, faults: Sequence[Fault]) -> bool:
+        """A fault, and those that are to come while it is on, to the end of them all; False if all was healed before
+        the last has come."""
+        self._beside = list(faults)
+        async with asyncio.TaskGroup() as tasks:
+            for place, fault in enumerate(faults):
+                if not await self._calm(fault.at_s):
+                    return False
+                await self.watch.wait_leader()
+                if place and not any(each is faults[place - 1] for each in self._beside):
+                    line = " ".join(fault.render().split())
+                    self.fell_short.append(f"{line}: the fault that it was to be beside was over")
+                tasks.create_task(self._turn(fault))
+        return True
 
     async def _turn(self, fault: Fault) -> None:
         try:

@@ -48,7 +48,7 @@ class Probe:
         self._told: set[int] = set()  # indexes whose entry was told of
         self._units: list[tuple[int, int]] = []  # made by the entry that is being applied
         self._entry = 0  # index of the entry that is being applied by the first node that does, else 0
-        self._reigns: dict[str, object] = {}
+        self._leading: dict[str, object] = {}
         self._wheels: dict[str, Dispatched] = {}
         self._over = False
         #: One a look, by leader.
@@ -283,8 +283,8 @@ class Probe:
             node = process.node
             if node is None or not process.alive or process.paused or node.leader_term is None:
                 continue
-            if self._reigns.get(node_id) is not node.leader_term:
-                self._reigns[node_id] = node.leader_term
+            if self._leading.get(node_id) is not node.leader_term:
+                self._leading[node_id] = node.leader_term
                 self._promoted(node_id, node)
             self._medians_ms[node_id].append(self._median_ms(node_id))
             if node.leader_term.trusted():

@@ -1,4 +1,4 @@
-"""A call that is tried at one node after the other: what it came to in the end."""
+"""A call that is tried at one node after the other has one outcome."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ UNKNOWN: Outcome[int] = Outcome("unknown")
 
 
 def insisted(said: Sequence[Outcome[int]], *, for_s: float = 10.0, again: bool = True) -> tuple[Outcome[int], int]:
-    """What a call came to whose tries came to these, the last one again and again; and how many there were."""
+    """The outcome of a call, and how many tries it took. `said`: the outcome of each try; the last one repeats."""
 
     async def scene() -> tuple[Outcome[int], int]:
         tries = 0

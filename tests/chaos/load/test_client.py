@@ -1,4 +1,4 @@
-"""What a call over HTTP came to, as far as its client can know."""
+"""The outcome of a call over HTTP: done, not done, or unknown to its client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

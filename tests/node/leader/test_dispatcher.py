@@ -212,7 +212,7 @@ def test_a_cancelled_unit_does_not_go_out(leader: Leader) -> None:
 
 
 def test_nothing_is_left_of_a_topic_that_is_gone(leader: Leader) -> None:
-    """What was cancelled stood in its window until somebody would take it: it was counted, claimed, and had a share."""
+    """A cancelled unit leaves its window when somebody takes it, and nobody does any more. It was counted as ready."""
     (unit,) = leader.schedule(T0 + 10)
     leader.schedule(T0 + 10, topic="other")
     leader.run(T0 + 10)

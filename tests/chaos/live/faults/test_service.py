@@ -4,35 +4,20 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
 from chaos.history.event import Fault as Seen
-from chaos.history.event import HandedOver
 from chaos.history.history import History
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.live.faults.process import ProcessFaults
+from tests.chaos.history import planted
 from tests.chaos.live.faults.carried_out import carried_out, marks, plan_of
 from tests.chaos.live.faults.pretended import Machines
 
 
 def hand_over(history: History) -> None:
     """A message is handed over, now."""
-    mono_ms, wall_ms = history.now()
-    history.record(
-        HandedOver(
-            mono_ms=mono_ms,
-            wall_ms=wall_ms,
-            number=1,
-            message_id="id",
-            term=1,
-            attempt=1,
-            due_ms=wall_ms,
-            asked_due_ms=wall_ms,
-            handed_over_ms=wall_ms,
-            leased_until_ms=wall_ms,
-            node="n1",
-            connection="n1/0",
-            response=1,
-        )
-    )
+    history.record(msgspec.structs.replace(planted.hand_over(1, 0, 1), **history.stamp()))
 
 
 def test_faults_that_wait_for_calm_come_one_after_the_other(tmp_path: Path) -> None:
