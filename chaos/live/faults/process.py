@@ -94,7 +94,7 @@ class ProcessFaults:
             raise ClusterFailed(f"{', '.join(nodes)}: asked to stop and still there after {READY_S} s") from None
         for node_id, returncode in zip(nodes, returncodes, strict=True):
             if returncode != ExitCode.OK:
-                self._nemesis.fell_short.append(f"{node_id} was asked to stop, and {how_it_ended(returncode)}")
+                self._nemesis.fell_short.append(f"{node_id} was asked to stop: {how_it_ended(returncode)}")
 
     @asynccontextmanager
     async def _wipe(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:

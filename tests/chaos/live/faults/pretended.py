@@ -45,6 +45,7 @@ class Machines:
         self.learners: set[str] = set()
         self.applied: dict[str, int] = {}  # 10 of those that are not in it
         self.unready: set[str] = set()
+        self.stops_with = 0  # the return code of a node that is asked to stop
         self.log: list[str] = []
         self.changed = asyncio.Event()
         self._pids = {name: 100 * (place + 1) for place, name in enumerate(ids)}
@@ -85,7 +86,7 @@ class Machines:
 
     def signal_stop(self, name: str) -> None:
         """See Cluster."""
-        self.end(name, 0)
+        self.end(name, self.stops_with)
 
     async def kill(self, name: str) -> None:
         """See Cluster."""

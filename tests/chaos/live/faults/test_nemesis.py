@@ -285,6 +285,22 @@ def test_nodes_are_restarted_one_after_the_other(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("line", "nodes"), [("0 stop n2 for=0.01", ["n2"]), ("0 rolling * for=0.01", ["n1", "n2", "n3"])]
+)
+def test_a_node_that_does_not_stop_in_order_is_told_of(line: str, nodes: list[str], tmp_path: Path) -> None:
+    """It died of the signal that asked it to stop. One that ends with 0 is no news."""
+
+    async def run(returncode: int) -> list[str]:
+        machines = Machines(tmp_path)
+        machines.stops_with = returncode
+        nemesis, _ = await carried_out(machines, line)
+        return nemesis.fell_short
+
+    assert asyncio.run(run(0)) == []
+    assert asyncio.run(run(-15)) == [f"{node} was asked to stop: killed by signal 15" for node in nodes]
+
+
 def test_a_rolling_restart_goes_on_past_a_node_that_is_removed(tmp_path: Path) -> None:
     """Seed 990117: a node was removed while its start was waited for, and the harness asked where it listens."""
 

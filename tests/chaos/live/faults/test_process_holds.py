@@ -146,7 +146,9 @@ def test_hands(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         hands = Hands(machines.cluster(), history)
         hands.start(*machines.nodes)
         await turns()
+        assert machines.tended
         await scenario(machines, hands, history)
         await hands.rest()
+        assert not machines.tended, "who waits for the cluster has to notice ends again"
 
     asyncio.run(run())
