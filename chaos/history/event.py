@@ -218,8 +218,8 @@ class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     phase: Literal["begin", "end"]
     detail: str = ""
 
-    def number(self, name: str, default: float) -> float:
-        """Of one argument; the default where it has none of this name."""
+    def argument(self, name: str, default: float) -> float:
+        """A number; the default where it has none of that name."""
         arguments = dict(each.split("=", 1) for each in self.detail.split() if "=" in each)
         return float(arguments.get(name, default))
 

@@ -65,7 +65,7 @@ def document_of(plan: FaultPlan, result: Result) -> dict[str, object]:
         "fail_stop_ms": percentiles(result.fail_stop_ms),
         "unaccounted_by_power": result.unaccounted_by_power,
         "per_second": result.per_second,
-        "drained": result.drained,
+        "unfinished": result.unfinished,
     }
 
 

@@ -15,7 +15,7 @@ from chaos.plan.fault_plan import FaultPlan
 @dataclass(frozen=True)
 class Result:
     """What a run ended with. `fired` and `passed` by kind; `not_run`: why this machine cannot do a kind; `fell_short`:
-    what came otherwise than the plan says."""
+    what came otherwise than the plan says; `unfinished`: what of the run did not come to its end."""
 
     history: History
     verdicts: list[Verdict]
@@ -28,8 +28,7 @@ class Result:
     damages: list[str] = field(default_factory=list)
     fail_stop_ms: list[float] = field(default_factory=list)
     unaccounted_by_power: int = 0
-    drained: bool = True
-    stopped: str = ""  # why the nodes did not end in order, and their files are not compared
+    unfinished: list[str] = field(default_factory=list)
 
     @property
     def per_second(self) -> dict[str, float]:
@@ -58,9 +57,7 @@ class Result:
     @property
     def beside(self) -> list[str]:
         """What is wrong beside the verdicts, as lines."""
-        drained = [] if self.drained else ["the load did not come to its end: see L"]
-        stopped = [f"the nodes did not end in order: {self.stopped}"] if self.stopped else []
-        return [*self.disks, *drained, *stopped]
+        return [*self.disks, *self.unfinished]
 
 
 def otherwise(plan: FaultPlan, result: Result) -> list[str]:

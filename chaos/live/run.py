@@ -119,7 +119,7 @@ class LiveRun:
         ids = [f"n{number + 1}" for number in range(plan.nodes + self._spare)]
         self._disks = NodeDisks(directory, ids, setup.no_disks)
         self._disk_faults: DiskFaults | None = None
-        self._drained = True
+        self._unfinished: list[str] = []
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -195,7 +195,8 @@ class LiveRun:
             if self._disk_faults is not None:
                 await self._disk_faults.heal()
             self._say("waiting for what is outstanding")
-            self._drained = await load
+            if not await load:
+                self._unfinished.append("the load did not come to its end: see L")
             self._say("asking what became of some")
             await take_account(list(cluster.nodes.values()), self.history, self._plan.seed, self._setup.accounted)
             telling.cancel()
@@ -207,7 +208,7 @@ class LiveRun:
             try:
                 await asyncio.wait_for(self.nemesis.turns_over.wait(), self._plan.seconds)
             except TimeoutError:
-                self.nemesis.fell_short.append(f"the plan was not over after {self._plan.seconds:g} s")
+                self._unfinished.append(f"the plan was not over after {self._plan.seconds:g} s")
         else:
             await asyncio.sleep(self._plan.seconds)
 
@@ -215,11 +216,10 @@ class LiveRun:
         """Stops the nodes in order, compares their files, and judges it all; call it after `run`."""
         nemesis, disk_faults = self.nemesis, self._disk_faults
         self._say("stopping the nodes in order, comparing their files")
-        stopped = ""
         try:
             await self._digests()
         except ClusterFailed as why:
-            stopped = str(why)
+            self._unfinished.append(f"the nodes did not end in order: {why}")
         directories = {name: node.data_path for name, node in (self.cluster.nodes | self.cluster.gone).items()}
         begun = await asyncio.to_thread(starts, directories, self.cluster.kept())
         self._say(f"judging {len(self.history.events):,} events")
@@ -237,8 +237,7 @@ class LiveRun:
             damages=[damage.describe() for damage in disk_faults.damages] if disk_faults is not None else [],
             fail_stop_ms=disk_faults.fail_stop_ms if disk_faults is not None else [],
             unaccounted_by_power=unaccounted,
-            drained=self._drained,
-            stopped=stopped,
+            unfinished=self._unfinished,
         )
 
     def _verdicts(self) -> list[Verdict]:

@@ -267,12 +267,12 @@ class FaultPlan:
         given = _arguments(number, head)
         if not {"seed", "nodes", "seconds"} <= set(given) <= {"seed", "nodes", "seconds", *_SIMULATED}:
             raise PlanRefused(f"line {number}: seed, nodes and seconds are needed, found {', '.join(given) or 'none'}")
-        nodes = int(_number(number, "nodes", given["nodes"], (1, 5)))
+        nodes = _whole(number, "nodes", given["nodes"], (1, 5))
         seconds = _number(number, "seconds", given["seconds"], (1, 86_400))
-        seed = int(_number(number, "seed", given["seed"], (0, 2**63)))
-        crowd = int(_number(number, "crowd", given.get("crowd", "0"), (0, 1_000_000)))
-        older = int(_number(number, "older", given.get("older", "0"), (0, nodes)))
-        skew = int(_number(number, "skew", given.get("skew", "0"), (0, 500)))
+        seed = _whole(number, "seed", given["seed"], (0, 2**63))
+        crowd = _whole(number, "crowd", given.get("crowd", "0"), (0, 1_000_000))
+        older = _whole(number, "older", given.get("older", "0"), (0, nodes))
+        skew = _whole(number, "skew", given.get("skew", "0"), (0, 500))
         backup = _number(number, "backup", given.get("backup", "0"), (0, seconds))
         if party == "live" and (theirs := [name for name in _SIMULATED if name in given]):
             raise PlanRefused(f"line {number}: {theirs[0]} is the simulator's")
@@ -302,6 +302,14 @@ def _arguments(number: int, words: list[str]) -> dict[str, str]:
             raise PlanRefused(f"line {number}: {match[1]} is given twice")
         given[match[1]] = match[2]
     return given
+
+
+def _whole(number: int, name: str, text: str, bounds: tuple[float, float]) -> int:
+    _number(number, name, text, bounds)
+    try:
+        return int(text)
+    except ValueError:
+        raise PlanRefused(f"line {number}: {name} is a whole number, found {text}") from None
 
 
 def _number(number: int, name: str, text: str, bounds: tuple[float, float]) -> float:

@@ -123,6 +123,8 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=20, help="faults in each")
     parser.add_argument("--dir", type=Path, default=Path("chaos-data"), help="made anew; kept for looking at")
     options = parser.parse_args()
+    if options.times < 1:
+        parser.error(f"--times is 1 or more, found {options.times}")
     known = scenarios(options.times)
     if unknown := [name for name in options.scenarios if name not in known]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")

@@ -49,7 +49,8 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_restored,
 )
 
-#: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw (check/window.py).
+#: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw
+#: (chaos/check/message/window.py).
 BOUNDS: Final = Bounds(skew_ms=1_050)
 #: Where all clocks were set together nodes know no other time: a receiver's says nothing of theirs.
 ANY_TIME: Final = Bounds(skew_ms=1 << 40, clocks_set_back=True)

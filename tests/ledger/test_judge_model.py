@@ -242,7 +242,7 @@ def test_the_model_is_asked_everything() -> None:
     assert seen["class"] == set(MessageClass)
     assert seen["late_cause"] == set(LateCause)
     assert seen["lost"] == set(Lost) - {Lost.NOT_FOUND}  # those have no unit
-    assert seen["cause"] == set(Cause) - {Cause.NONE, Cause.SCHEDULED_TWICE}  # tests/ledger/test_twins.py
+    assert seen["cause"] == set(Cause) - {Cause.NONE, Cause.SCHEDULED_TWICE}  # tests/ledger/test_scheduled_twice.py
     assert Flag(flags) == ~Flag.SCHEDULED_TWICE
 
 

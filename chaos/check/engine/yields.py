@@ -34,5 +34,5 @@ def check_yields(history: History, bounds: Bounds) -> Verdict:
 
 def _ends_a_term(fault: Fault) -> bool:
     if fault.kind == "jump":
-        return abs(fault.number("by", 0.0)) > _RIGHT_S
+        return abs(fault.argument("by", 0.0)) > _RIGHT_S
     return fault.kind in ("kill", "pause", "stop")

@@ -100,7 +100,7 @@ def _cancels(truth: Truth) -> Iterable[str]:
 
 def _looks(truth: Truth) -> Iterable[str]:
     """What GET says of hand-overs."""
-    drifts = [fault.number("ppm", FAST_PPM) for fault in truth.history.of(Fault) if fault.kind == "drift"]
+    drifts = [fault.argument("ppm", FAST_PPM) for fault in truth.history.of(Fault) if fault.kind == "drift"]
     round_ms = ROUND_MS + (SET_BACK_MS if any(abs(ppm) >= FAST_PPM for ppm in drifts) else 0)
     for look in truth.history.of(Looked):
         told = f"message {look.number}: GET at {look.wall_ms} said"

@@ -369,7 +369,7 @@ def test_b2_one_connection_too_many_is_told_so_where_all_others_are_at_work() ->
             running(MemoryPort(budget=Budget(connections_max=1))) as client,
             connected(client) as (_, _, at_work),
         ):
-            at_work._enter(Stage.WORKING, 0.0)
+            at_work._enter(Stage.WORKING)
             reader, writer = await asyncio.open_connection(*client.server.address)
             answer = await reader.read()
             assert answer.startswith(b"HTTP/1.1 429 ")

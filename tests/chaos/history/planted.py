@@ -67,9 +67,14 @@ def good() -> list[Event]:
         result = "unknown" if number in (*DUPLICATES, RELEASED) else "acked"  # those answers died with the leader
         acked = {"number": number, "message_id": f"id{number}", "term": term, "attempt": 1, "result": result}
         events.append(msgspec.convert(acked | at(event.mono_ms + 3) | {"type": "Acked"}, Acked))
-    events += [hand_over(number, 1_501, 2, 2) for number in DUPLICATES]
+    events += repeats()
     events.append(hand_over(RELEASED, 10 * RELEASED + 10 + LEASE_MS, 2, 2))
     return sorted(events, key=lambda event: event.mono_ms)
+
+
+def repeats() -> list[HandedOver]:
+    """What the dead leader had handed over last, handed over again by the next."""
+    return [hand_over(number, 1_501, 2, 2) for number in DUPLICATES]
 
 
 def changed(choose: Callable[[Event], bool], change: Callable[[Event], Event | None]) -> History:

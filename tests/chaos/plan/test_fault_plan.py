@@ -179,3 +179,12 @@ def test_waiting_that_cannot_be_is_refused(line: str, party: Party, why: str) ->
     """Beside nothing, in the simulator, or not in the language."""
     with pytest.raises(PlanRefused, match=why):
         FaultPlan.parse(f"plan seed=1 nodes=3 seconds=20\n{line}\n", party)
+
+
+@pytest.mark.parametrize("name", ["seed", "nodes"])
+def test_what_is_counted_is_whole(name: str) -> None:
+    """`nodes=2.9` was two nodes, and a large seed another one."""
+    given = {"seed": "1", "nodes": "3", "seconds": "5"} | {name: "2.9"}
+    with pytest.raises(PlanRefused, match=rf"line 1: {name} is a whole number, found 2\.9"):
+        FaultPlan.parse("plan " + " ".join(f"{each}={text}" for each, text in given.items()))
+    assert FaultPlan.parse(f"plan seed={2**62 + 1} nodes=3 seconds=5").seed == 2**62 + 1

@@ -1,11 +1,13 @@
 """The scenarios: their names, their plans, and what is said of a run that did not show what it says it shows."""
 
+import pytest
+
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 from chaos.live.result import Result, otherwise
 from chaos.plan.fault_plan import FaultPlan
 from chaos.scenario.plans import kills, plan
-from chaos.scenario.run import scenarios
+from chaos.scenario.run import main, scenarios
 
 NAMES = [
     *("kill-leader", "kill-follower", "kill-all", "kill-leader-strict", "kill-leader-slow", "pause-leader", "transfer"),
@@ -46,3 +48,12 @@ def test_a_fault_that_did_not_come_is_said() -> None:
         "R judged 1 of 2 faults: the others had no time to be over",
         "transfer: no answer",
     ]
+
+
+@pytest.mark.parametrize("times", ["0", "-1"])
+def test_a_scenario_has_faults(times: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One without any waited for an hour."""
+    monkeypatch.setattr("sys.argv", ["chaos.scenario", "race", "--times", times])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert f"--times is 1 or more, found {times}" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from chaos.history.verdict import Verdict
 from chaos.live.verdicts import ONE_BY_ONE, judge
 from chaos.plan.load_plan import Plan
 from chaos.scenario.plans import plan, rolling_restarts, transfers
-from tests.chaos.history.planted import DUPLICATES, EPOCH_MS, at, good, hand_over
+from tests.chaos.history.planted import DUPLICATES, EPOCH_MS, at, good, repeats
 from tests.chaos.scenario.carried_out import carried_out
 
 
@@ -22,17 +22,17 @@ def test_a_transfer_that_repeats_pauses_or_goes_astray_is_red() -> None:
     moved = {"source": "n1", "target": "n2", "asked": "n2", "term_before": 1, "term_after": 2, "took_ms": 30}
     transfer = msgspec.convert(moved | at(1_500) | {"type": "Transferred"}, Transferred)
 
-    def verdict(event: Event, repeats: bool, gap_ms: int = 600) -> list[str]:
-        events = [each for each in good() if repeats or each != hand_over(getattr(each, "number", 0), 1_501, 2, 2)]
+    def verdict(event: Event, repeated: bool, gap_ms: int = 600) -> list[str]:
+        events = [each for each in good() if repeated or each not in repeats()]
         return next(
             each.faults for each in judge(History([*events, event]), Bounds(gap_ms=gap_ms)) if each.promise == "T"
         )
 
-    assert not verdict(transfer, repeats=False)
-    assert len(verdict(transfer, repeats=True)) == 3
-    assert "no hand-over for 510 ms" in verdict(transfer, repeats=False, gap_ms=100)[0]
-    assert "n3 leads" in verdict(msgspec.structs.replace(transfer, target="n3"), repeats=False)[0]
-    assert "term 1 afterwards" in verdict(msgspec.structs.replace(transfer, term_after=1), repeats=False)[0]
+    assert not verdict(transfer, repeated=False)
+    assert len(verdict(transfer, repeated=True)) == 3
+    assert "no hand-over for 510 ms" in verdict(transfer, repeated=False, gap_ms=100)[0]
+    assert "n3 leads" in verdict(msgspec.structs.replace(transfer, target="n3"), repeated=False)[0]
+    assert "term 1 afterwards" in verdict(msgspec.structs.replace(transfer, term_after=1), repeated=False)[0]
 
 
 def test_what_was_given_back_may_come_again() -> None:
@@ -56,7 +56,7 @@ def test_what_a_transfer_says_of_itself_is_judged_too() -> None:
     """T: an answer that counts a repeat is red, and so is a p99 of the gaps past its bound; one without an account is
     only reported."""
     moved = {"source": "n1", "target": "n2", "asked": "", "term_before": 1, "term_after": 2, "took_ms": 30}
-    events = [each for each in good() if each != hand_over(getattr(each, "number", 0), 1_501, 2, 2)]
+    events = [each for each in good() if each not in repeats()]
 
     def verdict(bounds: Bounds, **account: int | None) -> Verdict:
         transfer = msgspec.convert(moved | account | at(1_500) | {"type": "Transferred"}, Transferred)
