@@ -133,6 +133,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: deque[_Ready] = deque()
         self._due: list[_Ready] = []  # while paused
         self._arrived: list[_Ready] = []  # while paused
+        self._left: set[asyncio.Task[Any]] = set()  # of the dead: of one that never began only `_ready` knew
         self._turning = False
         self._resting = False
         self._jobs: dict[int, Callable[[], None]] = {}
@@ -294,6 +295,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def die(self) -> list[Callable[[], None]]:
         """Nothing of this loop runs any more; returns the jobs that were under way and did not take effect."""
         self.dead = True
+        self._left = asyncio.all_tasks(self)
         self._ready.clear()
         self._due, self._arrived = [], []
         jobs, self._jobs = list(self._jobs.values()), {}
@@ -316,6 +318,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                     _close(task.get_coro())
         finally:
             events._set_running_loop(None)
+            self._left.clear()
 
     # -- turns
 
@@ -338,7 +341,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Everything that is ready, and what that makes ready, up to the round that is charged."""
         if self.dead or self.paused:
             return
-        ready = self._ready
         self._turning = True
         Meter.running = self.meter
         events._set_running_loop(self)
@@ -349,7 +351,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             events._set_running_loop(None)
             Meter.running = None
             self._turning = False
-            rests_s = RESTLESS_S if ready else 0.0
+            rests_s = RESTLESS_S if self._ready else 0.0
             if self.meter.owed_us >= CHARGED_S * 1e6:
                 rests_s, by = self.meter.take()
                 self.on_charged(rests_s, by)

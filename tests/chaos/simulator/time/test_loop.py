@@ -146,6 +146,24 @@ def test_the_dead_do_nothing_and_make_no_noise(recwarn: pytest.WarningsRecorder)
     assert not [str(warning.message) for warning in recwarn]
 
 
+def test_a_task_that_never_began_makes_no_noise_either(recwarn: pytest.WarningsRecorder) -> None:
+    """A request came, its client went away, and the node was killed before a step of it."""
+    lab = Lab()
+
+    async def answer() -> None:
+        lab.see("answered")
+
+    def come_and_go() -> None:
+        lab.loop.create_task(answer()).cancel()
+        lab.loop.die()
+
+    lab.loop.arrive(come_and_go)
+    lab.scheduler.run(1)
+    lab.loop.bury()
+    assert lab.seen == []
+    assert not [str(warning.message) for warning in recwarn]
+
+
 def test_a_failing_callback_is_told_and_the_loop_goes_on() -> None:
     """What asyncio would log is kept; other callbacks of the turn run."""
     lab = Lab()
