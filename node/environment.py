@@ -13,8 +13,10 @@ from api.port.address_guard import Addresses
 from api.port.port import Port
 from api.serve import serve
 from node.forward import Forwarder
-from node.push.client import PushClient
-from node.push.target import Receivers
+from node.port.push_port import PushWork, Receivers
+from node.push_wire.client import PushClient
+from node.push_wire.connection import Ended
+from node.push_wire.wire import Client, PushWire
 from node.runtime.boot import read_boot
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
@@ -66,9 +68,15 @@ class Environment:
         """The way to the leader; `leader_http` gives its host:port, None while there is none."""
         return Forwarder(leader_http)
 
-    def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> Receivers:
-        """The way to the receivers of webhooks."""
-        return PushClient(addresses, now_ms)
+    def push_client(
+        self, addresses: Addresses, now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
+    ) -> Client:
+        """The connections to receivers of webhooks."""
+        return PushClient(addresses, now_ms, may_send, ended)
+
+    def receivers(self, wire: PushWire) -> Receivers:
+        """The way from a group to the push wire: here a call."""
+        return wire
 
     def watchdog(self, held_ms: int) -> Watchdog:
         """What watches the event loop."""

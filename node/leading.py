@@ -64,6 +64,10 @@ class Leading:
             self._record(self._told).pass_by()
         self._parts.proposer.step_down()
 
+    def renewed(self) -> None:
+        """Its right to act as leader may last longer: those who act for it read that in the window."""
+        self._leadership.renew(self._group.trusted_until, self._clock.ahead_s())
+
     def trusted(self) -> None:
         """Its peers echo again."""
         if self._leadership.term is not None:

@@ -41,8 +41,9 @@ from node.leader.leader_parts import LeaderParts
 from node.leader.leader_term import LeaderTerm
 from node.leading import Leading
 from node.message.count import Counting
+from node.push.feed import PushFeed
 from node.push.outcomes import Outcomes
-from node.push.push import Pusher
+from node.push_wire.wire import PushWire
 from node.runtime.client_budget import client_budget
 from node.runtime.config import Config
 from node.runtime.free_space import Reserve
@@ -130,6 +131,7 @@ class Node:
         self.group.on_stepped_down = self.leading.stepped_down
         self.group.on_leader_changed = self.leading.leader_changed
         self.group.on_trusted = self.leading.trusted
+        self.group.on_renewed = self.leading.renewed
         self.member_changes.begin()
 
     def _make_parts(self) -> None:
@@ -180,23 +182,26 @@ class Node:
         self.forwarder = self.outside.forwarder(self._leader_http)
         catalog = self.store.catalog
         self.topic_metrics = TopicMetrics(partial(topic_name, catalog), partial(ready_of, catalog, self.leadership))
-        self.pusher = self._pusher()
+        self.push_wire = PushWire(
+            partial(self.outside.push_client, self.addresses, self.clock.now_ms), self.clock.monotonic
+        )
+        self.push_feed = self._push_feed()
         self._make_cluster()
         self.counting = Counting(self.store, self.clock, lambda: self.group.term)
         self.backups = Backups(config, self.store, self.checkpointer, self.disk, self.reserve, self.clock, self.life)
         self.leading = self._leading()
-        budget = client_budget(config.limits, self.pusher.total)
+        budget = client_budget(config.limits, self.push_feed.total)
         self.metrics = self._metrics(budget)
         self.service = self._service(budget)
 
     def _make_cluster(self) -> None:
         """Who the members are, who leads, and what this node says of it."""
         self.transfer = Transfer(
-            self.members, self.group, self.store, self.clock, self.skew, self.proposer, self.pusher, self.forwarder,
+            self.members, self.group, self.store, self.clock, self.skew, self.proposer, self.push_feed, self.forwarder,
             self.leadership, self.life,
         )  # fmt: skip
         self.drain = Drain(
-            self.config.node_id, self.group, self.transfer, self.pusher, self.proposer, self.forwarder, self.clock,
+            self.config.node_id, self.group, self.transfer, self.push_feed, self.proposer, self.forwarder, self.clock,
             self.leadership, self.life,
         )  # fmt: skip
         self.member_changes = MemberChanges(
@@ -214,7 +219,7 @@ class Node:
             node_id=self.config.node_id, options=self.config.dispatch, store=self.store, machine=self.machine,
             group=self.group, clock=self.clock, entropy=self.entropy, life=self.life, proposer=self.proposer,
             leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters,
-            topic_metrics=self.topic_metrics, pusher=self.pusher,
+            topic_metrics=self.topic_metrics, push_feed=self.push_feed,
         )  # fmt: skip
         return Leading(
             parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.drain, self.forwarder
@@ -226,17 +231,17 @@ class Node:
             self.checkpointer, self.reserve, self.clock,
             (self.guard.values, self.snapshots.values, self.exports.values),
         )  # fmt: skip
-        others = (self.lateness, self.watchdog.held, self.pusher.metrics, self.topic_metrics, self.guard)
+        others = (self.lateness, self.watchdog.held, self.push_feed.metrics, self.topic_metrics, self.guard)
         return Metrics(values.rows, *others)
 
-    def _pusher(self) -> Pusher:
+    def _push_feed(self) -> PushFeed:
         outcomes = Outcomes(
             self.leadership, self.clock, self.entropy, self.proposer, self.delivery_log, self.topic_metrics,
             self.forwarder, self.life,
         )  # fmt: skip
-        return Pusher(
-            self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics, outcomes,
-            self.outside.receivers(self.addresses, self.clock.now_ms), self.config.push,
+        return PushFeed(
+            GROUP, self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics, outcomes,
+            self.outside.receivers(self.push_wire), self.leadership.window, self.config.push,
         )  # fmt: skip
 
     # -- life
@@ -247,7 +252,8 @@ class Node:
         http: Serving | None = None
         try:
             await self.forwarder.start()
-            await self.pusher.start()
+            await self.push_wire.start()
+            self.push_feed.start()
             await self.driver.start()
             http = await self.outside.serve(self.service, self.config.http.host, self.config.http.port)
             self.life.spawn(self._keep_house())
@@ -271,7 +277,8 @@ class Node:
             await self.driver.close()
             if http is not None:
                 await http.close(GRACE_S if ordered else RESTART_GRACE_S if restarts else 0)
-            await self.pusher.close()
+            await self.push_feed.close()
+            await self.push_wire.close()
             await self.forwarder.close()
             await self.life.end_tasks()
             self._close()
@@ -363,7 +370,7 @@ class Node:
     def _vitals(self) -> Vitals:
         return Vitals(
             self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low, retiring=self.drain.retiring,
-            leaving=self.life.draining, busy=self.pusher.busy, ahead_ms=self.skew.told_ms,
+            leaving=self.life.draining, busy=self.push_feed.busy, ahead_ms=self.skew.told_ms,
         )  # fmt: skip
 
     def _low_peers(self) -> int:

@@ -88,8 +88,8 @@ class RaftGroup(GroupState):
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
     Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
     `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_trusted` (the leader's trust is
-    back), `on_snapshot(peer, message)` (about a snapshot, of the current term), `on_fatal(exception)`. They are called
-    from inside `tick` and `receive`.
+    back), `on_renewed` (it may last longer: `trusted_until`), `on_snapshot(peer, message)` (about a snapshot, of the
+    current term), `on_fatal(exception)`. They are called from inside `tick` and `receive`.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class RaftGroup(GroupState):
         self.on_stepped_down: Callable[[], None] = _nothing
         self.on_leader_changed: Callable[[], None] = _nothing
         self.on_trusted: Callable[[], None] = _nothing
+        self.on_renewed: Callable[[], None] = _nothing
         self.on_fatal: Callable[[BaseException], None] = _nothing
         self.on_snapshot: Callable[[str, Message], None] = _nothing
-        self.failure: BaseException | None = None
-        """What killed the group, if anything."""
+        self.failure: BaseException | None = None  # what killed the group, if anything
         self.established = False
         """Leader, and the no-op of its term is applied: all that any former leader committed is applied here."""
         self.elected_term = self.term_before = 0  # elected for last; and what the log showed then
@@ -139,7 +139,7 @@ class RaftGroup(GroupState):
         self._votes = Votes(context, random)
         self._following = Follower(context, self._votes)
         self._leading = Leader(context)
-        self._leading.on_trusted = lambda: self.on_trusted()
+        self._leading.on_trusted, self._leading.on_renewed = lambda: self.on_trusted(), lambda: self.on_renewed()
         self._transfer = Transfer(context, self._leading, self.resign)
         self._handlers = self._votes.handlers | self._following.handlers | self._leading.handlers
         self._handlers |= dict.fromkeys(SNAPSHOT_KINDS, self._snapshot) | promises.handlers
@@ -351,6 +351,7 @@ class RaftGroup(GroupState):
         if self._core.state == LEADER:
             self._leading.send(now)
             self._transfer.tick(now)
+            self.on_renewed()
         self._pending.expire(now)
         if self.leader_id != self._told_leader:
             self._told_leader = self.leader_id

@@ -5,6 +5,7 @@ The other half of RaftGroup (group.py), which sets these attributes and moves th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from replication.election.median import Median
@@ -108,8 +109,12 @@ class GroupState:
 
     @property
     def trusted_until(self) -> float:
-        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending."""
-        return self._leading.trust.until(self._monotonic()) if self.is_leader and self.established else NEVER
+        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending. It has no
+        end where this node alone is a majority."""
+        if not (self.is_leader and self.established):
+            return NEVER
+        trust = self._leading.trust
+        return math.inf if trust.alone else trust.until(self._monotonic())
 
     def trusted(self, now: float) -> bool:
         """Whether this node may act as the leader at monotonic second `now`: ask again after every await."""

@@ -45,7 +45,7 @@ class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One message that was given up. `reason` is a word of node.settle.retry.REASONS or `http-<status>`."""
+    """One message that was given up. `reason` is a word of node.port.failure_code.REASONS or `http-<status>`."""
 
     id: str
     due_ms: int

@@ -30,7 +30,7 @@ from api.port.port import ForwardRequest
 from api.port.problem import Problem
 from node.cluster.transfer import LINGER_S, QUIESCE_S, Transfer
 from node.handover.term import Leadership
-from node.push.push import DRAIN_S, PASS_ON_S, Pusher
+from node.push.feed import DRAIN_S, PASS_ON_S, PushFeed
 from node.runtime.clock import NodeClock
 from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
@@ -63,7 +63,7 @@ class Drain:
         node_id: str,
         group: RaftGroup,
         transfer: Transfer,
-        pusher: Pusher,
+        push_feed: PushFeed,
         proposer: Proposer,
         forwarder: Forwarding,
         clock: NodeClock,
@@ -71,7 +71,7 @@ class Drain:
         life: Lifecycle,
     ) -> None:
         self._node_id, self._group, self._transfer = node_id, group, transfer
-        self._pusher, self._proposer, self._forwarder = pusher, proposer, forwarder
+        self._push_feed, self._proposer, self._forwarder = push_feed, proposer, forwarder
         self._clock, self._leadership, self._life = clock, leadership, life
         #: An operator wants this node to lead nothing and to take no requests.
         self.drained = False
@@ -103,8 +103,8 @@ class Drain:
                 raise
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
-                await self._pusher.quiet()
-        log.info("drained", node=self._node_id, led=led, pushes=self._pusher.on_wire)
+                await self._push_feed.quiet()
+        log.info("drained", node=self._node_id, led=led, pushes=self._push_feed.on_wire)
         return self._view(led)
 
     async def undo(self, name: str | None) -> DrainView:
@@ -126,7 +126,7 @@ class Drain:
             draining=self.drained,
             led=led,
             leader=self._group.leader_id,
-            pushes=self._pusher.on_wire,
+            pushes=self._push_feed.on_wire,
         )
 
     # -- the end of the process
@@ -137,7 +137,7 @@ class Drain:
             await self._leave()
         else:
             self._transfer.freeze()
-            await self._pusher.drain()  # nobody else could take the outcomes
+            await self._push_feed.drain()  # nobody else could take the outcomes
             await self._write_last()
         self.gone = True
         self._group.resign()  # so that an election begins while connections are closed
@@ -151,7 +151,7 @@ class Drain:
             await asyncio.sleep(HEAR_S)
             await self._give_away()
         if self._leadership.term is None:
-            await self._pusher.drain()
+            await self._push_feed.drain()
         led_s = loop.time()
         while not self._life.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
             # Given to this node when nobody knew that it leaves, or nobody could take it.
@@ -160,7 +160,7 @@ class Drain:
                 if self._leadership.term is not None:
                     await self._care(until_s)
                     break
-                await self._pusher.drain()  # deposed meanwhile: what is on the wire is this node's to finish
+                await self._push_feed.drain()  # deposed meanwhile: what is on the wire is this node's to finish
             if group.leader_id is not None and not group.is_leader:
                 led_s = loop.time()
                 if group.released:
@@ -186,7 +186,7 @@ class Drain:
             with contextlib.suppress(Problem):
                 await self._transfer.successor(number)
             await asyncio.sleep(LINGER_S)
-            await self._pusher.drain()
+            await self._push_feed.drain()
 
     async def _care(self, until_s: float, over: Callable[[], bool] = lambda: False) -> None:
         """As the leader of nodes that go, this one perhaps among them: hand nothing over, take all outcomes, let go. Or
@@ -195,7 +195,7 @@ class Drain:
         term, began_s = self._leadership.term, self._clock.monotonic()
         self._transfer.freeze()
         log.info("a majority leaves: nothing is handed over, what is on the wire is waited for")
-        await _until(lambda: over() or loop.time() >= until_s or not self._pusher.busy)
+        await _until(lambda: over() or loop.time() >= until_s or not self._push_feed.busy)
         await _until(
             lambda: self._leadership.term is not term or over() or loop.time() >= until_s or not self._awaited(began_s)
         )

@@ -34,7 +34,7 @@ from api.port.problem import Problem
 from node.cluster.clock_skew import Skew
 from node.cluster.members import Members
 from node.handover.term import Leadership, Term
-from node.push.push import Pusher
+from node.push.feed import PushFeed
 from node.runtime.clock import NodeClock
 from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
@@ -72,13 +72,13 @@ class Transfer:
         clock: NodeClock,
         skew: Skew,
         proposer: Proposer,
-        pusher: Pusher,
+        push_feed: PushFeed,
         forwarder: Forwarding,
         leadership: Leadership,
         life: Lifecycle,
     ) -> None:
         self._members, self._group, self._store, self._clock, self._skew = members, group, store, clock, skew
-        self._proposer, self._pusher, self._forwarder = proposer, pusher, forwarder
+        self._proposer, self._push_feed, self._forwarder = proposer, push_feed, forwarder
         self._leadership, self._life = leadership, life
         self._frozen_s = 0.0  # since when nothing is handed over and no request begun here
         self._giving = asyncio.Lock()
@@ -253,7 +253,7 @@ class Transfer:
     def _open_hand_overs(self, term: Term) -> OpenHandOvers:
         """What this leader handed over and knows of no end of: the pushes on the wire, and what it handed over last, as
         far as the records have it open."""
-        pushes = [attempt for attempt in self._pusher.attempts if attempt.term == term.term]
+        pushes = [attempt for attempt in self._push_feed.attempts.values() if attempt.term == term.term]
         newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
         ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])

@@ -18,6 +18,7 @@ from api.port.problem import Problem
 from node.handover.command_holds import CommandHolds
 from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver
+from node.port.trust_window import NEVER, TrustWindow
 from node.receipt import Receipts
 from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
@@ -88,12 +89,46 @@ T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
 
 class Leadership(Generic[T_co]):
     """Whether this node leads. `term`: while it is the established leader; gone in the step in which that is lost.
-    `frozen`: leadership is about to be given away, so nothing is handed over. Only node/leading.py sets the term."""
+    `frozen`: leadership is about to be given away, so nothing is handed over. Only node/leading.py sets the term.
+    `window` tells others: it is open while this node may act, and closed in the step in which it may not."""
 
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
-        self.term: T_co | None = None
-        self.frozen = False
+        self.window = TrustWindow()
+        self._term: T_co | None = None
+        self._frozen = False
+        self._until_s, self._ahead_s = NEVER, 0.0
+
+    @property
+    def term(self) -> T_co | None:
+        """None while this node does not lead."""
+        return self._term
+
+    @term.setter
+    def term(self, term: T_co | None) -> None:
+        self._term = term
+        self._show()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is about to be given away."""
+        return self._frozen
+
+    @frozen.setter
+    def frozen(self, frozen: bool) -> None:
+        self._frozen = frozen
+        self._show()
+
+    def renew(self, until_s: float, ahead_s: float) -> None:
+        """The group may act as leader until this monotonic second; the node clock is so far ahead of that clock."""
+        self._until_s, self._ahead_s = until_s, ahead_s
+        self._show()
+
+    def _show(self) -> None:
+        if self._term is None or self._frozen:
+            self.window.close()
+        else:
+            self.window.open(self._term.term, self._until_s, self._ahead_s)
 
     def require(self) -> T_co:
         """The term, if this node may act as leader at this moment: asked again after every await. Raises `draining`,

@@ -8,7 +8,7 @@ from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
-from node.push.push import Pusher
+from node.push.feed import PushFeed
 from node.runtime.clock import NodeClock
 from node.runtime.config import Dispatch
 from node.runtime.entropy import Entropy
@@ -36,4 +36,4 @@ class LeaderParts:
     delivery_log: DeliveryLog
     counters: Counters
     topic_metrics: TopicMetrics
-    pusher: Pusher
+    push_feed: PushFeed

@@ -63,7 +63,7 @@ class LeaderTerm:
         self._parts = parts
         store, clock, life, proposer = parts.store, parts.clock, parts.life, parts.proposer
         self._store, self._clock, self._life, self._proposer = store, clock, life, proposer
-        self._pusher, self._leadership = parts.pusher, parts.leadership
+        self._push_feed, self._leadership = parts.push_feed, parts.leadership
         self.term = term
         self.promoted_ms = clock.now_ms()
         self._record, self._promotion = record, promotion
@@ -149,7 +149,7 @@ class LeaderTerm:
         else:
             self._life.spawn(self._set_back(self._realign))
         self.level_rose()
-        self._pusher.begin(self)
+        self._push_feed.begin(self)
         self._restored.begin()
         last_hour = max(self.promoted_ms // HOUR_MS, self._parts.machine.tick // 3600) + 1
         self.takeover.begin(self._store.open_hours(last=last_hour))
@@ -207,7 +207,7 @@ class LeaderTerm:
         wait_ms = self.dispatcher.step(now_ms)
         if not self.takeover.ready.is_set():
             self._look_ready()
-        self._pusher.turn(now_ms)
+        self._push_feed.turn(now_ms)
         self._read_slots(now_ms)
         waits = [] if wait_ms is None else [wait_ms]
         due_ms = self.dispatcher.entry_due_ms()
@@ -319,7 +319,7 @@ class LeaderTerm:
         here any more: it is released in the last entries."""
         if self._leadership.frozen:
             self.handing_over.strict.withdraw_all()
-            self._pusher.unplan()
+            self._push_feed.unplan()
         riding = self.dispatcher.collect(now_ms, going=going)
         for lease in (riding.lease, riding.planned):
             if lease is not None:
@@ -332,7 +332,7 @@ class LeaderTerm:
         given up as unknown: then nobody else wakes the loop, nor those who wait for these records."""
         for hand_over in self.dispatcher.committed():
             if hand_over.planned:
-                self._pusher.leased(hand_over)
+                self._push_feed.leased(hand_over)
             else:
                 self._resolve(self._pledges.pop(hand_over.strict, None))
         self._wake_readers()
@@ -378,7 +378,7 @@ class LeaderTerm:
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
         """A topic was created or deleted, or its settings changed."""
         self.dispatcher.on_topic(number, settings)
-        self._pusher.on_topic(number)
+        self._push_feed.on_topic(number)
         if self._store.catalog.topic_by_number(number) is None:
             self.pulling.drop(subscription_of(number))
         self.poke()
@@ -388,7 +388,7 @@ class LeaderTerm:
         term ends like that of one that was killed."""
         self._over = True
         self.trust_returned()
-        self._pusher.end()
+        self._push_feed.end()
         self._steps.end()
         self.dispatcher.stop()
         self._parts.machine.listener = None

@@ -24,11 +24,11 @@ import structlog
 from api.port.problem import Problem
 from node.handover.term import Term
 from node.leader.dispatcher import Dispatcher
+from node.port.failure_code import RESTORED
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.lifecycle import Lifecycle
 from node.settle.move_size import move_pieces, move_weights
-from node.settle.retry import RESTORED
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.command.handover import DEAD, Fail

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from node.port.failure_code import MAX_AGE, NACKED
 from node.receipt import ReceiptColumns
-from node.settle.retry import MAX_AGE, NACKED
 from replication.apply.attempt_order import fence
 from storage.format.array import U8, U64
 from storage.format.batches import StateColumns

@@ -23,6 +23,7 @@ from node.handover.counters import Counters
 from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL, DeliveryLog
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
+from node.port.failure_code import NACKED
 from node.pull.logged_ends import LoggedEnds
 from node.pull.receipt_lookup import done_by, given_back_before, pieces_of, states_of
 from node.receipt import ReceiptColumns, Receipts
@@ -33,7 +34,7 @@ from node.runtime.lifecycle import Lifecycle
 from node.settle.fates import Fates
 from node.settle.in_parts import NOT_KNOWN, in_pieces, unfinished
 from node.settle.move_size import move_pieces, move_weights
-from node.settle.retry import NACKED, decide, effective
+from node.settle.retry import decide, effective
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.apply.fail import done_before

@@ -29,7 +29,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.push.target import Origin
+from node.port.push_port import Origin
 from node.push.trial import Trials
 from node.push.unit import StagedUnit
 from storage.catalog.topic import Subscription

@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from node.settle.retry import REASONS
+from node.port.failure_code import REASONS
 
 #: Upper bounds of the histogram, 1 ms x 2^k up to past the longest timeout.
 BUCKETS_S: Final = tuple(2**power / 1000 for power in range(20))

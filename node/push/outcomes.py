@@ -13,7 +13,7 @@ ends; then the records count the hand-over as ended without outcome, and the mes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,7 +26,8 @@ from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH, DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
-from node.push.answer import Answer
+from node.port.failure_code import STOPPED, error_text
+from node.port.push_port import PushDone
 from node.push.unit import StagedUnit
 from node.receipt import Receipts
 from node.runtime.clock import NodeClock
@@ -35,7 +36,7 @@ from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
 from node.settle.fates import Fates
 from node.settle.move_size import move_pieces, move_weight
-from node.settle.retry import STOPPED, Dead, Retry, decide, effective, error_text
+from node.settle.retry import Dead, Retry, decide, effective
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.command.handover import Fail, Settle
@@ -57,24 +58,22 @@ OUTCOMES_ROUTE: Final = "/v1/cluster/outcomes"
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """One hand-over to a receiver. `receipts` are those of the cluster; `may_send` says whether the term it was made in
-    still may act."""
+    """One hand-over to a receiver: the hand-over number `number` of its message. `receipts` are those of the
+    cluster."""
 
     unit: StagedUnit
-    id: str
     number: int
     term: int
     handed_over_ms: int
     lease_end_ms: int
     receipts: Receipts
-    may_send: Callable[[], bool]
 
 
 class Outcome(NamedTuple):
     """An attempt that has ended, at `at_ms`."""
 
     attempt: Attempt
-    answer: Answer
+    done: PushDone
     at_ms: int
 
 
@@ -100,9 +99,9 @@ class Outcomes:
         self._writing: asyncio.Task[None] | None = None
         self._passing: dict[asyncio.Task[None], None] = {}  # in the order in which they began
 
-    def add(self, attempt: Attempt, answer: Answer, at_ms: int) -> None:
+    def add(self, attempt: Attempt, done: PushDone, at_ms: int) -> None:
         """An attempt has ended at this time. It is in the delivery log before its outcome is proposed."""
-        self._new.append(Outcome(attempt, answer, at_ms))
+        self._new.append(Outcome(attempt, done, at_ms))
         if self._writing is None:
             self._writing = self._begin(self._write())
 
@@ -143,12 +142,12 @@ class Outcomes:
 
     def _log(self, batch: list[Outcome]) -> None:
         """The ends, in the node's own account."""
-        answers = [outcome.answer for outcome in batch]
+        ends = [outcome.done for outcome in batch]
         attempts = [outcome.attempt for outcome in batch]
         records = [attempt.unit.record for attempt in attempts]
         now_ms = self._clock.now_ms()
         for kind in (DELIVERED, GIVEN_BACK, FAILED):
-            rows = [row for row, answer in enumerate(answers) if _kind(answer) == kind]
+            rows = [row for row, done in enumerate(ends) if _kind(done) == kind]
             if rows:
                 self._delivery_log.end(
                     home=np.array([records[row].position for row in rows], np.uint64),
@@ -156,7 +155,7 @@ class Outcomes:
                     attempt=np.array([attempts[row].number for row in rows], np.uint16),
                     term=np.array([attempts[row].term for row in rows], np.uint32),
                     topic=np.array([records[row].topic for row in rows], np.uint32),
-                    code=np.array([answers[row].code for row in rows], np.uint16),
+                    code=np.array([ends[row].code for row in rows], np.uint16),
                     took_ms=np.array([took_ms(batch[row]) for row in rows], np.uint32),
                     at_ms=now_ms,
                     mode=PUSH,
@@ -168,8 +167,8 @@ class Outcomes:
         term = self._leadership.term
         if term is None:
             raise Problem("no-leader", "this node does not lead any more")
-        delivered = [outcome for outcome in batch if outcome.answer.delivered]
-        failed = [outcome for outcome in batch if not outcome.answer.delivered]
+        delivered = [outcome for outcome in batch if outcome.done.delivered]
+        failed = [outcome for outcome in batch if not outcome.done.delivered]
         writes: list[Awaitable[U8]] = []
         weights = np.array([move_weight(outcome.attempt.unit.size) for outcome in failed], np.int64)
         for piece in move_pieces(weights, ENTRY_MOVES_MAX):
@@ -186,25 +185,25 @@ class Outcomes:
         """The retry policies decide about each failure. An attempt that was never sent says nothing of its receiver and
         does not count: its message is due at once."""
         now_ms = self._clock.now_ms()
-        fates = Fates(np.array([outcome.answer.code for outcome in failed], np.uint16))
+        fates = Fates(np.array([outcome.done.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):
-            fates.note(row, self._fate(outcome, now_ms), counts=outcome.answer.code != STOPPED)
+            fates.note(row, self._fate(outcome, now_ms), counts=outcome.done.code != STOPPED)
         random = self._entropy.id_bits(len(failed))
-        return fates.fail(*_claims(failed), random=random, said=(outcome.answer.error for outcome in failed))
+        return fates.fail(*_claims(failed), random=random, said=(outcome.done.text for outcome in failed))
 
     def _fate(self, outcome: Outcome, now_ms: int) -> Retry | Dead:
-        attempt, answer = outcome.attempt, outcome.answer
-        if answer.code == STOPPED:
+        attempt, done = outcome.attempt, outcome.done
+        if done.code == STOPPED:
             return Retry(now_ms)
         record = attempt.unit.record
         return decide(
             effective(attempt.unit.topic.settings, record.extension),
             attempts=attempt.number - record.attempt,
-            code=answer.code,
+            code=done.code,
             asked_due_ms=record.asked_due_ms,
             now_ms=now_ms,
             jitter=self._chance.random(),
-            retry_after_ms=answer.retry_after_ms,
+            retry_after_ms=done.retry_after_ms,
         )
 
     # -- passing on
@@ -261,10 +260,10 @@ def took_ms(outcome: Outcome) -> int:
     return took_ms if 0 <= took_ms <= _TOOK_MS_MAX else 0
 
 
-def _kind(answer: Answer) -> int:
-    if answer.delivered:
+def _kind(done: PushDone) -> int:
+    if done.delivered:
         return DELIVERED
-    return GIVEN_BACK if answer.code == STOPPED else FAILED
+    return GIVEN_BACK if done.code == STOPPED else FAILED
 
 
 def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:
@@ -277,12 +276,12 @@ def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:
 
 
 def _settle(delivered: list[Outcome]) -> Settle:
-    return Settle(*_claims(delivered), code=np.array([outcome.answer.code for outcome in delivered], np.uint16))
+    return Settle(*_claims(delivered), code=np.array([outcome.done.code for outcome in delivered], np.uint16))
 
 
 def _told(receipt: str, outcome: Outcome) -> PushOutcome:
-    answer = outcome.answer
-    return PushOutcome(receipt, answer.code, error_text(answer.error).decode(), answer.retry_after_ms)
+    done = outcome.done
+    return PushOutcome(receipt, done.code, error_text(done.text).decode(), done.retry_after_ms)
 
 
 def _receipts(outcomes: list[Outcome]) -> list[str]:

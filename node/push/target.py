@@ -3,80 +3,36 @@
 What a message says wins, field by field, and header by header; the secret is the topic's alone. The topic's headers
 often hold a credential for the topic's URL, and whoever may schedule a message chooses its URL, so they do not go along
 to another origin.
-
-Headers of one attempt, a later line winning over an earlier one of the same name:
-
-    User-Agent, Content-Type as the message has it  <  target's headers  <  message's headers  <  webhook-*, Hourwheel-*
-
-What is the same for all messages of a target is rendered once.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import quote
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgpack
+import msgspec
 from yarl import URL
 
 from api.port.address_guard import literal
-from api.port.timestamp import render_time
-from node.push.answer import Answer
-from node.push.signature import sign, signing_key
-from node.settle.retry import BAD_URL, NO_TARGET
+from node.port.failure_code import BAD_URL, NO_TARGET
+from node.port.push_headers import chosen_headers
+from node.port.push_port import Origin, PushTarget
+from node.push.signing_key import signing_key
 from storage.catalog.topic import Topic
-from storage.format.record import Record
 
 CACHED_MAX: Final = 4096
 """Targets kept; with more of them in use each is put together anew now and then."""
 
-JSON: Final = "application/json"
-AGENT: Final = "hourwheel"
-
-_OURS: Final = ("webhook-", "hourwheel-")
-#: Those of the hop, of the body's length, and Expect, which would hold the body back until the receiver asks for it.
-_NOT_THEIRS: Final = frozenset(
-    ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te")
-    + ("trailer", "transfer-encoding", "upgrade", "content-length", "expect")
-)
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 #: A URL's path and query, of characters that need no escape (RFC 3986).
 _TAIL: Final = re.compile(r"[A-Za-z]+://[^/?#]*([A-Za-z0-9\-._~:/?@!$&'()*+,;=%]*)")
-_END: Final = "\r\n"
-_TAG_SAFE: Final = "!#$&'()*+-./:;<=>?@[]^_`{|}~ "
-
-
-class Origin(NamedTuple):
-    """What concurrency is bounded by: one receiver."""
-
-    scheme: str
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PushTarget:
-    """A usable target. `headers` have names in lower case; `timeout_ms` is from connecting to the answer's end; `start`
-    is the request's first lines, those that no message can change."""
-
-    url: URL
-    origin: Origin
-    method: str
-    headers: Mapping[str, str]
-    timeout_ms: int
-    key: bytes | None
-    start: bytes
-    topic: int = 0  # its number
 
 
 class BadTarget(Exception):
-    """There is no usable target; `code` is of node.settle.retry.REASONS."""
+    """There is no usable target; `code` is of node.port.failure_code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -93,7 +49,7 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
     url, origin = _read_url(fields["url"])
     headers = own.get("headers") or {}
     if not topics.get("url") or _same_origin(topics["url"], origin):
-        headers = {**_lower(topics.get("headers") or {}), **_lower(headers)}
+        headers = {**chosen_headers(topics.get("headers") or {}), **chosen_headers(headers)}
     try:
         key = signing_key(topics["secret"]) if topics.get("secret") else None
     except ValueError as wrong:
@@ -103,10 +59,10 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
         raise BadTarget(BAD_URL, f"{method[:200]!r} is no method")
     start = f"{method} {_path_of(fields['url'], url)} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
     return PushTarget(
-        url=url,
+        url=str(url),
         origin=origin,
         method=method,
-        headers={**_credentials(url), **_lower(headers)},
+        headers={**_credentials(url), **chosen_headers(headers)},
         timeout_ms=fields.get("timeout_ms") or timeout_ms,
         key=key,
         start=start.encode(),
@@ -119,13 +75,6 @@ def _credentials(url: URL) -> dict[str, str]:
         return {}
     text = f"{url.user}:{url.password or ''}"
     return {"authorization": "Basic " + base64.b64encode(text.encode(errors="surrogatepass")).decode("ascii")}
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    """By name in lower case, without those that are ours or the connection's. The API refuses most of them; what gets
-    here all the same must not forge a signature's headers or the length of the body."""
-    lowered = {name.lower(): value for name, value in headers.items()}
-    return {name: value for name, value in lowered.items() if name not in _NOT_THEIRS and not name.startswith(_OURS)}
 
 
 def _read_url(text: str) -> tuple[URL, Origin]:
@@ -175,63 +124,10 @@ class Targets:
         if found is None:
             try:
                 found = make_target(topic.settings, msgpack.unpackb(own) if own else {}, self._timeout_ms)
-                found = replace(found, topic=topic.number)
+                found = msgspec.structs.replace(found, topic=topic.number)
             except BadTarget as bad:
                 found = bad
             if len(self._known) >= CACHED_MAX:
                 del self._known[next(iter(self._known))]
             self._known[name] = found
         return found
-
-
-def make_head(
-    target: PushTarget, record: Record, *, id: str, topic: str, term: int, attempt: int, now_ms: int
-) -> bytes:
-    """The head of one attempt's request, with its empty line. Raises ValueError where a header cannot be sent."""
-    now_s = now_ms // 1000
-    if record.headers:
-        theirs = _lower(record.headers)
-        lines = _render({"content-type": record.content_type or JSON, **target.headers, **theirs})
-    else:
-        lines = _lines_of(target, record.content_type)
-    signature = f"webhook-signature: {sign(target.key, id, now_s, record.body)}\r\n" if target.key is not None else ""
-    tags = ",".join([quote(tag, safe=_TAG_SAFE) for tag in record.tags]) if record.tags else ""
-    ours = (
-        f"webhook-id: {id}\r\nwebhook-timestamp: {now_s}\r\n{signature}Hourwheel-Topic: {topic}\r\n"
-        f"{f'Hourwheel-Tags: {tags}{_END}' if tags else ''}Hourwheel-Due: {render_time(record.asked_due_ms)}\r\n"
-        f"Hourwheel-Attempt: {attempt}\r\nHourwheel-Term: {term}\r\nContent-Length: {len(record.body)}\r\n\r\n"
-    )
-    return b"".join((target.start, lines, ours.encode()))
-
-
-@lru_cache(maxsize=CACHED_MAX)
-def _lines_of(target: PushTarget, content_type: str) -> bytes:
-    """Header lines of a message without headers of its own."""
-    return _render({"content-type": content_type or JSON, **target.headers})
-
-
-def _render(headers: Mapping[str, str]) -> bytes:
-    """Header lines. A line break would forge headers: ValueError."""
-    lines: list[str] = []
-    for name, value in {"user-agent": AGENT, "accept": "*/*", **headers}.items():
-        if not _TOKEN.fullmatch(name) or _CONTROLS.search(value):
-            raise ValueError(f"the header {name[:200]!r} cannot be sent")
-        lines.append(f"{name}: {value}\r\n")
-    return "".join(lines).encode()
-
-
-class Receivers(Protocol):
-    """What sends webhooks, as node.push.client has it."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    def send(
-        self,
-        target: PushTarget,
-        head: bytes,
-        body: bytes,
-        may_send: Callable[[], bool],
-        ended: Callable[[Answer], None],
-    ) -> object: ...

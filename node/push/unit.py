@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from node.push.target import BadTarget, Origin, PushTarget
+from node.port.push_port import Origin, PushTarget
+from node.push.target import BadTarget
 from storage.catalog.topic import Subscription, Topic
 from storage.format.record import Record
 

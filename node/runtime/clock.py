@@ -48,6 +48,10 @@ class NodeClock:
         that it is too far ahead (`bound`)."""
         return int((self._monotonic() + self._offset_s - self._held_back_s) * 1000)
 
+    def ahead_s(self) -> float:
+        """The node clock less the monotonic one."""
+        return self._offset_s - self._held_back_s
+
     def until_s(self, at_ms: int) -> float:
         """Seconds till `now_ms` is this millisecond; negative when it is past."""
         return at_ms / 1000 + _ROUNDING_S - (self._monotonic() + self._offset_s - self._held_back_s)

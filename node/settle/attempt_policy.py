@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.attempt_limit import Exhausted
+from node.port.failure_code import LEASE_ENDED, MAX_AGE
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.settle.retry import LEASE_ENDED, MAX_AGE, effective, too_old
+from node.settle.retry import effective, too_old
 from replication.command.handover import DEAD, Fail
 from storage.catalog.topic import Subscription, topic_of
 from storage.format.array import U16, U64

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from node.settle.retry import Dead, Retry, error_text
+from node.port.failure_code import error_text
+from node.settle.retry import Dead, Retry
 from replication.command.handover import AGAIN, DEAD, RETRY, Fail
 from storage.format.array import I64, U8, U16, U32, U64
 

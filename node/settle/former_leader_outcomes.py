@@ -17,13 +17,14 @@ from api.port.leadership import PushOutcome
 from api.port.problem import Problem
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
+from node.port.failure_code import STOPPED
 from node.receipt import ReceiptColumns
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.fates import Fates
 from node.settle.in_parts import in_parts, refusals_of, unfinished
 from node.settle.move_size import move_pieces, move_weights
-from node.settle.retry import STOPPED, Retry, decide, effective
+from node.settle.retry import Retry, decide, effective
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.apply.settle import ACKED, INVALID, STALE

@@ -12,8 +12,7 @@ so that messages which failed together do not come back together. Chance chooses
 that refuses them all has a few come back at a time, which cost one look at them, not each one of its own. Who failed
 may ask for more (Retry-After), up to `max_backoff`; who gives a message back (nack) may name the wait.
 
-A code says why a hand-over failed: 100 to 599 are the answer's HTTP status, the rest are in `REASONS`. Settle records
-keep the number; people read `reason_of` it.
+A code says why a hand-over failed (node/port/failure_code.py); people read `reason_of` it.
 """
 
 from __future__ import annotations
@@ -25,47 +24,13 @@ from typing import Any, Final
 import msgspec
 
 from api.port.port import RETRY_DEFAULTS
-from replication.apply.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
-
-TIMEOUT: Final = 1000
-CONNECT: Final = 1001
-FORBIDDEN_ADDRESS: Final = 1002
-BROKEN: Final = 1003
-DNS: Final = 1004
-TLS: Final = 1005
-NACKED: Final = 1006
-LEASE_ENDED: Final = CODE_LEASE_ENDED
-MAX_AGE: Final = CODE_MAX_AGE
-NO_TARGET: Final = 1009
-BAD_URL: Final = 1010
-STOPPED: Final = CODE_STOPPED
-RESTORED: Final = CODE_RESTORED
-
-REASONS: Final[Mapping[int, str]] = {
-    TIMEOUT: "timeout",
-    CONNECT: "connect",  # refused or unreachable
-    FORBIDDEN_ADDRESS: "forbidden-address",
-    BROKEN: "broken",  # closed early, or no HTTP
-    DNS: "dns",
-    TLS: "tls",
-    NACKED: "nacked",
-    LEASE_ENDED: "lease-ended",
-    MAX_AGE: "max-age",
-    NO_TARGET: "no-target",
-    BAD_URL: "bad-url",
-    STOPPED: "stopped",
-    RESTORED: "restored",  # overdue when the cluster was restored from a backup, and not wanted any more
-}
-"""Codes that are no HTTP status."""
+from node.port.failure_code import MAX_AGE, REASONS
 
 JITTER: Final = 0.25
 """The part of a wait that chance adds at most."""
 
 GATHER_MS: Final = 100
 """Where chance chooses, due times are multiples of this, or of half of what it adds at most if that is less."""
-
-ERROR_BYTES_MAX: Final = 1024
-"""UTF-8 bytes kept of what a failure said."""
 
 _DOUBLINGS_MAX: Final = 40
 """Any backoff has reached its maximum by then (1 ms doubled 40 times is 34 years)."""
@@ -153,11 +118,6 @@ def reason_of(code: int) -> str:
     if 100 <= code <= 599:
         return f"http-{code}"
     return REASONS.get(code, f"code-{code}") if code else ""
-
-
-def error_text(text: str) -> bytes:
-    """What is kept of what a failure said: UTF-8 of at most ERROR_BYTES_MAX bytes, cut between characters."""
-    return text.encode(errors="replace")[:ERROR_BYTES_MAX].decode(errors="ignore").encode()
 
 
 def describe(code: int, error: str) -> str:

@@ -93,6 +93,11 @@ class Trust:
         none."""
         return _or(self._reached(self._stamps), now)
 
+    @property
+    def alone(self) -> bool:
+        """Whether this node by itself is a majority."""
+        return self._until is None
+
     def until(self, now: float) -> float:
         """Monotonic time at which trust ends."""
         return _or(self._until, now + self._window_s)

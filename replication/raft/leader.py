@@ -49,6 +49,7 @@ class Leader:
         """Seconds since the start in which this node led and was not sure to, once it had been."""
         self._sure_until = NEVER
         self.on_trusted: Callable[[], None] = _nothing
+        self.on_renewed: Callable[[], None] = _nothing
         """Trust is there again after it had ended, or for the first time."""
         self.lets_go = False
         """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
@@ -264,6 +265,7 @@ class Leader:
         until = trust.until(now)
         if until > now:
             returned, self._sure_until = now >= before, until
+            self.on_renewed()
             if returned and before > NEVER:
                 self.untrusted_s += now - before
             if returned:

@@ -9,7 +9,7 @@ from ledger.bucket import SPAN, TERM, Rows, Topic
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.hand_overs import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
-from node.settle import retry
+from node.port import failure_code
 from replication.apply import move as apply_move
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
@@ -23,7 +23,7 @@ NOTHING = Flag(0)
 
 def test_codes_are_the_nodes() -> None:
     """The ledger may not import what gives these numbers their meaning, so this holds them together."""
-    assert (LEASE_ENDED, MAX_AGE) == (retry.LEASE_ENDED, retry.MAX_AGE)
+    assert (LEASE_ENDED, MAX_AGE) == (failure_code.LEASE_ENDED, failure_code.MAX_AGE)
     assert (RESCHEDULED, REDRIVEN) == (apply_move.CODE_RESCHEDULED, apply_move.CODE_REDRIVEN)
 
 

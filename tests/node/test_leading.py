@@ -91,7 +91,7 @@ def test_of_two_clocks_the_lower_one_counts_where_no_third_was_ever_known() -> N
 def test_a_term_is_over_and_gone_in_the_step_in_which_leadership_is_lost() -> None:
     """Whoever asks for it after that finds none."""
     leader, ended = Leader(0), list[bool]()
-    leader.leadership.term = SimpleNamespace(end=lambda: ended.append(True))
+    leader.leadership.term = SimpleNamespace(term=1, end=lambda: ended.append(True))
     leader.leading.stepped_down()
     assert ended == [True]
     assert leader.leadership.term is None

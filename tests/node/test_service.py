@@ -27,7 +27,7 @@ def make_service(**parts: Any) -> Service:
     """The service of a node that leads and has these parts."""
     life: Any = SimpleNamespace(draining=False)
     leadership = Leadership(life)
-    leadership.term = cast(Any, SimpleNamespace(trusted=lambda: True))
+    leadership.term = cast(Any, SimpleNamespace(term=1, trusted=lambda: True))
     parts |= {"deliveries": Path("deliveries"), "disk": Disk()}
     for name in NAMED:
         parts.setdefault(name, SimpleNamespace())
@@ -62,6 +62,8 @@ def test_a_change_that_leaves_a_target_without_url_is_refused() -> None:
 
 class _Unsure:
     """A term that is not sure to lead until the next echoes."""
+
+    term = 1
 
     def __init__(self, *, comes_back: bool) -> None:
         self.waited = 0

@@ -15,12 +15,12 @@ HOMES = ("tests/waiting.py", "tests/virtual_time.py")
 PARTS = {
     "tests/api/http/test_connection.py": ["a client that drips its header"],
     "tests/chaos/simulator/time/test_loop.py": ["asyncio.sleep itself, on virtual time"],
-    "tests/node/push/test_client_bad.py": [
+    "tests/node/push_wire/test_client_bad.py": [
         "a receiver that drips its header",
         "a receiver that drips its body",
         "a process that stands still",
     ],
-    "tests/node/push/test_deadlines.py": ["a process that stands still"],
+    "tests/node/push_wire/test_deadlines.py": ["a process that stands still"],
     "tests/node/runtime/test_watchdog.py": [
         "a call that holds the loop and does not work",
         "a process that stands still",

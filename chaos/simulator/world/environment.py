@@ -27,9 +27,14 @@ from chaos.simulator.network.network import Address, Network, Socket
 from chaos.simulator.network.stream import dial
 from chaos.simulator.network.transport import SimTransport
 from chaos.simulator.time.loop import SimLoop
-from chaos.simulator.world.receivers import Receivers, SimPushClient
+from chaos.simulator.world.receivers import Receivers as SimReceivers
+from chaos.simulator.world.receivers import SimPushClient
 from node.environment import Environment
 from node.forward import Forwarder, lost_answer
+from node.port.loopback import FramedReceivers
+from node.port.push_port import PushWork, Receivers
+from node.push_wire.connection import Ended
+from node.push_wire.wire import PushWire
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import RANDOM_BITS, Entropy
 from node.runtime.watchdog import Watchdog
@@ -297,16 +302,18 @@ class SimEnvironment(Environment):
         network: Network,
         disk: SimDisk,
         clock: Callable[[], NodeClock],
-        receivers: Receivers,
+        receivers: SimReceivers,
         chance: random.Random,
         complain: Callable[[BaseException], None],
         older: bool = False,
         *,
+        framed: bool = False,
         boot: int,
     ) -> None:
         self._loop = loop
         self._boot = boot
         self._older = older
+        self._framed = framed
         self._network = network
         self._disk = disk
         self._clock = clock
@@ -342,9 +349,15 @@ class SimEnvironment(Environment):
         """See Environment."""
         return SimForwarder(leader_http, self._network)
 
-    def receivers(self, addresses: Addresses, now_ms: Callable[[], int]) -> SimPushClient:
+    def push_client(
+        self, addresses: Addresses, now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
+    ) -> SimPushClient:
         """See Environment."""
-        return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms)
+        return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms, may_send, ended)
+
+    def receivers(self, wire: PushWire) -> Receivers:
+        """See Environment. In half of the worlds all that crosses is bytes."""
+        return FramedReceivers(wire) if self._framed else wire
 
     def watchdog(self, held_ms: int) -> Watchdog:
         """None: a thread and its clocks say nothing about virtual time."""

@@ -69,6 +69,8 @@ class Surroundings:
     on_end: Callable[[End], None]
     on_held: Callable[[str, float, dict[str, float]], None]
     weight: int = 1
+    framed: bool = False
+    """Whether what crosses the borders of a group goes through the codec."""
 
 
 @dataclass(slots=True)
@@ -157,6 +159,7 @@ class Process:
             around.chance(f"{name} entropy"),
             self._failed,
             older=self.older,
+            framed=around.framed,
             boot=around.chance(f"{self.id} boot {self.boots}").getrandbits(63) + 1,
         )
         incarnation = self._living = _Incarnation(loop, disk, outside)

@@ -16,10 +16,11 @@ from api.port.address_guard import Addresses
 from chaos.simulator.network.network import Network, Socket
 from chaos.simulator.time.loop import Scheduler, SimLoop
 from chaos.simulator.time.trace import Trace
-from node.push.answer import Answer, make_answer
-from node.push.client import KEEPALIVE_S
-from node.push.target import Origin, PushTarget
-from node.settle.retry import BROKEN, CONNECT, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT
+from node.port.failure_code import BROKEN, CONNECT, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT
+from node.port.push_port import Origin, PushWork
+from node.push_wire.answer import Answer, make_answer
+from node.push_wire.client import KEEPALIVE_S
+from node.push_wire.connection import Ended
 
 #: Networks that a node must be allowed to push to.
 NETWORK = "10.9.0.0/16"
@@ -153,10 +154,9 @@ def _headers(head: bytes) -> dict[str, str]:
 class _Exchange:
     """One attempt."""
 
-    target: PushTarget
+    work: PushWork
     request: _Request
-    may_send: Callable[[], bool]
-    ended: Callable[[Answer], None]
+    begun_s: float
     over: bool = False
     socket: Socket | None = None
 
@@ -169,7 +169,7 @@ class _Line:
 
 
 class SimPushClient:
-    """node.push.client on simulated sockets: kept connections, one timeout over all, `may_send` when one stands."""
+    """node.push_wire.client on simulated sockets: kept, one timeout over all, `may_send` when one stands."""
 
     def __init__(
         self,
@@ -178,12 +178,14 @@ class SimPushClient:
         receivers: Receivers,
         addresses: Addresses,
         now_ms: Callable[[], int],
+        may_send: Callable[[PushWork], bool],
+        ended: Ended,
     ) -> None:
         self._loop = loop
         self._network = network
         self._receivers = receivers
         self._addresses = addresses
-        self._now_ms = now_ms
+        self._now_ms, self._may_send, self._ended = now_ms, may_send, ended
         self._lines: dict[Origin, _Line] = {}
         self._under_way: dict[_Exchange, None] = {}
 
@@ -202,29 +204,22 @@ class SimPushClient:
                 socket.reset()
         self._lines.clear()
 
-    def send(
-        self,
-        target: PushTarget,
-        head: bytes,
-        body: bytes,
-        may_send: Callable[[], bool],
-        ended: Callable[[Answer], None],
-    ) -> object:
-        """See node.push.target.Receivers."""
-        request = _Request(str(target.url), self._loop.name, head, body)
-        exchange = _Exchange(target, request, may_send, ended)
+    def send(self, work: PushWork, head: bytes) -> None:
+        """See node.push_wire.wire.Client."""
+        target = work.target
+        exchange = _Exchange(work, _Request(target.url, self._loop.name, head, work.body), self._loop.time())
         self._under_way[exchange] = None
         self._loop.call_later(target.timeout_ms / 1000, self._timed_out, exchange)
         host, port = target.origin.host, target.origin.port
         if not self._addresses.allows(host):
             self._loop.call_soon(self._end, exchange, Answer(FORBIDDEN_ADDRESS, f"{host} may not be pushed to"))
-            return exchange
+            return
         line = self._lines.setdefault(target.origin, _Line())
         while line.idle:
             socket, since_s = line.idle.pop()
             if not socket.closed and self._loop.time() - since_s < KEEPALIVE_S:
                 self._begin(exchange, socket)
-                return exchange
+                return
             socket.reset()
         self._network.connect(
             self._loop.name,
@@ -233,7 +228,6 @@ class SimPushClient:
             lambda socket: self._connected(exchange, socket),
             lambda: self._end(exchange, Answer(CONNECT, "connection refused")),
         )
-        return exchange
 
     def _connected(self, exchange: _Exchange, socket: Socket) -> None:
         if exchange.over:
@@ -242,8 +236,8 @@ class SimPushClient:
             self._begin(exchange, socket)
 
     def _begin(self, exchange: _Exchange, socket: Socket) -> None:
-        if not exchange.may_send():
-            self._keep(exchange.target.origin, socket)
+        if not self._may_send(exchange.work):
+            self._keep(exchange.work.target.origin, socket)
             self._end(exchange, Answer(STOPPED, "this node stopped leading before the request was sent"))
             return
         exchange.socket = socket
@@ -256,7 +250,7 @@ class SimPushClient:
     def _answered(self, exchange: _Exchange, socket: Socket, response: _Response) -> None:
         if exchange.over:
             return
-        self._keep(exchange.target.origin, socket)
+        self._keep(exchange.work.target.origin, socket)
         answer = make_answer(response.status, b"", response.retry_after, self._now_ms())
         self._end(exchange, answer)
 
@@ -268,10 +262,10 @@ class SimPushClient:
         if not exchange.over:
             if exchange.socket is not None:
                 exchange.socket.reset()
-            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
+            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.work.target.timeout_ms} ms"))
 
     def _end(self, exchange: _Exchange, answer: Answer) -> None:
         if not exchange.over:
             exchange.over = True
             del self._under_way[exchange]
-            exchange.ended(answer)
+            self._ended(exchange.work, answer, exchange.begun_s)

@@ -63,6 +63,7 @@ class World:
         turn_s: float | None = None,
         weight: int = 1,
         skew_ms: int = 0,
+        framed: bool | None = None,
     ) -> None:
         self.seed = seed
         self.scheduler = Scheduler()
@@ -94,6 +95,7 @@ class World:
             lambda end: self.on_end(end),
             lambda node_id, seconds, by: self.on_held(node_id, seconds, by),
             weight,
+            framed=bool(seed // 2 % 2) if framed is None else framed,
         )
         self._costs = counted(weight)
         self._costs.__enter__()

@@ -84,6 +84,6 @@ def test_a_caretaker_hands_over_as_soon_as_a_majority_is_back() -> None:
         world.processes[down].start()
         assert world.run_until(lambda: len(world.receivers.log) == 2, 4), "nothing was handed over"
         world.run(0.5)
-        assert leader.pusher.on_wire == 1, "the first is not answered yet"
+        assert leader.push_feed.on_wire == 1, "the first is not answered yet"
         assert world.run_until(lambda: not stopped.alive, 2)
         assert world.leader() == stays

@@ -87,7 +87,7 @@ def test_a_majority_that_stops_at_once_pushes_nothing_twice(tmp_path: Path, stop
     async def again(nodes: list[Node]) -> None:
         await until(lambda: len({each.headers["webhook-id"] for each in seen}) == 300, 20)
         leader = await leader_of(nodes)
-        await until(lambda: leader.pusher.on_wire == 0)
+        await until(lambda: leader.push_feed.on_wire == 0)
 
     async def whole() -> None:
         gate, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -63,7 +63,7 @@ class Unsent:
     """Planned pushes are not sent inside this block, however long it takes; those that are due go at its end."""
 
     def __init__(self, node: Node) -> None:
-        self._plans = node.pusher._plans
+        self._plans = node.push_feed._plans
 
     def __enter__(self) -> None:
         self._plans._send_due = lambda term: None  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ def leadership(*, draining: bool = False, trusted: bool | None = True) -> Leader
     """Of a node that leads, if `trusted` is not None."""
     found: Leadership[Any] = Leadership(cast(Any, SimpleNamespace(draining=draining)))
     if trusted is not None:
-        found.term = SimpleNamespace(trusted=lambda: trusted)
+        found.term = SimpleNamespace(term=1, trusted=lambda: trusted)
     return found
 
 
@@ -44,12 +44,12 @@ def test_the_term_that_came_meanwhile_is_the_one() -> None:
     """While a leader that was not sure waited it lost leadership, and has it again."""
 
     async def story() -> None:
-        found, newer = leadership(), SimpleNamespace(trusted=lambda: True)
+        found, newer = leadership(), SimpleNamespace(term=1, trusted=lambda: True)
 
         async def sure() -> None:
             found.term = newer
 
-        found.term = SimpleNamespace(trusted=lambda: False, sure=sure)
+        found.term = SimpleNamespace(term=1, trusted=lambda: False, sure=sure)
         assert await found.sure() is newer
 
     asyncio.run(story())

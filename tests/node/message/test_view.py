@@ -11,7 +11,7 @@ import pytest
 from api.port.port import MessageView
 from api.port.problem import Problem
 from node.message.view import find, tell, view_message
-from node.settle.retry import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
+from node.port.failure_code import LEASE_ENDED, MAX_AGE, STOPPED, TIMEOUT
 from replication.command.dispatch import DispatchState
 from replication.command.handover import Extend
 from replication.command.unlink import Unlink

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import node.push.push
+import node.push.feed
 from api.port.loop_turn import Line
 from api.port.port import ANONYMOUS, MessageIn
 from node.server import Node
@@ -17,6 +17,8 @@ from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.three_nodes import leader_of, run_nodes
 from tests.waiting import until
+
+pytestmark = pytest.mark.usefixtures("border")
 
 
 def play(directory: Path, scene: Callable[[list[Node]], Awaitable[None]]) -> None:
@@ -53,12 +55,12 @@ def test_what_was_sent_is_finished_and_not_sent_again(tmp_path: Path) -> None:
             await until(lambda: len(seen) == 5)
             old, new = await depose(nodes)
             assert old is not new
-            assert old.pusher.on_wire == 5, "a request on the wire is not cut off"
+            assert old.push_feed.on_wire == 5, "a request on the wire is not cut off"
             gate.set()
             for id in ids:
                 await until(in_state(new, id, "delivered"))
                 assert (await view(new, id)).attempt == 1
-            assert old.pusher.on_wire == 0
+            assert old.push_feed.on_wire == 0
         assert len(seen) == 5
 
     play(tmp_path, scene)
@@ -176,7 +178,7 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path, how: s
             await until(lambda: leader.group.released)
             with pytest.raises(AssertionError, match="not within"):
                 await until(lambda: leader.drain.gone, 0.3)
-            assert leader.pusher.on_wire == 1
+            assert leader.push_feed.on_wire == 1
             gate.set()
             await until(in_state(new, id, "delivered"))
         assert len(seen) == 1
@@ -195,18 +197,18 @@ def test_what_waits_to_connect_for_longer_than_its_lease_is_not_sent(
         await has_time.wait()
 
     monkeypatch.setattr(Line, "turn", turn)
-    monkeypatch.setattr(node.push.push, "LEASE_MARGIN_MS", 0)
+    monkeypatch.setattr(node.push.feed, "LEASE_MARGIN_MS", 0)
 
     async def scene(nodes: list[Node]) -> None:
         async with receiver(answering(answer(200), seen=seen)) as url:
             leader = await leader_of(nodes)
             await put(leader, "orders", url, target={"timeout_ms": 1_000})
             (id,) = await schedule(leader, MessageIn("orders", b"{}"))
-            await until(lambda: leader.pusher.attempts)
-            (first,) = leader.pusher.attempts
+            await until(lambda: leader.push_feed.attempts)
+            (first,) = leader.push_feed.attempts
             # Where a busy machine stands still for a second, the second attempt is not to wait for too long as well.
-            monkeypatch.setattr(node.push.push, "LEASE_MARGIN_MS", 10_000)
-            await until(lambda: any(each is not first for each in leader.pusher.attempts))
+            monkeypatch.setattr(node.push.feed, "LEASE_MARGIN_MS", 10_000)
+            await until(lambda: any(each is not first for each in leader.push_feed.attempts))
             has_time.set()
             await until(in_state(leader, id, "delivered"))
         assert [request.headers["hourwheel-attempt"] for request in seen] == ["2"]

@@ -5,15 +5,15 @@ from collections import Counter, deque
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yarl import URL
 
+from node.port.failure_code import NO_TARGET
+from node.port.push_port import Origin, PushTarget
 from node.push.lanes import IDLE_MAX, ILL_MS, ILL_TOGETHER, Bounds, Lanes
-from node.push.target import BadTarget, Origin, PushTarget
+from node.push.target import BadTarget
 from node.push.trial import MOMENT_MS
 from node.push.unit import NOWHERE, StagedUnit
-from node.settle.retry import NO_TARGET
 from storage.catalog.topic import Topic, subscription_of
-from tests.node.push_attempt import record
+from tests.node.record import record
 
 BOUNDS = Bounds(per_target=3, total=8, staged_per_topic=20, staged_total=40)
 
@@ -27,8 +27,7 @@ def unit(position: int, *, of: int = 1, host: str = "a", body: int = 2) -> Stage
     """A staged unit of topic `of` for this host, "" for a unit without target."""
     target: PushTarget | BadTarget = BadTarget(NO_TARGET, "none")
     if host:
-        url = URL(f"http://{host}/")
-        target = PushTarget(url, Origin("http", host, 80), "POST", {}, 1000, None, b"")
+        target = PushTarget(f"http://{host}/", Origin("http", host, 80), "POST", {}, 1000, None, b"")
     return StagedUnit(topic(of), subscription_of(of), position, record(topic=of, body=bytes(body)), target)
 
 

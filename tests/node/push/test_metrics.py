@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 
+from node.port.failure_code import REASONS
 from node.push.metrics import PushMetrics, outcome_of
-from node.settle.retry import REASONS
 
 
 def test_outcomes_are_few() -> None:

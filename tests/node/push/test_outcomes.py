@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node.push.answer import Answer
+from node.port.push_port import PushDone
 from node.push.outcomes import Outcome, took_ms
 
 AT_MS = 1_800_000_000_000
@@ -19,6 +19,6 @@ DAY_MS = 86_400_000
 def test_what_took_longer_than_a_record_holds_is_not_known(later_ms: int, took: int) -> None:
     """Seed 32095: all clocks were set forth by months while a push was under way, and its outcome was never written."""
     attempt: Any = SimpleNamespace(handed_over_ms=AT_MS)
-    outcome = Outcome(attempt, Answer(200), AT_MS + later_ms)
+    outcome = Outcome(attempt, PushDone(1, 200), AT_MS + later_ms)
     assert took_ms(outcome) == took
     np.array([took_ms(outcome)], np.uint32)

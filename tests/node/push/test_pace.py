@@ -27,13 +27,13 @@ def test_who_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
             await put(node, "slow", hangs, target={"timeout_ms": 60_000})
             await put(node, "quick", url)
             await schedule(node, *[MessageIn("slow", b"{}")] * 500)
-            await until(lambda: node.pusher.on_wire == 10)
+            await until(lambda: node.push_feed.on_wire == 10)
             for _ in range(20):
                 began = asyncio.get_running_loop().time()
                 (id,) = await schedule(node, MessageIn("quick", b"{}"))
                 await until(in_state(node, id, "delivered"))
                 assert asyncio.get_running_loop().time() - began < 2
-            assert node.pusher.on_wire == 10
+            assert node.push_feed.on_wire == 10
         assert len(seen) == 20
 
     play(tmp_path, scene, per_target=10, total=100, staged_per_topic=50)
@@ -88,7 +88,7 @@ def test_a_paused_topic_stops_and_goes_on(tmp_path: Path) -> None:
             await until(lambda: len(seen) == 2)
             await pause(node, True)
             gate.set()
-            await until(lambda: node.pusher.on_wire == 0)
+            await until(lambda: node.push_feed.on_wire == 0)
             assert len(seen) == 2
             await pause(node, False)
             for id in ids:
@@ -142,7 +142,7 @@ def test_a_cancelled_message_that_was_staged_is_not_sent(tmp_path: Path) -> None
             await put(node, "orders", url)
             first, *others = await schedule(node, *[MessageIn("orders", b"{}")] * 4)
             await until(lambda: len(seen) == 1)
-            await until(lambda: node.pusher.staged == 3)
+            await until(lambda: node.push_feed.staged == 3)
             for id in others[:2]:
                 await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
             gate.set()

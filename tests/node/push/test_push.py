@@ -21,6 +21,8 @@ from tests.node.receiver import Request, answer, answering, read_request, receiv
 from tests.node.single_node import run_node
 from tests.waiting import until
 
+pytestmark = pytest.mark.usefixtures("border")
+
 SECRET = "whsec_" + base64.b64encode(bytes(range(24))).decode()
 
 

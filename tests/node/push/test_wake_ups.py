@@ -104,13 +104,13 @@ def test_a_pull_gets_what_a_topic_had_staged_for_a_push(tmp_path: Path) -> None:
         async with receiver(hang) as hangs:
             await put(node, "orders", hangs)
             await schedule(node, *[MessageIn("orders", b"{}")] * 20)
-            await until(lambda: node.pusher.on_wire == 1 and node.pusher.staged == 19)
-            node.pusher._rests_until_s = asyncio.get_running_loop().time() + 0.2  # as after much work
+            await until(lambda: node.push_feed.on_wire == 1 and node.push_feed.staged == 19)
+            node.push_feed._rests_until_s = asyncio.get_running_loop().time() + 0.2  # as after much work
             change = TopicChange(mode="pull")
             await node.service.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
             pull = node.service.pull(PullIn("orders", 30, LONG_MS), ANONYMOUS)
             assert len(await asyncio.wait_for(pull, WITHIN_S)) == 19
-            assert not node.pusher.staged
+            assert not node.push_feed.staged
 
     play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
 
@@ -142,13 +142,13 @@ def test_room_that_other_topics_gave_back_is_used(tmp_path: Path) -> None:
         ):
             await put(node, "busy", slow)
             await schedule(node, *[MessageIn("busy", b"{}")] * 11)
-            await until(lambda: node.pusher.staged == 10 and node.pusher.on_wire == 1)
+            await until(lambda: node.push_feed.staged == 10 and node.push_feed.on_wire == 1)
             await put(node, "orders", hangs, paused=True)
             await schedule(node, *[MessageIn("orders", b"{}")] * 8)
             await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
             await ready(node, 13)
             await put(node, "orders", hangs, paused=False)
-            await until(lambda: len(seen) == 2 and node.pusher.on_wire == 2)
+            await until(lambda: len(seen) == 2 and node.push_feed.on_wire == 2)
             gate.set()
             await until(lambda: len(seen) == 5)
 
@@ -164,7 +164,7 @@ def test_messages_that_ended_give_their_room_back(tmp_path: Path, move: bool) ->
         async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", hangs)
             _, *waiting = await schedule(node, *[MessageIn("orders", b"{}")] * 11)
-            await until(lambda: node.pusher.staged == 10)
+            await until(lambda: node.push_feed.staged == 10)
             await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
             await ready(node, 5)
             for id in waiting:
@@ -187,7 +187,7 @@ def test_messages_that_come_when_their_topics_staged_ones_have_ended_are_pushed(
         async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", hangs)
             _, *waiting = await schedule(node, *[MessageIn("orders", b"{}")] * 11)
-            await until(lambda: node.pusher.staged == 10)
+            await until(lambda: node.push_feed.staged == 10)
             for id in waiting:
                 await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
             await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
@@ -206,7 +206,7 @@ def test_messages_that_ended_give_the_room_of_all_back(tmp_path: Path, more: int
             for topic, count, staged in (("a", 11, 10), ("b", 5, 15), ("c", 5 + more, 20)):
                 await put(node, topic, hangs)
                 ids = await schedule(node, *[MessageIn(topic, b"{}")] * count)
-                await until(lambda staged=staged: node.pusher.staged == staged)  # type: ignore[misc]
+                await until(lambda staged=staged: node.push_feed.staged == staged)  # type: ignore[misc]
             await put(node, "orders", url)
             await schedule(node, *[MessageIn("orders", b"1")] * 5)
             await ready(node, 5 + more)
@@ -222,7 +222,7 @@ def test_a_turn_stages_so_many_bytes(tmp_path: Path) -> None:
 
     async def scene(node: Node) -> None:
         staged: list[int] = []
-        lanes, turn = node.pusher._lanes, node.pusher._staging.turn
+        lanes, turn = node.push_feed._lanes, node.push_feed._staging.turn
 
         def weighed(term: Term, now_ms: int) -> bool:
             before = lanes.bytes
@@ -235,12 +235,12 @@ def test_a_turn_stages_so_many_bytes(tmp_path: Path) -> None:
                 await put(node, f"orders-{number}", hangs, paused=True)
                 await schedule(node, *[MessageIn(f"orders-{number}", bytes(200_000))] * 2)
             await ready(node, 60)
-            node.pusher._staging.turn = weighed  # type: ignore[method-assign]
+            node.push_feed._staging.turn = weighed  # type: ignore[method-assign]
             for number in range(30):
                 await node.service.put_topic(
                     f"orders-{number}", TopicChange(paused=False), create=False, if_match=None, principal=ANONYMOUS
                 )
-            await until(lambda: node.pusher.staged + node.pusher.on_wire == 60)
+            await until(lambda: node.push_feed.staged + node.push_feed.on_wire == 60)
         assert max(staged) <= TURN_BYTES
 
     play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
@@ -254,8 +254,8 @@ def test_a_clock_that_has_gone_back_a_little_is_waited_for_as_little(tmp_path: P
         assert leader_term is not None
         latest_ms = leader_term.handing_over._units.latest_ms
         began_s = asyncio.get_running_loop().time()
-        node.pusher._turn(latest_ms - 5)
-        assert began_s < node.pusher._rests_until_s <= asyncio.get_running_loop().time() + 0.005
+        node.push_feed._turn(latest_ms - 5)
+        assert began_s < node.push_feed._rests_until_s <= asyncio.get_running_loop().time() + 0.005
 
     play(tmp_path, scene)
 
@@ -275,13 +275,13 @@ def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
             )  # else the dispatcher sleeps as long
             await schedule(node, MessageIn("orders", b"{}"))
             await ready(node, 1)
-            looks, turn = [0], node.pusher._staging.turn
+            looks, turn = [0], node.push_feed._staging.turn
 
             def counted(term: Term, now_ms: int) -> bool:
                 looks[0] += 1
                 return turn(term, now_ms)
 
-            node.pusher._staging.turn = counted  # type: ignore[method-assign]
+            node.push_feed._staging.turn = counted  # type: ignore[method-assign]
             node.skew.least_median_ms = lambda: -1_500.0  # type: ignore[method-assign]
             node.clock.bound(-1_500.0)
             await put(node, "orders", url, paused=False)
@@ -299,7 +299,7 @@ def test_an_ill_receiver_that_waited_for_a_trial_slot_is_tried_when_there_is_one
     never = {"min_backoff_ms": 3_600_000, "max_backoff_ms": 3_600_000}
 
     async def scene(node: Node) -> None:
-        lanes = node.pusher._lanes
+        lanes = node.push_feed._lanes
 
         def ill() -> list[Lane]:
             return [lane for lane in lanes._lanes.values() if lane.origin.port == port and lane.ill]

@@ -94,7 +94,7 @@ def test_files_of_others_are_told_short_also_where_they_lie_below_ours() -> None
 
     root = Path(__file__).parents[3]
     assert stack_of(frame(f"{root}/.venv/lib/python3.11/site-packages/aiohttp/web.py")) == ("aiohttp/web.py:7 f",)
-    assert stack_of(frame(f"{root}/node/push/push.py")) == ("node/push/push.py:7 f",)
+    assert stack_of(frame(f"{root}/node/push/feed.py")) == ("node/push/feed.py:7 f",)
     assert stack_of(frame("/usr/lib/python3.11/asyncio/runners.py")) == ("asyncio/runners.py:7 f",)
 
 

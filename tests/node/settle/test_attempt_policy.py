@@ -6,12 +6,12 @@ from typing import Any, cast
 import numpy as np
 
 from node.handover.attempt_limit import Exhausted
+from node.port.failure_code import MAX_AGE
 from node.settle.attempt_policy import HAND_OVERS_MAX, Attempts
-from node.settle.retry import MAX_AGE
 from replication.command.handover import DEAD
 from storage.catalog.topic import subscription_of
 from storage.format.record import Record
-from tests.node.push_attempt import record
+from tests.node.record import record
 
 OLD_MS = 2_000
 

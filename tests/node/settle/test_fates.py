@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from node.port.failure_code import MAX_AGE
 from node.settle.fates import Fates
-from node.settle.retry import MAX_AGE, Dead, Retry
+from node.settle.retry import Dead, Retry
 from replication.command.handover import AGAIN, DEAD, RETRY
 
 

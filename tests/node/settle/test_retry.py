@@ -3,21 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.settle.retry import (
-    ERROR_BYTES_MAX,
-    MAX_AGE,
-    NACKED,
-    REASONS,
-    TIMEOUT,
-    Dead,
-    Policy,
-    Retry,
-    decide,
-    describe,
-    effective,
-    error_text,
-    reason_of,
-)
+from node.port.failure_code import ERROR_BYTES_MAX, MAX_AGE, NACKED, REASONS, TIMEOUT, error_text
+from node.settle.retry import Dead, Policy, Retry, decide, describe, effective, reason_of
 
 NOW_MS = 1_700_000_000_000
 POLICY = Policy(max_attempts=4, min_backoff_ms=1_000, max_backoff_ms=3_000, max_age_ms=0)

@@ -30,7 +30,7 @@ from chaos.history.event import (
     Transferred,
 )
 from chaos.history.history import History
-from node.settle.retry import NACKED
+from node.port.failure_code import NACKED
 from replication.apply.move import CODE_REDRIVEN
 from storage.catalog.level import LEVELS
 from storage.format.rows import FORWARDED

@@ -37,9 +37,9 @@ def finish(world: World, load: Load, seconds: float = 12) -> None:
     assert [process.errors for process in world.processes.values()] == [[], [], []]
 
 
-def run_once(seed: int) -> str:
+def run_once(seed: int, framed: bool | None = None) -> str:
     """A run with a kill, a torn power cut and a pause; its trace's hash."""
-    with World(seed, config=CONFIG) as world:
+    with World(seed, config=CONFIG, framed=framed) as world:
         load = Load(world)
         load.found()
         load.consume()
@@ -67,6 +67,11 @@ def test_a_quiet_world_hands_over_everything_once() -> None:
         assert len(load.pulled) == 20
         assert [each.attempt for each in world.receivers.log] == [1] * 20
         assert {each.status for each in world.receivers.log} == {200}
+
+
+def test_a_group_does_the_same_when_all_that_crosses_is_bytes() -> None:
+    """What crosses its borders holds nothing that bytes lose."""
+    assert run_once(1, framed=True) == run_once(1, framed=False)
 
 
 def test_another_seed_is_another_history() -> None:

@@ -5,38 +5,48 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from api.port.address_guard import Addresses
-from node.push.answer import Answer
-from node.push.client import PushClient
-from node.push.target import make_head, make_target
-from storage.format.record import Record
+from node.port.push_port import Origin, PushTarget, PushWork
+from node.push.target import make_target
+from node.push_wire.answer import Answer
+from node.push_wire.client import PushClient
+from node.push_wire.head import make_head
 from tests.node.receiver import Behave, receiver
 
 NOW_MS = 1_800_000_000_000
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 Send = Callable[..., Awaitable[Answer]]
+NOBODY = PushTarget("http://a/", Origin("http", "a", 80), "POST", {}, 1000, None, b"")
 
 
-def record(**fields: Any) -> Record:
-    """A record with these fields, the others empty."""
-    blank: dict[str, Any] = dict.fromkeys(Record.__struct_fields__, 0)
-    blank |= {"tags": (), "headers": {}, "key": b"", "content_type": "", "target": b"", "order_key": b""}
-    return Record(**{**blank, "extension": {}, "body": b"{}", **fields})
+def work(target: PushTarget = NOBODY, **fields: Any) -> PushWork:
+    """Work for a wire with these fields, the others as a plain message has them."""
+    usual: dict[str, Any] = {"number": 1, "group": 0, "term": 1, "id": "1ID", "topic": "t", "attempt": 1}
+    usual |= {"handed_over_ms": NOW_MS, "lease_end_ms": NOW_MS + 60_000, "asked_due_ms": NOW_MS}
+    usual |= {"content_type": "", "tags": (), "headers": {}, "body": b"{}"}
+    return PushWork(target=target, **{**usual, **fields})
 
 
 def run(play: Callable[[Send], Awaitable[None]], allow: tuple[str, ...] = LOOPBACK) -> None:
     """Play with a client's `send(url, body=..., timeout_ms=..., may_send=..., method=..., headers=...)`."""
 
     async def main() -> None:
-        client = PushClient(Addresses(allow), lambda: NOW_MS)
+        under_way: dict[int, tuple[Callable[[], bool], asyncio.Future[Answer]]] = {}
+        client = PushClient(
+            Addresses(allow),
+            lambda: NOW_MS,
+            lambda work: under_way[work.number][0](),
+            lambda work, answer, begun_s: under_way.pop(work.number)[1].set_result(answer),
+        )
         await client.start()
+        numbers = iter(range(1_000_000))
 
         async def send(url: str, body: bytes = b"{}", **fields: Any) -> Answer:
             may_send = fields.pop("may_send", lambda: True)
             own = {"url": url, "method": fields.pop("method", "POST"), "headers": fields.pop("headers", {})}
-            target = make_target({}, own, fields.pop("timeout_ms", 5000))
-            head = make_head(target, record(body=body), id="1ID", topic="t", term=1, attempt=1, now_ms=NOW_MS)
+            asked = work(make_target({}, own, fields.pop("timeout_ms", 5000)), number=next(numbers), body=body)
             ended: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            client.send(target, head, body, may_send, ended.set_result)
+            under_way[asked.number] = may_send, ended
+            client.send(asked, make_head(asked))
             return await ended
 
         try:

@@ -14,19 +14,10 @@ from hypothesis import strategies as st
 
 import api.port.loop_turn
 from api.port.loop_turn import Line
-from node.push.answer import ANSWER_BYTES_MAX, Answer, retry_after_ms
-from node.settle.retry import (
-    BROKEN,
-    CONNECT,
-    DNS,
-    ERROR_BYTES_MAX,
-    FORBIDDEN_ADDRESS,
-    STOPPED,
-    TIMEOUT,
-    TLS,
-)
+from node.port.failure_code import BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, STOPPED, TIMEOUT, TLS
+from node.push_wire.answer import ANSWER_BYTES_MAX, Answer, retry_after_ms
 from tests.calls import calls_of
-from tests.node.push_attempt import NOW_MS, Send, attempt, run
+from tests.node.push_wire.attempt import NOW_MS, Send, attempt, run
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 
 

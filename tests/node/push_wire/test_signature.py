@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.push.signature import sign, signing_key
+from node.push.signing_key import signing_key
+from node.push_wire.signature import sign
 
 
 def independent(secret: str, id: str, timestamp: str, body: bytes) -> str:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import aiohttp
 
 from api.port.address_guard import FORBIDDEN_ERRNO
-from node.settle.retry import BAD_URL, BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, TLS
+from node.port.failure_code import BAD_URL, BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, TLS
 
 #: Bytes of an answer's body that are read; then the connection is closed.
 ANSWER_BYTES_MAX: Final = 16 * 1024
@@ -35,8 +35,8 @@ _NO_BODY: Final = (204, 304)
 
 
 class Answer(NamedTuple):
-    """What became of an attempt. `code` is the HTTP status or one of node.settle.retry.REASONS; `error` what was said,
-    by the receiver or the system, "" on success; `retry_after_ms` the wait that a 429 or 503 asked for."""
+    """What became of an attempt. `code` is the HTTP status or one of node.port.failure_code.REASONS; `error` what was
+    said, by the receiver or the system, "" on success; `retry_after_ms` the wait that a 429 or 503 asked for."""
 
     code: int
     error: str = ""

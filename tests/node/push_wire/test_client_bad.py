@@ -13,17 +13,12 @@ from typing import Any
 import pytest
 
 from api.port.address_guard import Addresses
-from node.push.answer import Answer
-from node.push.client import PushClient
-from node.push.connection import INTERIM_MAX, Exchange, Wire
+from node.port.failure_code import BROKEN, CONNECT, REASONS, TIMEOUT
 from node.push.target import make_target
-from node.settle.retry import (
-    BROKEN,
-    CONNECT,
-    REASONS,
-    TIMEOUT,
-)
-from tests.node.push_attempt import LOOPBACK, NOW_MS, Send, attempt, run
+from node.push_wire.answer import Answer
+from node.push_wire.client import PushClient
+from node.push_wire.connection import INTERIM_MAX, Exchange, Wire
+from tests.node.push_wire.attempt import LOOPBACK, NOW_MS, Send, attempt, run, work
 from tests.node.receiver import Behave, answer, read_request, receiver
 from tests.waiting import turns
 
@@ -105,11 +100,12 @@ def test_closing_ends_attempts_without_an_answer() -> None:
         closed.set()
 
     async def main() -> None:
-        client = PushClient(Addresses(LOOPBACK), lambda: NOW_MS)
+        client = PushClient(
+            Addresses(LOOPBACK), lambda: NOW_MS, lambda work: True, lambda work, answer, begun_s: told.append(answer)
+        )
         await client.start()
         async with receiver(behave) as url:
-            target = make_target({}, {"url": url}, 5000)
-            client.send(target, b"POST / HTTP/1.1\r\n\r\n", b"", lambda: True, told.append)
+            client.send(work(make_target({}, {"url": url}, 5000), body=b""), b"POST / HTTP/1.1\r\n\r\n")
             await connected.wait()
             await client.close()
             async with asyncio.timeout(5):

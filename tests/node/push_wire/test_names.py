@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import node.push.names
-from node.push.names import FAILED_S, FRESH_S, STALE_S, TOPIC, Names
+import node.push_wire.names
+from node.push_wire.names import FAILED_S, FRESH_S, STALE_S, TOPIC, Names
 from tests.waiting import until
 
 
@@ -23,7 +23,7 @@ class Servers:
         self.go_on = threading.Event()
         self.shift_s = 0.0
         monkeypatch.setattr(socket, "getaddrinfo", self._getaddrinfo)
-        monkeypatch.setattr(node.push.names, "_now_s", lambda: asyncio.get_running_loop().time() + self.shift_s)
+        monkeypatch.setattr(node.push_wire.names, "_now_s", lambda: asyncio.get_running_loop().time() + self.shift_s)
 
     def _getaddrinfo(self, host: str, port: int, **kinds: Any) -> list[Any]:
         self.asked.append(host)
@@ -55,7 +55,7 @@ def run(servers: Servers, play: Callable[[Names], Awaitable[None]]) -> None:
 
 async def addresses(names: Names, host: str, topic: int = 1) -> list[str]:
     """What a connection to it would try."""
-    TOPIC.set(topic)
+    TOPIC.set((0, topic))
     return [each["host"] for each in await names.resolve(host, 80)]
 
 
@@ -111,9 +111,9 @@ def test_a_name_that_failed_is_not_asked_for_again_at_once(servers: Servers) -> 
 
 def test_b12_silent_names_of_one_topic_hold_up_no_other(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     """900 names that nobody resolves took all look-ups: pushes to 20 healthy names came after 24 s, or died."""
-    monkeypatch.setattr(node.push.names, "LOOKUPS_MAX", 16)
-    monkeypatch.setattr(node.push.names, "NEW_MAX", 12)
-    monkeypatch.setattr(node.push.names, "TOPIC_MAX", 5)
+    monkeypatch.setattr(node.push_wire.names, "LOOKUPS_MAX", 16)
+    monkeypatch.setattr(node.push_wire.names, "NEW_MAX", 12)
+    monkeypatch.setattr(node.push_wire.names, "TOPIC_MAX", 5)
     servers.silent |= {f"s{number}" for number in range(40)}
 
     async def play(names: Names) -> None:

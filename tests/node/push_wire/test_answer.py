@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.push.answer import ANSWER_BYTES_MAX, Simple, read_simple
+from node.push_wire.answer import ANSWER_BYTES_MAX, Simple, read_simple
 
 
 def test_a_whole_answer_with_a_length_is_simple() -> None:

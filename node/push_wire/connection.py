@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from node.push.answer import ANSWER_BYTES_MAX, Answer, failed, make_answer, read_simple
-from node.push.target import PushTarget
+from node.port.push_port import PushWork
+from node.push_wire.answer import ANSWER_BYTES_MAX, Answer, failed, make_answer, read_simple
 
 if TYPE_CHECKING:
     from aiohttp import StreamReader
@@ -31,24 +31,20 @@ JOINED_BYTES: Final = 16 * 1024
 _SWITCHING: Final = 101
 _NEXT_INTERIM: Final = b"\r\n\r\nHTTP/1.1 1"
 
+Ended = Callable[[PushWork, Answer, float], None]
+"""Told of an attempt that has ended: what became of it, and the loop's second at which it was begun."""
+
 
 class Exchange:
     """One attempt: its request, and `ended`, which is called once with what became of it."""
 
-    __slots__ = ("_ended", "body", "due_s", "head", "may_send", "second", "target", "wire")
+    __slots__ = ("_ended", "begun_s", "due_s", "head", "second", "wire", "work")
 
-    def __init__(
-        self,
-        target: PushTarget,
-        head: bytes,
-        body: bytes,
-        may_send: Callable[[], bool],
-        ended: Callable[[Answer], None],
-    ) -> None:
-        self.target, self.head, self.body, self.may_send = target, head, body, may_send
-        self._ended: Callable[[Answer], None] | None = ended
+    def __init__(self, work: PushWork, head: bytes, begun_s: float, ended: Ended) -> None:
+        self.work, self.head, self.begun_s = work, head, begun_s
+        self._ended: Ended | None = ended
         self.wire: Wire | None = None  # that its request went out on
-        self.due_s = 0.0  # when it times out, as node.push.deadlines has it
+        self.due_s = 0.0  # when it times out, as node.push_wire.deadlines has it
         self.second = False  # it had its moment after the process stood still
 
     @property
@@ -64,7 +60,7 @@ class Exchange:
         """Tell who waits."""
         assert self._ended is not None, "an attempt ends twice"
         ended, self._ended = self._ended, None
-        ended(answer)
+        ended(self.work, answer, self.begun_s)
 
 
 class Wire(ResponseHandler):
@@ -108,10 +104,11 @@ class Wire(ResponseHandler):
         assert self._exchange is None, "a request on a connection that waits for an answer"
         assert self.transport is not None, "a request on a connection that is closed"
         self._exchange, exchange.wire = exchange, self
-        if len(exchange.body) <= JOINED_BYTES:
-            self.transport.write(exchange.head + exchange.body)
+        head, body = exchange.head, exchange.work.body
+        if len(body) <= JOINED_BYTES:
+            self.transport.write(head + body)
         else:
-            self.transport.writelines((exchange.head, exchange.body))
+            self.transport.writelines((head, body))
 
     def drop(self, *, abort: bool = True) -> None:
         """Close the connection, at once unless `abort` is off; what it was used for is forgotten."""

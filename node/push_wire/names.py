@@ -36,8 +36,10 @@ TOPIC_MAX: Final = 32
 #: Names that are remembered.
 KNOWN_MAX: Final = 10_000
 
-TOPIC: Final[ContextVar[int]] = ContextVar("topic")
-"""For which topic a connection is made: its number."""
+Topic = tuple[int, int]
+"""A group's number, and a topic's in it."""
+TOPIC: Final[ContextVar[Topic]] = ContextVar("topic")
+"""For which topic a connection is made."""
 
 Addresses = list[ResolveResult]
 
@@ -59,10 +61,10 @@ class Names(AbstractResolver):
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], _Known] = {}  # by host and family; who was asked for last is at the end
         self._under_way: dict[tuple[str, int], asyncio.Future[None]] = {}
-        self._waiting: deque[tuple[tuple[str, int], int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[tuple[str, int], Topic, asyncio.Future[None]]] = deque()
         self._waiting_hosts: dict[str, int] = {}
         self._new = 0  # look-ups under way of names that never resolved
-        self._by_topic: dict[int, int] = {}  # likewise
+        self._by_topic: dict[Topic, int] = {}  # likewise
         self._giving = False  # room is given in the loop's next turn
 
     def waits(self, host: str) -> bool:
@@ -96,7 +98,7 @@ class Names(AbstractResolver):
 
     async def _looked_up(self, name: tuple[str, int]) -> None:
         """Wait for the look-up of a name for which nothing serves, and before that for room."""
-        topic = TOPIC.get(0)
+        topic = TOPIC.get((0, 0))
         while name not in self._under_way and not self._is_fresh(name):
             if self._has_room(topic):
                 self._look_up(name, topic)
@@ -121,10 +123,10 @@ class Names(AbstractResolver):
         failed = known.failure is not None and now_s < known.failed_s + FAILED_S
         return failed or (bool(known.addresses) and now_s < known.found_s + FRESH_S)
 
-    def _has_room(self, topic: int) -> bool:
+    def _has_room(self, topic: Topic) -> bool:
         return len(self._under_way) < LOOKUPS_MAX and self._new < NEW_MAX and self._by_topic.get(topic, 0) < TOPIC_MAX
 
-    def _look_up(self, name: tuple[str, int], topic: int | None) -> None:
+    def _look_up(self, name: tuple[str, int], topic: Topic | None) -> None:
         """Begin; `topic` is None for a name that resolved before."""
         loop = asyncio.get_running_loop()
         self._under_way[name] = loop.create_future()

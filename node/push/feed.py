@@ -1,16 +1,15 @@
 """The pump of webhooks: from the ready windows of push topics to receivers, as fast as each of them takes.
 
-    dispatcher's window -- stage --> lanes -- take, hand_over_staged --> attempt on the wire --> outcome
-                            (lanes.py)       a lease of timeout + 5 s      (client.py)        (outcomes.py)
+    dispatcher's window -- stage --> lanes -- take, hand_over_staged --> PushWork to the wire -- PushDone --> outcome
+                            (lanes.py)       a lease of timeout + 5 s    (node/push_wire)                 (outcomes.py)
 
 A unit is staged before it is handed over, because its record says where it goes and its receiver may have no room. How
 much is staged is bounded per topic and in all (`[push] staged_*`), so a topic with a million due units costs no more
 than one with a thousand, and what is beyond the bound waits in the windows. The lease begins when a slot is free, right
-before the attempt; whether this node may act is asked once more when the connection stands.
+before the attempt; whether this node may act the wire asks once more when the connection stands (TrustWindow).
 
 All work is in `turn`, which the leader calls after each of its steps, and again a moment after attempts have ended;
-much work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task:
-its request is written where it is handed over, and its answer is a callback.
+much work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task.
 
 When the term ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
 go to whoever leads.
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -31,21 +29,22 @@ from node.handover.delivery_log import PUSH, DeliveryLog
 from node.handover.lease_book import HandOver
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
-from node.push.answer import Answer
+from node.port.failure_code import STOPPED
+from node.port.push_port import PushDone, PushWork, Receivers
+from node.port.trust_window import TrustWindow
 from node.push.lanes import Bounds, Lanes
 from node.push.metrics import PushMetrics
 from node.push.outcomes import Attempt, Outcomes
 from node.push.planned_sends import PlannedSends
 from node.push.stage import Staging
-from node.push.target import BadTarget, Receivers, Targets, make_head
+from node.push.target import BadTarget, Targets
 from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.config import PushOptions
 from node.runtime.lifecycle import Lifecycle
 from node.runtime.open_files import raise_descriptors
-from node.settle.retry import BAD_URL, STOPPED
 from storage.catalog.topic import Subscription
-from storage.format.message_id import GROUP, encode_ids
+from storage.format.message_id import encode_ids
 from storage.store import Store
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.
@@ -69,11 +68,12 @@ DRAIN_S: Final = 20.0
 PASS_ON_S: Final = 5.0
 
 
-class Pusher:
-    """The pushes of one node, through all its terms as leader."""
+class PushFeed:
+    """The pushes of one group on this node, through all its terms as leader. `window`: when the wire may send."""
 
     def __init__(
         self,
+        group: int,
         store: Store,
         clock: NodeClock,
         life: Lifecycle,
@@ -82,11 +82,13 @@ class Pusher:
         topic_metrics: TopicMetrics,
         outcomes: Outcomes,
         receivers: Receivers,
+        window: TrustWindow,
         options: PushOptions,
     ) -> None:
+        self._group = group
         self._clock, self._life = clock, life
         self._delivery_log, self._counters, self._topic_metrics = delivery_log, counters, topic_metrics
-        self._outcomes, self._receivers = outcomes, receivers
+        self._outcomes, self._receivers, self._window = outcomes, receivers, window
         self.total = max(1, min(options.total, raise_descriptors() // 2))
         self._lanes = Lanes(
             Bounds(
@@ -104,7 +106,8 @@ class Pusher:
         self._pumping: asyncio.TimerHandle | None = None
         self._pump_at_s = 0.0
         self._rests_until_s = 0.0
-        self.attempts: dict[Attempt, None] = {}  # those on the wire, in the order in which they were begun
+        self._last_number = 0  # of work for the wire
+        self.attempts: dict[int, Attempt] = {}  # those on the wire by number, in the order in which they were begun
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
 
@@ -120,10 +123,10 @@ class Pusher:
 
     # -- life
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Before anything is pushed."""
         self._loop = asyncio.get_running_loop()
-        await self._receivers.start()
+        self._receivers.attach(self._group, self._window, self._done)
 
     def begin(self, term: Term) -> None:
         """This node leads: push what is ready."""
@@ -161,7 +164,7 @@ class Pusher:
         self._draining = True
         if self._pumping is not None:
             self._pumping.cancel()
-        await self._receivers.close()
+        self._receivers.detach(self._group)
         await self._outcomes.close()
 
     def on_topic(self, number: int) -> None:
@@ -298,62 +301,51 @@ class Pusher:
         first, late_ms = attempt == 1, now_ms - asked_due_ms
         self._counters.hand_overs(len(records), late_ms[first])
         self._topic_metrics.add_hand_overs(topics, first, late_ms)
-        ids = iter(encode_ids(GROUP, homes, random).astype("U26").tolist())
+        ids = iter(encode_ids(self._group, homes, random).astype("U26").tolist())
         for made, units in went:
-            may_send = partial(self._may_send, term, made.lease_end_ms)
             for unit, number in zip(units, made.attempt.tolist(), strict=True):
-                self._send(
-                    Attempt(
-                        unit=unit,
-                        id=next(ids),
-                        number=number,
-                        term=term.term,
-                        handed_over_ms=now_ms,
-                        lease_end_ms=made.lease_end_ms,
-                        receipts=term.receipts,
-                        may_send=may_send,
-                    )
-                )
-
-    def _may_send(self, term: Term, lease_end_ms: int) -> bool:
-        """This node leads, and the lease runs. Where the connection was long in coming the message is due again, or was
-        cancelled."""
-        return term.trusted() and self._clock.now_ms() < lease_end_ms
+                self._send(Attempt(unit, number, term.term, now_ms, made.lease_end_ms, term.receipts), next(ids))
 
     # -- attempts
 
-    def _send(self, attempt: Attempt) -> None:
+    def _send(self, attempt: Attempt, id: str) -> None:
         self._quiet.clear()
-        self.attempts[attempt] = None
-        unit, target = attempt.unit, attempt.unit.target
-        began_s = self._loop.time()
+        self._last_number = number = self._last_number + 1
+        self.attempts[number] = attempt
+        target, record = attempt.unit.target, attempt.unit.record
         if isinstance(target, BadTarget):
-            self._ended(attempt, began_s, Answer(target.code, str(target)))
+            self._done(PushDone(number, target.code, str(target)))
             return
-        try:
-            head = make_head(
-                target,
-                unit.record,
-                id=attempt.id,
-                topic=unit.topic.name,
+        self._receivers.send(
+            PushWork(
+                number=number,
+                group=self._group,
                 term=attempt.term,
+                target=target,
+                id=id,
+                topic=attempt.unit.topic.name,
                 attempt=attempt.number,
-                now_ms=attempt.handed_over_ms,
+                handed_over_ms=attempt.handed_over_ms,
+                lease_end_ms=attempt.lease_end_ms,
+                asked_due_ms=record.asked_due_ms,
+                content_type=record.content_type,
+                tags=record.tags,
+                headers=record.headers,
+                body=record.body,
             )
-        except ValueError as wrong:
-            self._ended(attempt, began_s, Answer(BAD_URL, str(wrong)))
-            return
-        self._receivers.send(target, head, unit.record.body, attempt.may_send, partial(self._ended, attempt, began_s))
+        )
 
-    def _ended(self, attempt: Attempt, began_s: float, answer: Answer) -> None:
+    def _done(self, done: PushDone) -> None:
         """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
-        answers."""
+        codes."""
+        attempt = self.attempts.pop(done.number, None)
+        if attempt is None:  # told twice, or never begun here
+            return
         try:
-            self.attempts.pop(attempt, None)
-            self.metrics.count(answer.code, self._loop.time() - began_s)
+            self.metrics.count(done.code, done.took_us / 1e6)
             now_ms = self._clock.now_ms()
-            self._outcomes.add(attempt, answer, now_ms)
-            failed = None if answer.code == STOPPED else not answer.delivered
+            self._outcomes.add(attempt, done, now_ms)
+            failed = None if done.code == STOPPED else not done.delivered
             self._lanes.done(attempt.unit, now_ms, failed=failed)
             if not self.on_wire:
                 self._quiet.set()

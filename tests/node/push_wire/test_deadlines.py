@@ -3,19 +3,16 @@
 import asyncio
 import time
 
-from yarl import URL
-
-from node.push.answer import Answer
-from node.push.connection import Exchange
-from node.push.deadlines import GRID_S, STOOD_STILL_S, Deadlines
-from node.push.target import Origin, PushTarget
+from node.push_wire.answer import Answer
+from node.push_wire.connection import Exchange
+from node.push_wire.deadlines import GRID_S, STOOD_STILL_S, Deadlines
+from tests.node.push_wire.attempt import work
 from tests.virtual_time import passes, virtually
 
 
 def exchange() -> Exchange:
     """An attempt at nobody."""
-    target = PushTarget(URL("http://a/"), Origin("http", "a", 80), "POST", {}, 1000, None, b"")
-    return Exchange(target, b"", b"", lambda: True, lambda answer: None)
+    return Exchange(work(), b"", 0.0, lambda work, answer, begun_s: None)
 
 
 def test_they_pass_in_order_and_not_early() -> None:

@@ -4,8 +4,8 @@ A receiver may refuse, hang, drip, flood, break off or talk nonsense; each ends 
 covers everything from the look-up of the name to the last byte of the answer. Redirects are not followed: a 3xx is a
 failure like any other.
 
-    connect (name -> addresses -> guarded socket -> TLS) -> may_send()? -> request -> status, <= 16 KiB -> Answer
-       aiohttp's connector                                                 connection.py
+    connect (name -> addresses -> guarded socket -> TLS) -> may_send(work)? -> request -> status, <= 16 KiB -> Answer
+       aiohttp's connector                                                     connection.py
 
 Connections are aiohttp's, what goes over them is ours: a session of aiohttp costs several times what the bytes of a
 webhook do. On a kept connection an attempt is a write and a callback, without a task. One that finds no idle connection
@@ -24,16 +24,17 @@ from typing import Any, Final
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from yarl import URL
 
 from api.port.address_guard import Addresses
 from api.port.loop_turn import Line
 from api.port.traceback import let_go
-from node.push.answer import Answer, failed
-from node.push.connection import Exchange, Wire
-from node.push.deadlines import Deadlines
-from node.push.names import TOPIC, Names
-from node.push.target import Origin, PushTarget
-from node.settle.retry import STOPPED, TIMEOUT
+from node.port.failure_code import STOPPED, TIMEOUT
+from node.port.push_port import Origin, PushWork
+from node.push_wire.answer import Answer, failed
+from node.push_wire.connection import Ended, Exchange, Wire
+from node.push_wire.deadlines import Deadlines
+from node.push_wire.names import TOPIC, Names
 
 #: Kept connections are closed by us after this: servers commonly close them after 5 s, and a request that meets such
 #: a close is a failed attempt.
@@ -70,11 +71,15 @@ class _Pool:
 
 
 class PushClient:
-    """The connections of one node. `addresses` says what may be connected to, `now_ms` is for dates in Retry-After."""
+    """The connections of one process. `addresses` says what may be connected to, `now_ms` is for dates in Retry-After.
+    `may_send` is asked when a connection stands; if it says no nothing is sent, and the code is STOPPED. `ended` is
+    called once for each attempt, perhaps before `send` returns."""
 
-    def __init__(self, addresses: Addresses, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, addresses: Addresses, now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
+    ) -> None:
         self._addresses = addresses
-        self._now_ms = now_ms
+        self._now_ms, self._may_send, self._ended = now_ms, may_send, ended
         self._connector: _Connector | None = None
         self._names = Names()
         self._pools: dict[Origin, _Pool] = {}
@@ -116,19 +121,11 @@ class PushClient:
         await asyncio.gather(*connecting, return_exceptions=True)
         await self._connector.close()
 
-    def send(
-        self,
-        target: PushTarget,
-        head: bytes,
-        body: bytes,
-        may_send: Callable[[], bool],
-        ended: Callable[[Answer], None],
-    ) -> Exchange:
-        """One attempt: `head` is the request's, to its empty line. `may_send` is asked when the connection stands; if
-        it says no nothing is sent, and the code is STOPPED. `ended` is called once with what became of it, perhaps
-        before this returns."""
+    def send(self, work: PushWork, head: bytes) -> None:
+        """One attempt: `head` is the request's, to its empty line."""
         assert self._connector is not None, "send before start"
-        exchange = Exchange(target, head, body, may_send, ended)
+        target = work.target
+        exchange = Exchange(work, head, self._loop.time(), self._ended)
         self._under_way[exchange] = None
         pool = self._pools.get(target.origin)
         if pool is None:
@@ -139,18 +136,17 @@ class PushClient:
                 self._deadlines.add(exchange, target.timeout_ms / 1000)
                 if not self._begin(wire, exchange):
                     self._keep(wire, target.origin)
-                return exchange
+                return
             wire.drop()
         if pool.in_use or pool.begun:
             self._deadlines.add(exchange, target.timeout_ms / 1000)
         pool.waiting[exchange] = None
-        self._connect_more(target, pool)
-        return exchange
+        self._connect_more(work, pool)
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
         """Send it if that is allowed now, else it has ended; whether the wire is in use."""
-        if exchange.may_send():
-            self._pools[exchange.target.origin].in_use += 1
+        if self._may_send(exchange.work):
+            self._pools[exchange.work.target.origin].in_use += 1
             wire.begin(exchange)
             return True
         self._end(
@@ -165,26 +161,28 @@ class PushClient:
 
     # -- connections
 
-    def _connect_more(self, target: PushTarget, pool: _Pool) -> None:
+    def _connect_more(self, work: PushWork, pool: _Pool) -> None:
         """As far as attempts wait. Whenever some do, a connection is being made."""
         while pool.lacking:
-            pool.connecting.append(self._loop.create_task(self._connect(target, pool)))
+            pool.connecting.append(self._loop.create_task(self._connect(work, pool)))
 
-    async def _connect(self, target: PushTarget, pool: _Pool) -> None:
+    async def _connect(self, work: PushWork, pool: _Pool) -> None:
         """One more connection, for who has waited longest when it stands, or fails. Those who wait for one that takes
         too long time out by themselves."""
         assert self._connector is not None
-        TOPIC.set(target.topic)
+        target = work.target
+        TOPIC.set((work.group, target.topic))
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         if not (pool.in_use or pool.idle):
             await self._first.turn()
         for exchange in reversed(pool.waiting):  # those that have a deadline stand before those that have none
             if exchange.due_s:
                 break
-            self._deadlines.add(exchange, exchange.target.timeout_ms / 1000)  # to wait for this turn was nobody's fault
+            # To wait for this turn was nobody's fault.
+            self._deadlines.add(exchange, exchange.work.target.timeout_ms / 1000)
         pool.begun += 1
         try:
-            request = aiohttp.ClientRequest("GET", target.url, loop=self._loop)
+            request = aiohttp.ClientRequest("GET", URL(target.url, encoded=True), loop=self._loop)
             async with asyncio.timeout(target.timeout_ms / 1000) as limit:
                 connection = await self._connector.connect(request, [], _NO_TIMEOUT)
         except TimeoutError as failure:
@@ -198,7 +196,7 @@ class PushClient:
             if wire.is_connected():
                 self._connected(pool)
                 self._keep(wire, target.origin)
-                self._connect_more(target, pool)
+                self._connect_more(work, pool)
                 return
             wire.drop()
         finally:
@@ -207,7 +205,7 @@ class PushClient:
         let_go(broken)
         if pool.waiting and broken is not None:
             self._end(self._next(pool), failed(broken))
-        self._connect_more(target, pool)
+        self._connect_more(work, pool)
         self._forget(target.origin)
 
     @staticmethod
@@ -235,7 +233,7 @@ class PushClient:
 
     def _done(self, wire: Wire, exchange: Exchange, answer: Answer) -> None:
         """An answer came, or the connection broke."""
-        origin = exchange.target.origin
+        origin = exchange.work.target.origin
         self._pools[origin].in_use -= 1
         if wire.is_connected():
             self._keep(wire, origin)
@@ -246,7 +244,7 @@ class PushClient:
 
     def _passed(self, exchange: Exchange) -> None:
         """An attempt's time is over."""
-        origin = exchange.target.origin
+        origin = exchange.work.target.origin
         pool = self._pools[origin]
         if exchange.wire is not None:
             pool.in_use -= 1
@@ -258,7 +256,7 @@ class PushClient:
         if exchange.wire is None and self._names.waits(origin.host):  # our own queue is not the receiver's fault
             self._end(exchange, Answer(STOPPED, "its name waited to be looked up behind many others"))
         else:
-            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.target.timeout_ms} ms"))
+            self._end(exchange, Answer(TIMEOUT, f"no answer within {exchange.work.target.timeout_ms} ms"))
         self._forget(origin)
 
     def _gone(self, origin: Origin, wire: Wire) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from node.push.connection import Exchange
+from node.push_wire.connection import Exchange
 
 #: Deadlines are rounded up to it.
 GRID_S: Final = 0.01

@@ -1,0 +1,32 @@
+"""Until when a group may act as the leader, for those who act for it: they ask right before a byte leaves.
+
+The group opens it with each echo of its peers, and closes it in the step in which its term ends or is about to be given
+away. It is three numbers on the machine's monotonic clock, so that a page of shared memory can hold them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NEVER: Final = float("-inf")
+
+
+class TrustWindow:
+    """One group's. `term` is 0 while it is closed; `ahead_s` is the node clock less the monotonic one."""
+
+    __slots__ = ("ahead_s", "term", "until_s")
+
+    def __init__(self) -> None:
+        self.term, self.until_s, self.ahead_s = 0, NEVER, 0.0
+
+    def open(self, term: int, until_s: float, ahead_s: float) -> None:
+        """Who acts in this term may do so until then."""
+        self.term, self.until_s, self.ahead_s = term, until_s, ahead_s
+
+    def close(self) -> None:
+        """Nobody may act."""
+        self.term, self.until_s = 0, NEVER
+
+    def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
+        """Whether, at this monotonic second, a hand-over of this term may leave whose lease ends then."""
+        return term == self.term and now_s < self.until_s and (now_s + self.ahead_s) * 1000 < lease_end_ms

@@ -1,0 +1,83 @@
+"""The push wire of one process: work of its groups in, what became of each out.
+
+    PushWork -> head.py: the request's head -> client.py: a connection -- may it leave? --> receiver
+    PushDone <------------------------------------ answer.py: what was answered <-------------'
+
+It knows a group by its number, its TrustWindow and whom to tell; what a message, a topic or a term is it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from node.port.failure_code import BAD_URL, error_text
+from node.port.push_port import PushDone, PushWork
+from node.port.trust_window import TrustWindow
+from node.push_wire.answer import Answer
+from node.push_wire.connection import Ended
+from node.push_wire.head import make_head
+
+
+class Client(Protocol):
+    """Connections to receivers, as node.push_wire.client has them."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def send(self, work: PushWork, head: bytes) -> None: ...
+
+
+MakeClient = Callable[[Callable[[PushWork], bool], Ended], Client]
+"""A client that asks the first before a request leaves, and tells the second what became of it."""
+
+
+class PushWire:
+    """See Receivers. `monotonic`: the seconds that TrustWindows are in."""
+
+    def __init__(self, make_client: MakeClient, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._client = make_client(self._may_send, self._ended)
+        self._groups: dict[int, tuple[TrustWindow, Callable[[PushDone], None]]] = {}
+
+    async def start(self) -> None:
+        """Before anything is sent."""
+        self._loop = asyncio.get_running_loop()
+        await self._client.start()
+
+    async def close(self) -> None:
+        """Close all connections; of attempts under way nobody is told."""
+        await self._client.close()
+
+    def attach(self, group: int, window: TrustWindow, done: Callable[[PushDone], None]) -> None:
+        """See Receivers."""
+        assert group not in self._groups, f"group {group} is attached"
+        self._groups[group] = window, done
+
+    def detach(self, group: int) -> None:
+        """See Receivers."""
+        self._groups.pop(group, None)  # a node that could not start attached none
+
+    def send(self, work: PushWork) -> None:
+        """See Receivers."""
+        try:
+            head = make_head(work)
+        except ValueError as wrong:
+            self._ended(work, Answer(BAD_URL, str(wrong)), self._loop.time())
+            return
+        self._client.send(work, head)
+
+    def _may_send(self, work: PushWork) -> bool:
+        """Where the connection was long in coming the message is due again, or was cancelled."""
+        attached = self._groups.get(work.group)
+        return attached is not None and attached[0].covers(work.term, work.lease_end_ms, self._monotonic())
+
+    def _ended(self, work: PushWork, answer: Answer, begun_s: float) -> None:
+        attached = self._groups.get(work.group)
+        if attached is None:
+            return
+        took_us = round((self._loop.time() - begun_s) * 1e6)
+        text = error_text(answer.error).decode() if answer.error else ""
+        attached[1](PushDone(work.number, answer.code, text, answer.retry_after_ms, took_us))

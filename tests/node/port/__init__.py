@@ -1,0 +1,1 @@
+"""Tests of what crosses between group, front and push wire."""
