@@ -6,7 +6,7 @@ node, as it is, on virtual time; so whatever reaches outside a node is made here
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from api.port.address_guard import Addresses
@@ -69,10 +69,10 @@ class Environment:
         return Forwarder(leader_http)
 
     def push_client(
-        self, addresses: Addresses, now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
+        self, allow: Iterable[str], now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
     ) -> Client:
-        """The connections to receivers of webhooks."""
-        return PushClient(addresses, now_ms, may_send, ended)
+        """The connections to receivers of webhooks: public ones, and those in these networks."""
+        return PushClient(Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
         """The way from a group to the push wire: here a call."""

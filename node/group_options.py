@@ -25,13 +25,14 @@ from storage.file.silence_file import read_silence, write_silence
 __all__ = ["address_of", "group_options", "open_group"]
 
 
-def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
-    """Options of the group of this node with these others."""
+def group_options(config: Config, peers: tuple[str, ...], number: int = 0) -> GroupOptions:
+    """Options of the group of this number, of this node with these others."""
     raft = config.raft
     return GroupOptions(
         node_id=config.node_id,
         peers=peers,
         founds=not config.join,
+        number=number,
         is_change=is_change,
         heartbeat_s=raft.heartbeat_ms / 1000,
         trust_s=raft.trust_ms / 1000,
@@ -44,6 +45,7 @@ def group_options(config: Config, peers: tuple[str, ...]) -> GroupOptions:
 
 def open_group(
     config: Config,
+    number: int,
     peers: tuple[str, ...],
     journal: Journal,
     transport: Transport,
@@ -59,7 +61,7 @@ def open_group(
     """The group of a node that has opened its directory. `created`: it was, by this start. Raises Corrupt,
     FormatRefused, DiskFailed."""
     group = RaftGroup(
-        group_options(config, peers),
+        group_options(config, peers, number),
         journal,
         transport.attach,
         machine.apply,

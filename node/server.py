@@ -16,7 +16,6 @@ from functools import partial
 import structlog
 
 from api.http.server import GRACE_S
-from api.port.address_guard import Addresses
 from api.port.budget import Budget
 from api.port.duration import parse_duration
 from api.port.port import Limits
@@ -71,7 +70,6 @@ from storage.catalog.level import LEVELS
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
-from storage.format.message_id import GROUP
 from storage.format.position import HOUR_MS
 from storage.store import Store
 
@@ -84,9 +82,10 @@ RESTART_GRACE_S = 1.0
 class Node:
     """The parts of one node and how they hang together. `run` serves until `life` ends."""
 
-    def __init__(self, config: Config, outside: Environment | None = None) -> None:
-        """Opens the directory and everything in it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
-        self.config = config
+    def __init__(self, config: Config, outside: Environment | None = None, group: int = 0) -> None:
+        """Opens the directory and everything in it; `group`: the number of its Raft group. Raises DirectoryRefused,
+        FormatRefused, Corrupt, DiskFailed."""
+        self.config, self._number = config, group
         self.outside = outside = outside or Environment()
         self.clock = outside.clock()
         self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
@@ -96,7 +95,6 @@ class Node:
         self._caught_up = False
         self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
         self.counters = Counters(self.lateness)
-        self.addresses = Addresses(config.push.allow)
         try:
             self._open()
         except BaseException:
@@ -107,7 +105,7 @@ class Node:
         config, disk = self.config, self.disk
         self.directory = directory = DataDirectory.open(config.directory, config.node_id, disk, self.entropy.bytes(16))
         self._closing.callback(directory.close)
-        self.store = Store.open(config.directory, disk=disk)
+        self.store = Store.open(config.directory, disk=disk, group=self._number)
         self._closing.callback(self.store.close)
         self.store.begin_at(self.clock.now_ms() // HOUR_MS)
         self.machine = Machine(self.store)
@@ -121,8 +119,8 @@ class Node:
         identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, {"entry": LEVELS})
         self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
         self.group = open_group(
-            config, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock, self.entropy, disk,
-            self.life, vitals=self._vitals, created=directory.created,
+            config, self._number, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock,
+            self.entropy, disk, self.life, vitals=self._vitals, created=directory.created,
         )  # fmt: skip
         self.group.start_at(self.machine.applied_index)
         self.machine.on_founded = self._founded
@@ -168,7 +166,7 @@ class Node:
             phase=phase_of(config.node_id, (peer.id for peer in config.peers)),
         )
         self.delivery_log = DeliveryLog(
-            self.directory.deliveries, self.disk, group=GROUP, node=self.members.number,
+            self.directory.deliveries, self.disk, group=self._number, node=self.members.number,
             cluster_id=lambda: self.store.cluster_id, state=self._dispatch_state,
         )  # fmt: skip
         self._closing.callback(self.delivery_log.close)
@@ -183,7 +181,7 @@ class Node:
         catalog = self.store.catalog
         self.topic_metrics = TopicMetrics(partial(topic_name, catalog), partial(ready_of, catalog, self.leadership))
         self.push_wire = PushWire(
-            partial(self.outside.push_client, self.addresses, self.clock.now_ms), self.clock.monotonic
+            partial(self.outside.push_client, self.config.push.allow, self.clock.now_ms), self.clock.monotonic
         )
         self.push_feed = self._push_feed()
         self._make_cluster()
@@ -240,8 +238,8 @@ class Node:
             self.forwarder, self.life,
         )  # fmt: skip
         return PushFeed(
-            GROUP, self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics, outcomes,
-            self.outside.receivers(self.push_wire), self.leadership.window, self.config.push,
+            self._number, self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics,
+            outcomes, self.outside.receivers(self.push_wire), self.leadership.window, self.config.push,
         )  # fmt: skip
 
     # -- life
@@ -321,7 +319,7 @@ class Node:
         configured = self.config.limits
         return Limits(
             delay_levels_ms=tuple(map(parse_duration, configured.delay_levels)),
-            allows_address=self.addresses.allows,
+            push_allow=self.config.push.allow,
             max_delay_ms=configured.max_delay_ms,
             body_bytes_max=configured.max_body_bytes,
         )

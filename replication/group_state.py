@@ -38,6 +38,11 @@ class GroupState:
     _change_index: int
 
     @property
+    def number(self) -> int:
+        """The group's, in ids, entries and files."""
+        return self.options.number
+
+    @property
     def role(self) -> str:
         """`leader`, `candidate`, `follower`, or `learner` while the node may not vote."""
         if self._core.state == LEADER:

@@ -47,7 +47,7 @@ class Store:
 
     def __init__(self, directory: Path, disk: Disk, group: int, catalog: Catalog) -> None:
         self._disk = disk
-        self._group = group
+        self.group = group
         self._directory = directory / "hours"
         self.catalog = catalog
         self.checkpoint: CheckpointRecord | None = catalog.record
@@ -132,7 +132,7 @@ class Store:
         starts = patch(
             arranged.words,
             arranged.columns.size,
-            group=self._group,
+            group=self.group,
             hour=arranged.hour,
             global_index=index,
             topic=arranged.columns.topic,
@@ -389,7 +389,7 @@ class Store:
     def pin(self) -> Pin | None:
         """Hold the last durable checkpoint fast, to be read in a thread; None before the first. Cheap."""
         held = self._pins.hold(self.catalog.pin)
-        return None if held is None else Pin(self._directory.parent, self._disk, self._group, held, self._pins)
+        return None if held is None else Pin(self._directory.parent, self._disk, self.group, held, self._pins)
 
     def _finish(self, job: CheckpointJob) -> None:
         self.catalog.finish(job.catalog)

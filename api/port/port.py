@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True):
     """What one request may carry. Raising a size costs memory per connection, not safety."""
 
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # `delay_level: n` stands for the n-th, from 1
-    allows_address: Callable[[str], bool] | None = None  # whether a push may go to this literal IP address; None: any
+    push_allow: tuple[str, ...] | None = None  # networks that a push may go to beside public ones; None: any address
     max_delay_ms: int = 3650 * 86_400_000  # how far ahead a due time may lie, measured from now_ms()
     body_bytes_max: int = 256 * 1024  # one message's body, as kept
     request_bytes_max: int = 1024 * 1024  # any request but a batch; holds a body of the limit in base64

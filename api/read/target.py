@@ -17,6 +17,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
 
+from api.port.address_guard import Addresses
 from api.port.duration import render_duration
 from api.port.port import Limits, Target
 from api.read.document import Fields, read_inner
@@ -48,11 +49,16 @@ def read_url(value: object, limits: Limits) -> str:
     """An http or https address that a push may go to, as it was sent."""
     if type(value) is not str:
         raise wrong_type("a string", value)
-    address = _address_in(value)
-    allows = limits.allows_address
-    if address and allows is not None and not any(map(allows, address)):
+    address, allow = _address_in(value), limits.push_allow
+    if address and allow is not None and not any(map(_guard(allow).allows, address)):
         raise _bad(f"pushes may not go to {address[0]}; an operator can allow it with [push] allow")
     return value
+
+
+@lru_cache(maxsize=16)
+def _guard(allow: tuple[str, ...]) -> Addresses:
+    """The guard that the push wire has at its sockets."""
+    return Addresses(allow)
 
 
 @lru_cache(maxsize=4096)

@@ -289,7 +289,7 @@ class Ledgers:
             return int(judged.messages["random"][row])
 
         return show_entries(
-            judged.messages, judged.duplicates, rows, topic=topic_name, node=self._members.name, twin=twin
+            store.group, judged.messages, judged.duplicates, rows, topic=topic_name, node=self._members.name, twin=twin
         )
 
     def _window(self, query: LedgerQuery, seen: _Seen) -> LedgerSight:

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from ledger.bucket import ABROAD, PLACE, Bucket, Rows
 from ledger.columns import Columns
 from storage.format.array import I64, U64
-from storage.format.message_id import GROUP
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
 from storage.format.record_rows import home_of
 from storage.format.rows import FORWARDED, Corrupt, take_rows
@@ -45,6 +44,7 @@ class Story:
     """Messages of one hour and what the records say of them. `homes` [n] ascending; `trail` of their units; `places`
     and `abroad` (dtypes of ledger.bucket) name them by their homes."""
 
+    group: int
     homes: U64
     trail: TrailRows
     places: Rows
@@ -57,7 +57,7 @@ class Story:
         units["global_index"] = np.arange(len(units))
         settles["global_index"] = indexes.searchsorted(settles["global_index"].astype(np.int64))
         return Bucket(
-            group=GROUP,
+            group=self.group,
             hour=NUMBERED_HOUR,
             first=0,
             units=units,
@@ -98,7 +98,7 @@ async def read_story(store: Store, hour: Hour, at: I64) -> Story:
         its_places, its_abroad = await _read_places(store, number, indexes[rows], homes)
         places.append(its_places)
         abroad.append(its_abroad)
-    return Story(homes, trail, np.concatenate(places), np.concatenate(abroad))
+    return Story(store.group, homes, trail, np.concatenate(places), np.concatenate(abroad))
 
 
 async def _read(store: Store, hour: Hour, at: I64) -> TrailRows:

@@ -14,7 +14,7 @@ from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL
 from replication.apply.attempt_order import fence
 from storage.format.array import I64, U64
 from storage.format.delivery_record import DELIVERY, END, START, Deliveries
-from storage.format.message_id import GROUP, encode_ids
+from storage.format.message_id import encode_ids
 from storage.format.rows import put_rows, take_rows
 
 MODES: Final = {0: "", PULL: "pull", PUSH: "push"}
@@ -31,11 +31,18 @@ Name = Callable[[int], str]
 
 
 def show_entries(
-    messages: Columns, duplicates: Columns, rows: I64, *, topic: Name, node: Name, twin: Callable[[int], int]
+    group: int,
+    messages: Columns,
+    duplicates: Columns,
+    rows: I64,
+    *,
+    topic: Name,
+    node: Name,
+    twin: Callable[[int], int],
 ) -> list[LedgerEntry]:
-    """These rows of the messages, in this order, each with its duplicates. `twin` gives the random bits of a message
-    that another one repeats."""
-    ids = _texts(messages["home"][rows], messages["random"][rows])
+    """These rows of a group's messages, in this order, each with its duplicates. `twin` gives the random bits of a
+    message that another one repeats."""
+    ids = _texts(group, messages["home"][rows], messages["random"][rows])
     of_each = _by_home(duplicates, messages["home"][rows])
     columns = {name: column[rows].tolist() for name, column in messages.items()}
     return [
@@ -59,14 +66,14 @@ def show_entries(
             attempt=columns["attempt"][row],
             node=node(columns["node"][row]),
             code=columns["code"][row],
-            duplicates=_show_duplicates(duplicates, of_each[row], node, twin),
+            duplicates=_show_duplicates(group, duplicates, of_each[row], node, twin),
         )
         for row in range(len(rows))
     ]
 
 
-def _texts(homes: U64, random: U64) -> list[str]:
-    texts: list[str] = encode_ids(GROUP, np.ascontiguousarray(homes), np.ascontiguousarray(random)).astype("U").tolist()
+def _texts(group: int, homes: U64, random: U64) -> list[str]:
+    texts: list[str] = encode_ids(group, np.ascontiguousarray(homes), np.ascontiguousarray(random)).astype("U").tolist()
     return texts
 
 
@@ -78,7 +85,7 @@ def _by_home(duplicates: Columns, homes: U64) -> list[slice]:
 
 
 def _show_duplicates(
-    duplicates: Columns, rows: slice, node: Name, twin: Callable[[int], int]
+    group: int, duplicates: Columns, rows: slice, node: Name, twin: Callable[[int], int]
 ) -> Sequence[LedgerDuplicate]:
     if rows.start == rows.stop:
         return ()
@@ -96,16 +103,16 @@ def _show_duplicates(
             before_term=columns["before_term"][row],
             before_attempt=columns["before_attempt"][row],
             lease_end_ms=columns["lease_end_ms"][row],
-            other=_other(columns["home"][row], columns["other"][row], twin),
+            other=_other(group, columns["home"][row], columns["other"][row], twin),
         )
         for row in range(rows.stop - rows.start)
     ]
 
 
-def _other(home: int, other: int, twin: Callable[[int], int]) -> str:
+def _other(group: int, home: int, other: int, twin: Callable[[int], int]) -> str:
     if other == home:
         return ""
-    return _texts(np.array([other], np.uint64), np.array([twin(other)], np.uint64))[0]
+    return _texts(group, np.array([other], np.uint64), np.array([twin(other)], np.uint64))[0]
 
 
 def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:

@@ -26,7 +26,7 @@ from node.write.proposer import Proposer
 from replication.command.message import Redrive
 from storage.catalog.topic import Topic
 from storage.format.array import U64
-from storage.format.message_id import GROUP, encode_ids
+from storage.format.message_id import encode_ids
 from storage.format.position import GONE, INDEX_BITS
 from storage.format.record import Record
 from storage.format.rows import DEAD
@@ -149,7 +149,7 @@ class DeadLetters:
         store = self._store
         homes = np.array([dead.home for dead in found], np.uint64)
         places = np.array([dead.place for dead in found], np.uint64)
-        ids = encode_ids(GROUP, homes, np.array([dead.record.random for dead in found], np.uint64))
+        ids = encode_ids(store.group, homes, np.array([dead.record.random for dead in found], np.uint64))
         units, ends = store.units(places), store.newest(homes)
         attempts = np.maximum(store.states(places).attempt, units["attempt"])
         columns = (ids, units["due_ms"], ends["at_ms"], ends["code"], attempts)

@@ -21,7 +21,7 @@ from replication.apply.move import CODE_REDRIVEN, CODE_RESCHEDULED
 from replication.apply.unheard import nobody_heard
 from storage.format import rows as states
 from storage.format.array import U64
-from storage.format.message_id import GROUP, BadId, decode_id
+from storage.format.message_id import BadId, decode_id
 from storage.format.pieces import at_once
 from storage.format.position import GONE
 from storage.format.record import Record
@@ -64,7 +64,7 @@ def find(store: Store, id: str) -> FoundMessage:
     except BadId as bad:
         raise Problem("unknown-message", f"this is no message id: {bad}") from None
     home = np.array([named.position], np.uint64)
-    if named.group == GROUP and store.cluster_id is not None and store.states(home).state[0] != states.UNKNOWN:
+    if named.group == store.group and store.cluster_id is not None and store.states(home).state[0] != states.UNKNOWN:
         place = store.last_place(named.position)
         if place == GONE:
             raise unknown_message()

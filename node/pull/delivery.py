@@ -17,7 +17,7 @@ from node.message.view import dead_of
 from node.receipt import Receipts
 from storage.catalog.topic import number_of, topic_of
 from storage.format.array import I64, U64
-from storage.format.message_id import GROUP, ID_LENGTH, encode_ids
+from storage.format.message_id import ID_LENGTH, encode_ids
 from storage.format.record import Record
 from storage.store import Store
 
@@ -44,7 +44,7 @@ def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, re
         term=term,
         attempt=hand_over.attempt,
     )
-    ids = encode_ids(GROUP, home, random).tobytes().decode("ascii")
+    ids = encode_ids(store.group, home, random).tobytes().decode("ascii")
     deliveries = list(
         map(
             Delivery,

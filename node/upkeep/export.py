@@ -117,6 +117,7 @@ class Exports:
                 self._store.catalog,
                 pin.without_catalog().record,
                 until_ms=self._clock.now_ms(),
+                group=self._store.group,
             )
             run = Export(
                 source,

@@ -19,7 +19,7 @@ from node.draft import encode_schedule, encode_target
 from node.runtime.entropy import Entropy
 from node.write.command_queues import Section
 from replication.apply.machine import Scheduled
-from storage.format.message_id import GROUP, encode_ids
+from storage.format.message_id import encode_ids
 from storage.format.position import HOUR_MS
 
 #: Bounds of one entry, so that nobody waits long while it is written or applied: bytes of messages, and rows. 8,000
@@ -71,13 +71,13 @@ class Request:
 class MessageQueue:
     """Requests with messages. `rows` of them wait; `taken` were put into entries so far."""
 
-    def __init__(self, entropy: Entropy, rows_max: int) -> None:
+    def __init__(self, group: int, entropy: Entropy, rows_max: int) -> None:
         self.rows = 0
         self.taken = 0
         #: Requests that the newest entry answered, if each had but one message; the proposer sets it back.
         self.singles = 0
         self._bytes = 0  # of the bodies of requests that wait, whole or in part
-        self._entropy = entropy
+        self._group, self._entropy = group, entropy
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
 
@@ -116,7 +116,7 @@ class MessageQueue:
 
         def give(scheduled: Scheduled | None, error: str | None, index: int) -> None:
             self.singles = len(taken) if len(taken) == len(messages) else 0
-            result = None if scheduled is None else _result(scheduled)
+            result = None if scheduled is None else _result(self._group, scheduled)
             at = 0
             for request, start, rows in taken:
                 request.answer(start, rows, error or "unknown" if result is None else _cut(result, at, at + rows))
@@ -214,9 +214,9 @@ def _utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _result(scheduled: Scheduled) -> ScheduleResult:
+def _result(group: int, scheduled: Scheduled) -> ScheduleResult:
     """Ids are made once for all rows of an entry."""
-    return ScheduleResult(encode_ids(GROUP, scheduled.position, scheduled.random), scheduled.due_ms, scheduled.status)
+    return ScheduleResult(encode_ids(group, scheduled.position, scheduled.random), scheduled.due_ms, scheduled.status)
 
 
 def _cut(result: ScheduleResult, start: int, stop: int) -> ScheduleResult:

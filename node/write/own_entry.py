@@ -13,7 +13,6 @@ from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
 from storage.catalog.level import FOUNDED
-from storage.format.message_id import GROUP
 
 
 class OwnEntries:
@@ -25,7 +24,7 @@ class OwnEntries:
     async def propose(self, section: Packed, version: int = FOUNDED) -> Outcome:
         """Propose one command, packed. `version`: of the entry."""
         entry = encode_entry(
-            group=GROUP,
+            group=self._group.number,
             term=self._group.term,
             node=self._number(),
             now_ms=self._clock.now_ms(),

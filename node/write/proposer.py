@@ -55,7 +55,6 @@ from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
 from storage.catalog.level import FOUNDED
 from storage.format.array import U8
-from storage.format.message_id import GROUP
 
 #: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05
@@ -102,7 +101,7 @@ class Proposer:
         self.node = node
         self.level = FOUNDED  # the version of entries
         self.riders: LeaderCommandSource | None = None
-        self._messages = MessageQueue(entropy, waiting_max)
+        self._messages = MessageQueue(group.number, entropy, waiting_max)
         self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
         self._fails: HandOverQueue[Fail] = HandOverQueue(ENTRY_MOVES_MAX)
         self._extends: HandOverQueue[Extend] = HandOverQueue(ENTRY_ACKS_MAX)
@@ -257,7 +256,7 @@ class Proposer:
             return
         sections.sort(key=lambda section: section[0][0])
         entry = encode_entry(
-            group=GROUP,
+            group=self._group.number,
             term=self._group.term,
             node=self.node,
             now_ms=now_ms,

@@ -120,6 +120,8 @@ class Machine:
         self.store.catalog.written.take()  # what was written before is not of this entry
         try:
             envelope = decode_entry(entry)
+            if envelope.group != self.store.group:
+                raise EntryRefused(f"an entry of group {envelope.group} in the log of group {self.store.group}")
             if envelope.now_ms > DUE_MS_MAX:
                 raise EntryRefused(f"stamp of {envelope.now_ms} ms; at most {DUE_MS_MAX}")
             commands = [UNPACK[section.kind](section) for section in envelope.sections]

@@ -27,6 +27,8 @@ class GroupOptions:
     """Node ids of the others, all with a vote: who they are until `RaftGroup.set_members` says more."""
     founds: bool = True
     """Whether an empty node with empty peers may take itself for the beginning of a cluster; not one that joins."""
+    number: int = 0
+    """The group's, in ids, entries and files."""
     heartbeat_s: float = 0.05
     trust_s: float = 0.25
     """Trust in one's leadership, counted from sending. More bridges hiccups; must stay below election_min_s."""

@@ -44,7 +44,7 @@ class ExportSource:
 
 
 def source_of(
-    path: Path, node_id: str, store_id: bytes, catalog: Catalog, record: CheckpointRecord, until_ms: int
+    path: Path, node_id: str, store_id: bytes, catalog: Catalog, record: CheckpointRecord, until_ms: int, group: int = 0
 ) -> ExportSource:
     """The directory of a founded cluster's node at this checkpoint; its delivery log is complete up to `until_ms`."""
     genesis = catalog.genesis
@@ -53,7 +53,7 @@ def source_of(
     word = ExportedNode(
         format=FORMAT,
         cluster_id=genesis.cluster_id.hex(),
-        group=0,
+        group=group,
         node=node_id,
         node_number=member.number if member else 0,
         store_id=store_id.hex(),

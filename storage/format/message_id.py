@@ -21,8 +21,6 @@ ID_VERSION: Final = 1
 ID_LENGTH: Final = 26
 RANDOM_BITS: Final = 50
 GROUP_MAX: Final = (1 << 12) - 1
-GROUP: Final = 0
-"""The only Raft group there is."""
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)} | {

@@ -32,6 +32,7 @@ class Group:
     """Keeps what is proposed; the test says what became of it. Refuses what the real one refuses."""
 
     established = True
+    number = 0
     term = 3
 
     def __init__(self) -> None:

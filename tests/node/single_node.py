@@ -24,7 +24,14 @@ def run_node_in(outside: Environment, directory: Path, play: Play) -> None:
     asyncio.run(_run(directory, play, {}, outside))
 
 
-async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Environment | None = None) -> None:
+async def run_group(number: int, directory: Path, play: Play) -> None:
+    """One whose group has another number, in a loop that runs already."""
+    await _run(directory, play, {}, group=number)
+
+
+async def _run(
+    directory: Path, play: Play, tables: dict[str, Any], outside: Environment | None = None, group: int = 0
+) -> None:
     http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
     config = parse_config(
         {
@@ -37,7 +44,7 @@ async def _run(directory: Path, play: Play, tables: dict[str, Any], outside: Env
         },
         {},
     )
-    node = Node(config, outside)
+    node = Node(config, outside, group)
     leading = asyncio.Event()
     told = node.forwarder.leader_changed
 

@@ -33,7 +33,6 @@ from replication.wire.door import Door
 from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
 from storage.file.outflow import Outflow
-from storage.format.message_id import GROUP
 from storage.hour.stage_write import write_staged
 from storage.wheel.second_wheel import SecondWheel
 
@@ -147,7 +146,7 @@ def _old_lease() -> list[Patch]:
 
 def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease) -> None:
     now_ms = proposer._clock.now_ms()
-    entry = encode_entry(group=GROUP, term=term, node=proposer.node, now_ms=now_ms, sections=[lease.pack()])
+    entry = encode_entry(group=group.number, term=term, node=proposer.node, now_ms=now_ms, sections=[lease.pack()])
     group.propose(entry, lambda outcome: None)
 
 

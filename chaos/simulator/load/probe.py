@@ -25,7 +25,7 @@ from replication.apply.attempt_order import fence
 from replication.command.entry import EntryRefused, Kind, decode_entry
 from storage.format.array import U64
 from storage.format.batches import SettleBatch
-from storage.format.message_id import GROUP, encode_ids
+from storage.format.message_id import encode_ids
 from storage.format.position import HOUR_MS
 from storage.format.rows import LEASED, Corrupt
 from storage.store import Store
@@ -157,7 +157,9 @@ class Probe:
             return
         records = node.store.records(batch.position[rows])
         homes = np.array([record.position for record in records], np.uint64)
-        ids = encode_ids(GROUP, homes, np.array([record.random for record in records], np.uint64)).astype("U26")
+        ids = encode_ids(node.store.group, homes, np.array([record.random for record in records], np.uint64)).astype(
+            "U26"
+        )
         for row, name in zip(rows.tolist(), ids.tolist(), strict=True):
             self._history.record(
                 Settled(
@@ -184,14 +186,14 @@ class Probe:
         def ended(**columns: Any) -> None:
             end(**columns)
             if columns["mode"] == PUSH and columns["outcome"] == FAILED:
-                self._failed(node_id, columns)
+                self._failed(node_id, node, columns)
 
         replace_call(log, "start", started)
         replace_call(log, "end", ended)
 
     @free
     def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
-        ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
+        ids = encode_ids(node.store.group, columns["home"], columns["random"]).astype("U26").tolist()
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
         places = node.store.locate(columns["home"])
         due, states = node.store.units(places)["due_ms"].tolist(), node.store.states(places)
@@ -217,8 +219,8 @@ class Probe:
             self.begun.setdefault((name, columns["term"], attempt), event)
             self._history.record(event)
 
-    def _failed(self, node_id: str, columns: dict[str, Any]) -> None:
-        ids = encode_ids(GROUP, columns["home"], columns["random"]).astype("U26").tolist()
+    def _failed(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
+        ids = encode_ids(node.store.group, columns["home"], columns["random"]).astype("U26").tolist()
         terms = np.broadcast_to(columns["term"], len(ids)).tolist()
         for name, term, attempt in zip(ids, terms, columns["attempt"].tolist(), strict=True):
             self._history.record(
@@ -355,7 +357,7 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
     ]
     homes = np.array([record.position for record in records], np.uint64)
     random = np.array([record.random for record in records], np.uint64)
-    return tuple(sorted(encode_ids(GROUP, homes, random).astype("U26").tolist()))
+    return tuple(sorted(encode_ids(store.group, homes, random).astype("U26").tolist()))
 
 
 def _known_since_s(node: Node) -> float:

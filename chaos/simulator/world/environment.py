@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -350,10 +350,10 @@ class SimEnvironment(Environment):
         return SimForwarder(leader_http, self._network)
 
     def push_client(
-        self, addresses: Addresses, now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
+        self, allow: Iterable[str], now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
     ) -> SimPushClient:
         """See Environment."""
-        return SimPushClient(self._loop, self._network, self._receivers, addresses, now_ms, may_send, ended)
+        return SimPushClient(self._loop, self._network, self._receivers, Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
         """See Environment. In half of the worlds all that crosses is bytes."""

@@ -16,7 +16,7 @@ from api.read.message import parse_message as parse
 from tests.api.memory_port import NOW_MS
 from tests.examples import examples
 
-_LIMITS = Limits(body_bytes_max=200, allows_address=lambda text: text != "127.0.0.1")
+_LIMITS = Limits(body_bytes_max=200, push_allow=())
 
 
 def _parse(value: Any) -> MessageIn:

@@ -120,7 +120,7 @@ def test_refused_addresses() -> None:
     """An address that pushes may not go to is refused when the topic is set, by the operator's rules."""
 
     async def story() -> None:
-        limits = Limits(allows_address=lambda text: text == "10.0.0.1")
+        limits = Limits(push_allow=("10.0.0.1/32",))
         async with running(MemoryPort(limits=limits)) as client:
             for url in ("http://127.0.0.1:9000/", "http://0xA9FEA9FE/", "http://[::ffff:7f00:1]/", "http://localhost/"):
                 reply = await client.send("PUT", "/v1/topics/orders", {"target": {"url": url}})

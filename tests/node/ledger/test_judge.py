@@ -26,7 +26,7 @@ def story(*settled: tuple[int, int]) -> Story:
     settles = np.zeros(len(settled), SETTLE)
     settles["at_ms"], settles["what"] = zip(*settled, strict=True)
     trail = TrailRows(units, np.zeros(1, HEADER), settles, np.arange(len(settled)))
-    return Story(np.array([0], np.uint64), trail, np.zeros(0, PLACE), np.zeros(0, ABROAD))
+    return Story(0, np.array([0], np.uint64), trail, np.zeros(0, PLACE), np.zeros(0, ABROAD))
 
 
 def test_from_before_it_fell_due_until_after_it_ended() -> None:

@@ -13,7 +13,6 @@ from node.server import Node
 from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
 from replication.journal.sync import Sync
-from storage.format.message_id import GROUP
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 
@@ -148,7 +147,9 @@ def test_a_delete_waits_for_what_is_on_its_way_to_a_slow_disk(tmp_path: Path, mo
     async def play(node: Node) -> None:
         await _put(node, "t")
         sections = [Realign(node.machine.tick, node.clock.now_ms(), node.group.applied_index).pack()]
-        entry = encode_entry(group=GROUP, term=node.group.term, node=1, now_ms=node.clock.now_ms(), sections=sections)
+        entry = encode_entry(
+            group=node.group.number, term=node.group.term, node=1, now_ms=node.clock.now_ms(), sections=sections
+        )
         writer, held = node.driver._writer, list[Sync]()
         with monkeypatch.context() as slow:
             slow.setattr(writer, "put", held.append)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from api.port.address_guard import Addresses
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target
-from api.read.field import pack_headers
+from api.read.field import Fault, pack_headers
+from api.read.target import read_url
 from node.server import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.format.delivery_record import END, START
-from tests.node.pushing import FAST, in_state, play, put, schedule, view
+from tests.node.pushing import FAST, LOOPBACK, in_state, play, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.single_node import run_node
 from tests.waiting import until
@@ -291,9 +291,10 @@ def test_the_api_is_told_what_may_be_pushed_to(tmp_path: Path) -> None:
     """A literal address is refused when the message or topic comes, by the guard that stands at the socket."""
 
     async def scene(node: Node) -> None:
-        allows = node.service.limits.allows_address
-        assert allows is not None
-        assert [allows("127.0.0.1"), allows("10.0.0.1")] == [True, False]
-        assert node.addresses.allows("127.0.0.1") is not Addresses().allows("127.0.0.1")
+        limits = node.service.limits
+        assert limits.push_allow == tuple(LOOPBACK["allow"])
+        assert read_url("http://127.0.0.1/", limits) == "http://127.0.0.1/"
+        with pytest.raises(Fault, match="may not go to 10"):
+            read_url("http://10.0.0.1/", limits)
 
     play(tmp_path, scene)

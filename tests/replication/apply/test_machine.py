@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from replication.apply.settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, SETTLED, STALE, UNKNOWN
 from replication.command.dispatch import DispatchState, Realign
+from replication.command.entry import encode_entry
 from replication.command.topic import PutTopic
 from replication.command.unlink import Unlink
 from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
@@ -49,6 +50,15 @@ def test_a_unit_too_late_for_its_slot_goes_to_the_slot_of_the_state(log: Log) ->
     assert applied.results[1].due_ms.tolist() == [T0 + 9_000, T0 + 9_500]
     record = log.store.records(np.array(placed(applied, 1), np.uint64))[0]
     assert record.asked_due_ms == T0 + 100
+
+
+def test_an_entry_of_another_group_is_refused(log: Log) -> None:
+    """On every node alike; the log goes on."""
+    state = DispatchState(1000, 5, 2)
+    entry = encode_entry(group=1, term=1, node=1, now_ms=T0, sections=[state.pack()])
+    applied = log.machine.apply(log.machine.applied_index + 1, 1, entry)
+    assert (applied.results, applied.refused) == ((), "an entry of group 1 in the log of group 0")
+    assert log.machine.tick == 0
 
 
 def test_the_state_never_goes_back_but_by_realign(log: Log) -> None:
