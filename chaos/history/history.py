@@ -13,7 +13,7 @@ import msgspec
 
 from chaos.history.event import Answered, Cancelled, Event, Fault, HandedOver, Offered, Settled
 from node.runtime.clock import NodeClock
-from replication.apply.move import CODE_REDRIVEN
+from replication.apply.message.move import CODE_REDRIVEN
 
 E = TypeVar("E", bound=Event)
 

@@ -32,7 +32,7 @@ from node.runtime.step_alarm import StepAlarm
 from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
 from node.write.leader_commands import LeaderCommands
-from replication.apply.settle import ACKED
+from replication.apply.message.settle import ACKED
 from replication.command.dispatch import Realign
 from replication.command.handover import DEAD, Fail
 from storage.catalog.level import has

@@ -19,8 +19,8 @@ import numpy as np
 from api.port.problem import Problem
 from node.runtime.clock import NodeClock
 from node.write.proposer import Proposer
-from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at
 from replication.apply.machine import Machine
+from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at
 from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.catalog.level import has

@@ -10,8 +10,8 @@ are kept that neither of them reads again, and their intersection is the count.
     handed over  units handed over in this term, as they leave for the log                      --'
 
 A unit of both is a repeat if it was handed over before its former lease ended by every clock. It is none after a
-failure: then the message lives at another place (replication/apply/move.py). `told` finds what the records cannot: a
-hand-over whose Lease never got into the log, because it was made too late or its entry was lost.
+failure: then the message lives at another place (replication/apply/message/move.py). `told` finds what the records
+cannot: a hand-over whose Lease never got into the log, because it was made too late or its entry was lost.
 
 Both lists are kept for the first WATCH_S of a term: by then every unit that was ready was offered, and of leases that
 run for longer the records speak alone.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from api.port.ledger import HandOverEntry, LedgerDuplicate, LedgerEntry
 from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Columns, flag_words
 from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL, PUSH
-from replication.apply.attempt_order import fence
+from replication.apply.message.attempt_order import fence
 from storage.format.array import I64, U64
 from storage.format.delivery_record import DELIVERY, END, START, Deliveries
 from storage.format.message_id import encode_ids

@@ -30,8 +30,8 @@ from node.runtime.clock import NodeClock
 from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
 from node.write.proposer import Proposer
-from replication.apply.move import RESCHEDULED
-from replication.apply.settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from replication.apply.message.move import RESCHEDULED
+from replication.apply.message.settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
 from storage.format.rows import Settles
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store

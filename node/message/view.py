@@ -17,8 +17,8 @@ from api.port.loop_turn import in_turns
 from api.port.port import HistoryEvent, MessageView, RetryPolicy, Target
 from api.port.problem import Problem
 from node.settle.retry import describe, reason_of
-from replication.apply.move import CODE_REDRIVEN, CODE_RESCHEDULED
-from replication.apply.unheard import nobody_heard
+from replication.apply.message.move import CODE_REDRIVEN, CODE_RESCHEDULED
+from replication.apply.message.unheard import nobody_heard
 from storage.format import rows as states
 from storage.format.array import U64
 from storage.format.message_id import BadId, decode_id

@@ -1,7 +1,7 @@
 """Why a hand-over failed, as a number: 100 to 599 are an answer's HTTP status, the rest are these.
 
 Settle records keep the number; people read its word. Those that apply writes by itself stand in
-replication/apply/unheard.py.
+replication/apply/message/unheard.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from replication.apply.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
+from replication.apply.message.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_RESTORED, CODE_STOPPED
 
 TIMEOUT: Final = 1000
 CONNECT: Final = 1001

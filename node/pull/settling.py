@@ -37,8 +37,8 @@ from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import decide, effective
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
-from replication.apply.fail import done_before
-from replication.apply.settle import ACKED, INVALID, STALE
+from replication.apply.message.fail import done_before
+from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.command.handover import Extend, Fail, Settle
 from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed

@@ -27,7 +27,7 @@ from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import Retry, decide, effective
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
-from replication.apply.settle import ACKED, INVALID, STALE
+from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.command.handover import Fail, Settle
 from storage.format.array import U8
 from storage.format.rows import UNKNOWN

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 #: Refusals that say of an entry that it was not proposed.
 NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
-#: The result of a row whose piece was refused, beside those of replication.apply.settle.
+#: The result of a row whose piece was refused, beside those of replication.apply.message.settle.
 NOT_KNOWN: Final = 3
 #: Pieces of one request that wait to be written: small requests of others stand behind no more of them.
 WAITING_PIECES: Final = 2

@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from api.port.problem import Problem
-from replication.apply.move import Rescheduled
-from replication.apply.settle import Cancelled
+from replication.apply.message.move import Rescheduled
+from replication.apply.message.settle import Cancelled
 from replication.command.entry import Packed
 from replication.command.handover import Extend, Fail, Settle
 from replication.command.message import Cancel, Redrive, Reschedule
@@ -172,7 +172,7 @@ class RescheduleOrder:
 
 
 class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
-    """Cancels; each result is (result, attempts, prior) of replication.apply.settle."""
+    """Cancels; each result is (result, attempts, prior) of replication.apply.message.settle."""
 
     def take(self, now_ms: int) -> list[Section]:
         """One Cancel of those that have waited longest: of all, unless many ask for other revisions of one message."""
@@ -203,7 +203,7 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
 
 
 class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
-    """Messages to move; each result is (result, due_ms, revision) of replication.apply.move.Rescheduled."""
+    """Messages to move; each result is (result, due_ms, revision) of replication.apply.message.move.Rescheduled."""
 
     def take(self, now_ms: int) -> list[Section]:
         """One Reschedule of those that have waited longest."""

@@ -161,8 +161,8 @@ class Proposer:
         return await future
 
     def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
-        """A result per row: ACKED, STALE or INVALID (replication.apply.settle). `weight`: of its rows, None: their
-        number."""
+        """A result per row: ACKED, STALE or INVALID (replication.apply.message.settle). `weight`: of its rows, None:
+        their number."""
         future = self._settles.add(settle, weight)
         self.kick()
         return future
@@ -182,14 +182,14 @@ class Proposer:
         return future
 
     def cancel(self, order: CancelOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, attempts, prior) of replication.apply.settle. A future, because the unit is held as long as it is
-        open, however long the caller waits."""
+        """(result, attempts, prior) of replication.apply.message.settle. A future, because the unit is held as long
+        as it is open, however long the caller waits."""
         future = self._cancels.add(order)
         self.kick()
         return future
 
     def reschedule(self, order: RescheduleOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, due_ms, revision) of replication.apply.move.Rescheduled. A future, as of `cancel`."""
+        """(result, due_ms, revision) of replication.apply.message.move.Rescheduled. A future, as of `cancel`."""
         future = self._reschedules.add(order)
         self.kick()
         return future

@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from replication.apply.fail import apply_fail
 from replication.apply.member import MemberChanged, apply_change, found_members
-from replication.apply.move import Moves, Rescheduled, apply_redrive, apply_reschedule
+from replication.apply.message.fail import apply_fail
+from replication.apply.message.move import Moves, Rescheduled, apply_redrive, apply_reschedule
+from replication.apply.message.release import apply_release
+from replication.apply.message.schedule import Fresh, Scheduled, apply_schedule
+from replication.apply.message.settle import Cancelled, apply_cancel, apply_extend, apply_lease, apply_settle
 from replication.apply.overdue import apply_overdue_cutoff
-from replication.apply.release import apply_release
-from replication.apply.schedule import Fresh, Scheduled, apply_schedule
-from replication.apply.settle import Cancelled, apply_cancel, apply_extend, apply_lease, apply_settle
 from replication.apply.topic import DROPPED, TopicPut, apply_drop_topic, apply_put_topic
 from replication.command.column import DUE_MS_MAX
 from replication.command.dispatch import DispatchState, Realign

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from replication.apply.doubtful import STRICT_DOUBT, STRICT_SINCE
+from replication.apply.message.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.command.entry import Envelope
 from replication.command.topic import DropTopic, PutTopic
 from storage.catalog.doubt import NO_DOUBT

@@ -1,6 +1,7 @@
 """What became of each message that was handed in: one number a row, from where it is applied to the answer.
 
-The one home of these numbers: `replication/apply/schedule.py` writes them, the API reads them, nothing translates.
+The one home of these numbers: `replication/apply/message/schedule.py` writes them, the API reads them, nothing
+translates.
 """
 
 from typing import Final

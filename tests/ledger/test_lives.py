@@ -10,7 +10,7 @@ from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.hand_overs import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
 from node.port import failure_code
-from replication.apply import move as apply_move
+from replication.apply.message import move as apply_move
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
 from storage.format.rows import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED

@@ -11,7 +11,7 @@ from node.handover.attempt_limit import AttemptLimit
 from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from replication.apply.machine import Applied, Machine
-from replication.apply.settle import Cancelled
+from replication.apply.message.settle import Cancelled
 from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
 from replication.command.genesis import Genesis

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import replication.apply.settle
+import replication.apply.message.settle
 import storage.catalog.client_key
 import storage.checkpoint.states_due
 import storage.state.files
@@ -23,7 +23,7 @@ from node.leader.leader_term import LeaderTerm
 from node.upkeep.retention import Retention
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
-from replication.apply.settle import apply_lease
+from replication.apply.message.settle import apply_lease
 from replication.command.entry import Envelope, encode_entry
 from replication.command.handover import Lease
 from replication.election.trust import Trust
@@ -158,7 +158,7 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
         return np.ones(len(attempt), np.uint64) if ours else np.zeros(len(attempt), np.uint64)
 
     def any_term(store: Any, command: Lease, envelope: Envelope) -> Any:
-        with patched([(replication.apply.settle, "fence", fence)]):
+        with patched([(replication.apply.message.settle, "fence", fence)]):
             return apply(store, command, envelope)
 
     return any_term

@@ -21,7 +21,7 @@ from chaos.simulator.time.cost import free
 from chaos.simulator.world.world import World
 from node.handover.delivery_log import FAILED, PUSH
 from node.server import Node
-from replication.apply.attempt_order import fence
+from replication.apply.message.attempt_order import fence
 from replication.command.entry import EntryRefused, Kind, decode_entry
 from storage.format.array import U64
 from storage.format.batches import SettleBatch

@@ -8,7 +8,7 @@ import pytest
 
 from node.handover.attempt_limit import Exhausted
 from node.leader.dispatcher import Dispatcher
-from replication.apply.settle import ACKED
+from replication.apply.message.settle import ACKED
 from storage.format.array import U16, U64
 from storage.format.rows import DEAD
 from tests.node.conftest import MakeLeader

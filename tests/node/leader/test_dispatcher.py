@@ -6,7 +6,7 @@ import pytest
 from node.handover.lease_book import LeaseBook
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.write.leader_commands import NOTHING_RIDES
-from replication.apply.settle import ACKED, STALE
+from replication.apply.message.settle import ACKED, STALE
 from replication.command.dispatch import DispatchState
 from replication.command.topic import DropTopic
 from tests.node.conftest import MakeLeader

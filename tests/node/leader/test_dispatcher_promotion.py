@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from node.write.leader_commands import NOTHING_RIDES
-from replication.apply.settle import ACKED
+from replication.apply.message.settle import ACKED
 from replication.command.dispatch import Realign
 from storage.catalog.doubt import CLOCKS_MS
 from tests.node.conftest import MakeLeader

@@ -21,7 +21,7 @@ from node.message import view as message_view
 from node.message.change import MessageChange
 from node.message.view import FoundMessage
 from node.server import Node
-from replication.apply.settle import CANCELLED, LEASED, NONE
+from replication.apply.message.settle import CANCELLED, LEASED, NONE
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.rows import LEASED as LEASED_FOR
 from storage.format.rows import SETTLE, UNIT, Settles

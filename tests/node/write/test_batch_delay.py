@@ -10,7 +10,7 @@ import pytest
 from api.port.port import MessageIn
 from node.write.batch_delay import GATHER_REQUESTS, GATHER_S, BatchDelay
 from node.write.proposer import Proposer
-from replication.apply.schedule import Fresh, Scheduled
+from replication.apply.message.schedule import Fresh, Scheduled
 from replication.command.entry import decode_entry
 from replication.command.handover import Settle
 from tests.node.proposing import Group, Riders, run, turns

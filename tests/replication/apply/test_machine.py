@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.apply.settle import ACKED, CANCELLED, DOUBTFUL, INVALID, KNOWN, LEASED, NONE, SETTLED, STALE, UNKNOWN
+from replication.apply.message.settle import (
+    ACKED,
+    CANCELLED,
+    DOUBTFUL,
+    INVALID,
+    KNOWN,
+    LEASED,
+    NONE,
+    SETTLED,
+    STALE,
+    UNKNOWN,
+)
 from replication.command.dispatch import DispatchState, Realign
 from replication.command.entry import encode_entry
 from replication.command.topic import PutTopic

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from replication.apply.settle import DOUBTFUL, KNOWN, NONE
-from replication.apply.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
+from replication.apply.message.settle import DOUBTFUL, KNOWN, NONE
+from replication.apply.message.unheard import CODE_LEASE_ENDED, CODE_MAX_AGE, CODE_STOPPED
 from replication.command.handover import Lease
 from replication.command.promotion import HANDED_ON, Promotion
 from replication.command.topic import PutTopic

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replication.apply.attempt_order import Rows, first_of_each, rounds
-from replication.apply.doubtful import DOUBTFUL_FIELD, with_doubt
-from replication.apply.message_location import FREE, UNKNOWN, find_standing, revisions, verdicts
-from replication.apply.schedule import Fresh
+from replication.apply.message.attempt_order import Rows, first_of_each, rounds
+from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
+from replication.apply.message.message_location import FREE, UNKNOWN, find_standing, revisions, verdicts
+from replication.apply.message.schedule import Fresh
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.catalog.level import has
@@ -35,7 +35,7 @@ from storage.format.rows import LEASED as LEASED_STATE
 from storage.format.rows import MOVED as MOVED_STATE
 from storage.store import Store
 
-RESCHEDULED = FREE  # the other results are those of replication.apply.message_location
+RESCHEDULED = FREE  # the other results are those of replication.apply.message.message_location
 REDRIVEN, NOT_DEAD = 1, 0
 CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
 """Codes of the records of a move that no failure caused; those of failures are below."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from replication.apply.settle import ACKED
+from replication.apply.message.settle import ACKED
 from replication.command.dispatch import DispatchState
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from replication.apply.settle import ACKED, CANCELLED, KNOWN, LEASED, NONE, STALE
+from replication.apply.message.settle import ACKED, CANCELLED, KNOWN, LEASED, NONE, STALE
 from replication.command.topic import PutTopic
 from storage.format.pieces import at_once
 from storage.format.rows import LEASED as LEASED_STATE

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.apply.attempt_order import fence, first_of_each, rounds
+from replication.apply.message.attempt_order import fence, first_of_each, rounds
 
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=30)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from replication.apply.settle import ACKED, EXTENDED, INVALID, LEASED, STALE
+from replication.apply.message.settle import ACKED, EXTENDED, INVALID, LEASED, STALE
 from storage.format.rows import LEASED as LEASED_STATE
 from storage.format.rows import PENDING
 from tests.replication.applied_log import (

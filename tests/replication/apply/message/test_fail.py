@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from replication.apply.settle import ACKED, CANCELLED, INVALID, KNOWN, SETTLED, STALE
+from replication.apply.message.settle import ACKED, CANCELLED, INVALID, KNOWN, SETTLED, STALE
 from replication.command.dispatch import DispatchState
 from replication.command.handover import AGAIN
 from replication.command.schedule import Key

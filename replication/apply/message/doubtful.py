@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replication.apply.unheard import nobody_heard
+from replication.apply.message.unheard import nobody_heard
 from storage.catalog.doubt import CLOCKS_MS, Doubt
 from storage.catalog.level import has
 from storage.catalog.topic import Topic

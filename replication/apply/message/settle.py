@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replication.apply.attempt_order import Rows, fence, first_of_each, rounds
-from replication.apply.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
-from replication.apply.message_location import (
+from replication.apply.message.attempt_order import Rows, fence, first_of_each, rounds
+from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
+from replication.apply.message.message_location import (
     FREE,
     LEASED,
     MISMATCH,

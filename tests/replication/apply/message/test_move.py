@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from replication.apply.move import NOT_DEAD, REDRIVEN, RESCHEDULED
-from replication.apply.settle import ACKED, CANCELLED, DOUBTFUL, LEASED, MISMATCH, NONE, SETTLED, STALE, UNKNOWN
+from replication.apply.message.move import NOT_DEAD, REDRIVEN, RESCHEDULED
+from replication.apply.message.settle import ACKED, CANCELLED, DOUBTFUL, LEASED, MISMATCH, NONE, SETTLED, STALE, UNKNOWN
 from replication.command.dispatch import DispatchState
 from replication.command.unlink import Unlink
 from storage.format.position import GONE

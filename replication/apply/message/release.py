@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from replication.apply.attempt_order import fence, first_of_each
+from replication.apply.message.attempt_order import fence, first_of_each
 from replication.command.entry import Envelope
 from replication.command.handover import Release
 from storage.format.array import U8

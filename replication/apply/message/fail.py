@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replication.apply.attempt_order import Rows, fence, rounds
-from replication.apply.dead_letter_copy import Copies, copy_dead
-from replication.apply.message_location import settle_everywhere
-from replication.apply.move import CODE_RESCHEDULED, Leaving, Moves, move
-from replication.apply.settle import ACKED, INVALID, STALE
-from replication.apply.unheard import UNHEARD
+from replication.apply.message.attempt_order import Rows, fence, rounds
+from replication.apply.message.dead_letter_copy import Copies, copy_dead
+from replication.apply.message.message_location import settle_everywhere
+from replication.apply.message.move import CODE_RESCHEDULED, Leaving, Moves, move
+from replication.apply.message.settle import ACKED, INVALID, STALE
+from replication.apply.message.unheard import UNHEARD
 from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import U8, U16, U64
