@@ -24,9 +24,8 @@ from node.runtime.memory import settle_memory
 from node.upkeep.retention import Retention
 from replication.apply.machine import Machine
 from replication.command.dispatch import DispatchState
-from replication.command.entry import encode_entry
+from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
-from replication.command.registry import Command
 from replication.command.unlink import Unlink
 from replication.journal.journal import Journal
 from storage.catalog.client_key import DROPPED_MAX, KeyEntry

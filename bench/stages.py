@@ -33,10 +33,9 @@ from node.pull.delivery import make_deliveries
 from node.receipt import Receipts
 from node.runtime.memory import settle_memory
 from replication.apply.machine import Applied, Machine
-from replication.command.entry import encode_entry
+from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import Settle
-from replication.command.registry import Command
 from storage.catalog.topic import subscription_of
 from storage.file.disk import Disk
 from storage.format.message_id import encode_ids
@@ -83,7 +82,7 @@ class Leader:
         self.propose(NOW_MS, Genesis(bytes(16), SECRET, nodes, retention_ms=HOUR_MS, key_retention_ms=HOUR_MS))
         self.dispatcher = Dispatcher(self.store, term=TERM, options=DispatchOptions(pace_per_step=MESSAGES_MAX))
         assert self.dispatcher.promote(NOW_MS, self._machine.tick) is None
-        self._machine.listener = self.dispatcher
+        self._machine.told.listener = self.dispatcher
 
     def entry(self, now_ms: int, *commands: Command) -> bytes:
         """An entry with these commands."""

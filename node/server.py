@@ -123,7 +123,7 @@ class Node:
             self.entropy, disk, self.life, vitals=self._vitals, created=directory.created,
         )  # fmt: skip
         self.group.start_at(self.machine.applied_index)
-        self.machine.on_founded = self._founded
+        self.machine.told.on_founded = self._founded
         self._make_parts()
         self.group.on_established = self.leading.established
         self.group.on_stepped_down = self.leading.stepped_down
@@ -363,7 +363,7 @@ class Node:
 
     def _dispatch_state(self) -> DispatchState:
         machine = self.machine
-        return DispatchState(machine.tick, machine.local_index, machine.state_applied_index)
+        return DispatchState(machine.tick, machine.local_index, machine.dispatched.applied_index)
 
     def _vitals(self) -> Vitals:
         return Vitals(

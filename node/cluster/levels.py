@@ -54,7 +54,7 @@ class Levels:
         self._entries, self._proposer = entries, proposer
         self._leadership, self._life, self._upgrade = leadership, life, upgrade
         self._raising = False
-        machine.on_level = self._rose
+        machine.told.on_level = self._rose
         self._tell()
 
     @property

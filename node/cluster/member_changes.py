@@ -77,7 +77,7 @@ class MemberChanges:
     def begin(self) -> None:
         """Tell the group and the transport what the store knows."""
         group, journal, transport = self._group, self._journal, self._transport
-        self._machine.on_members = self._applied
+        self._machine.told.on_members = self._applied
         transport.on_removed = self._told
         transport.on_contacts = self._forwarder.leader_changed
         transport.believed = self._believes

@@ -53,7 +53,7 @@ class Status:
         dispatch = {
             "tick": machine.tick,
             "local_index": machine.local_index,
-            "applied_index": machine.state_applied_index,
+            "applied_index": machine.dispatched.applied_index,
         }
         cluster_id = self._store.cluster_id
         return {

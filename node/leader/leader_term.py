@@ -83,7 +83,7 @@ class LeaderTerm:
         self.holding = CommandHolds(proposer, life, self.handing_over, poke=self.poke, over=lambda: self._over)
         self._restored = RestoredOverdue(self, self.dispatcher, store, clock, parts.entropy, proposer, life)
         self._realign = self.dispatcher.promote(self.promoted_ms, parts.machine.tick)
-        parts.machine.listener = self
+        parts.machine.told.listener = self
         proposer.riders = self
 
     def _dispatcher(self, options: Dispatch) -> Dispatcher:
@@ -391,7 +391,7 @@ class LeaderTerm:
         self._push_feed.end()
         self._steps.end()
         self.dispatcher.stop()
-        self._parts.machine.listener = None
+        self._parts.machine.told.listener = None
         self._wake_readers()
         self.takeover.ready.set()
         self.pulling.end()

@@ -74,6 +74,6 @@ def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> i
     hours, and takes what comes into those before for what was there: so it goes no further than it has to.
     """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
-    latest_ms = max(by_clocks_ms, machine.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS
+    latest_ms = max(by_clocks_ms, machine.dispatched.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS
     hours = machine.store.hours(end=latest_ms // HOUR_MS + 1)
     return min(latest_ms, (hours[-1] + 1) * HOUR_MS - 1 if hours else 0)

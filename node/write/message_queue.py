@@ -18,7 +18,7 @@ from api.port.problem import Problem
 from node.draft import encode_schedule, encode_target
 from node.runtime.entropy import Entropy
 from node.write.command_queues import Section
-from replication.apply.machine import Scheduled
+from replication.apply.message.schedule import Scheduled
 from storage.format.message_id import encode_ids
 from storage.format.position import HOUR_MS
 

@@ -41,7 +41,8 @@ from node.write.command_queues import (
 )
 from node.write.leader_commands import LeaderCommands
 from node.write.message_queue import MessageQueue, Part
-from replication.apply.machine import Applied, TopicPut
+from replication.apply.machine import Applied
+from replication.apply.topic import TopicPut
 from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
 from replication.command.genesis import Genesis

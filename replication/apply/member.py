@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from replication.apply.applying import Applying
 from replication.command.genesis import Genesis
 from replication.command.member import ADD, PROMOTE, ChangeMember
 from storage.catalog.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
@@ -32,8 +33,16 @@ def found_members(members: Members, genesis: Genesis, index: int) -> None:
         members.put(member)
 
 
-def apply_change(members: Members, command: ChangeMember, index: int) -> MemberChanged:
+def apply_change_member(applying: Applying, command: ChangeMember) -> MemberChanged:
     """Apply the change; void ones change nothing."""
+    changed = apply_change(applying.store.catalog.members, command, applying.index)
+    if changed.member is not None:
+        applying.told.members()
+    return changed
+
+
+def apply_change(members: Members, command: ChangeMember, index: int) -> MemberChanged:
+    """The change of a table of members."""
     void = _why_void(members, command)
     if void is not None:
         return MemberChanged(None, void)

@@ -1,12 +1,13 @@
 """What a restored cluster does with messages that became due while it was not there: the rule moves on."""
 
+from replication.apply.applying import Applying
 from replication.command.overdue import OverdueCutoff
-from storage.catalog.catalog import Catalog
 from storage.catalog.overdue import OverdueRule
 
 
-def apply_overdue_cutoff(catalog: Catalog, command: OverdueCutoff) -> OverdueRule | None:
+def apply_overdue_cutoff(applying: Applying, command: OverdueCutoff) -> OverdueRule | None:
     """Returns what is left to be done."""
+    catalog = applying.store.catalog
     row = catalog.overdue_rule
     if row is not None and row.cutoff_ms is None and not command.done:
         catalog.set_overdue_rule(OverdueRule(last_ms=row.last_ms, cutoff_ms=command.cutoff_ms))

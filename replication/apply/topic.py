@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from replication.apply.applying import Applying
 from replication.apply.message.doubtful import STRICT_DOUBT, STRICT_SINCE
-from replication.command.entry import Envelope
 from replication.command.topic import DropTopic, PutTopic
 from storage.catalog.doubt import NO_DOUBT
 from storage.catalog.level import has
 from storage.catalog.topic import Topic
-from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,9 @@ class TopicPut:
     changed: bool
 
 
-def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> TopicPut:
+def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
     """Create a topic or change its settings."""
+    store, envelope = applying.store, applying.envelope
     topic = store.catalog.topic(command.name, command.namespace)
     if command.revision and (topic is None or topic.revision != command.revision):
         return TopicPut(topic, False)
@@ -44,27 +44,29 @@ def apply_put_topic(store: Store, command: PutTopic, envelope: Envelope) -> Topi
         said = topic is None or store.doubt.term == envelope.term
         if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
             settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
-    return TopicPut(
-        store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace), True
-    )
+    topic = store.catalog.put_topic(command.name, settings, now_ms=envelope.now_ms, namespace=command.namespace)
+    applying.told.topics([topic.number])
+    return TopicPut(topic, True)
 
 
 DROPPED, UNKNOWN, MISMATCH, CHANGED = 0, 1, 2, 3
 """Results of DropTopic: done; no such topic; another revision; something may have come since the leader looked."""
 
 
-def apply_drop_topic(store: Store, command: DropTopic, index: int) -> tuple[int, Topic | None]:
-    """Remove the topic; the result, and the topic as it was. Its number is never given again, so what it leaves behind
-    (ended messages, their keys) belongs to no other topic."""
+def apply_drop_topic(applying: Applying, command: DropTopic) -> int:
+    """Remove the topic. Its number is never given again, so what it leaves behind (ended messages, their keys) belongs
+    to no other topic."""
+    store = applying.store
     topic = store.catalog.topic(command.name, command.namespace)
     if topic is None:
-        return UNKNOWN, None
+        return UNKNOWN
     if command.revision not in (0, topic.revision):
-        return MISMATCH, topic
-    if index != command.index or store.unit_count != command.units:
-        return CHANGED, topic
+        return MISMATCH
+    if applying.index != command.index or store.unit_count != command.units:
+        return CHANGED
     store.catalog.drop_topic(topic.number)
-    return DROPPED, topic
+    applying.told.dropped(topic.number)
+    return DROPPED
 
 
 def _merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgpack
 
@@ -72,9 +72,6 @@ class Kind(IntEnum):
     OVERDUE_CUTOFF = 61
 
 
-_KINDS: Final = {int(kind): kind for kind in Kind}
-
-
 class EntryRefused(Exception):
     """These bytes are malformed: every node refuses them alike and goes on."""
 
@@ -86,7 +83,7 @@ class UnknownCommand(Exception):
 class Section(NamedTuple):
     """One command inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
 
-    kind: Kind
+    kind: int
     rows: int
     payload: memoryview
 
@@ -102,7 +99,7 @@ class Envelope(NamedTuple):
     version: int = FOUNDED
 
 
-def _kind_of(kinds: set[Kind]) -> int:
+def _kind_of(kinds: set[int]) -> int:
     return _CHANGE if Kind.CHANGE_MEMBER in kinds else _COMMANDS
 
 
@@ -121,7 +118,14 @@ def pad8(length: int) -> int:
     return -length % 8
 
 
-Packed = tuple[Kind, int, list[bytes]]  # kind, rows, payload pieces
+Packed = tuple[int, int, list[bytes]]  # kind, rows, payload pieces
+
+
+class Command(Protocol):
+    """What a leader proposes and every node applies, as columns; replication/apply/registry.py has all of them."""
+
+    def pack(self) -> Packed:
+        """As a section."""
 
 
 def encode_entry(
@@ -148,7 +152,8 @@ def encode_entry(
 
 
 def decode_entry(entry: bytes) -> Envelope:
-    """Read an entry. Raises `UnknownCommand` for an unknown version or kind, `EntryRefused` for what does not fit."""
+    """Read an entry. Raises `UnknownCommand` for an unknown version, `EntryRefused` for what does not fit. Whether a
+    command is known says replication/apply/registry.py."""
     view = memoryview(entry)
     if len(view) < _HEAD.size:
         raise EntryRefused(f"entry of {len(view)} bytes is shorter than its envelope of {_HEAD.size}")
@@ -168,12 +173,11 @@ def decode_entry(entry: bytes) -> Envelope:
             raise EntryRefused(f"section header at byte {at} past the entry's end {len(view)}")
         kind, version, flags, rows, length = _SECTION.unpack_from(view, at)
         at += _SECTION.size
-        known = _KINDS.get(kind)
-        if version != 1 or flags or known is None:
+        if version != 1 or flags:
             raise UnknownCommand(f"command kind {kind} version {version} flags {flags} is unknown to this node")
         if at + length > len(view):
             raise EntryRefused(f"section of {length} bytes at byte {at} past the entry's end {len(view)}")
-        sections.append(Section(known, rows, view[at : at + length]))
+        sections.append(Section(kind, rows, view[at : at + length]))
         at += length + pad8(length)
     if at != len(view):
         raise EntryRefused(f"{len(view) - at} bytes after the last section")

@@ -1,4 +1,4 @@
-"""The command that raises the level of the cluster, and how it is applied."""
+"""The command that raises the level of the cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
-from storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,3 @@ class RaiseLevel:
         if level < 2:
             raise EntryRefused(f"a level raised to {level}; every cluster begins at 1")
         return cls(level, basis)
-
-
-def apply_raise_level(store: Store, command: RaiseLevel) -> bool:
-    """Raise the level; whether it rose. It never goes down, and the same command twice changes nothing."""
-    if command.basis != store.catalog.members.index or command.level <= store.level:
-        return False
-    store.level = command.level
-    return True

@@ -1,14 +1,11 @@
-"""The command that says how its leader came to lead, and what is in doubt since; and how it is applied."""
+"""The command that says how its leader came to lead, and what is in doubt since."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from replication.command.column import DUE_MS_MAX, ColumnReader, filled, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
-from storage.catalog.doubt import Doubt
-from storage.catalog.level import has
-from storage.store import Store
 
 HANDED_ON = -1
 
@@ -35,12 +32,3 @@ class Promotion:
         if not HANDED_ON <= until_ms <= DUE_MS_MAX:
             raise EntryRefused(f"until_ms {until_ms}; {HANDED_ON} to {DUE_MS_MAX} expected")
         return cls(until_ms)
-
-
-def apply_promotion(store: Store, command: Promotion, term: int) -> None:
-    """After an election all that is there and due by then is in doubt; what was before stays so."""
-    if not has(store.level, "doubt"):
-        return
-    if command.until_ms != HANDED_ON:
-        store.doubt = Doubt.at(store.span, max(command.until_ms, store.doubt.until_ms))
-    store.doubt = replace(store.doubt, term=term)

@@ -12,8 +12,8 @@ from typing import Any
 
 from node.leader.dispatcher import Dispatcher
 from replication.apply.machine import Applied
+from replication.command.entry import Command
 from replication.command.handover import Lease
-from replication.command.registry import Command
 from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U8, U16, U32, U64

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from replication.apply.machine import Applied
-from replication.command.entry import encode_entry
-from replication.command.registry import Command
+from replication.command.entry import Command, encode_entry
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
 from storage.catalog.topic import Subscription, subscription_of
@@ -196,9 +195,9 @@ class LoggedModel:
         self.log.append((entry, self.leader_term.term))
         self.book.tagged, self.flight_tags = self.flight_tags, []
         machine = self.replicas[replica].machine
-        machine.listener = self.book
+        machine.told.listener = self.book
         applied = self.replicas[replica].apply(entry, self.leader_term.term)
-        machine.listener = None
+        machine.told.listener = None
         return applied
 
     def _apply_committed(self, entry: bytes) -> Applied:

@@ -13,11 +13,10 @@ from node.leader.dispatcher import Dispatcher, DispatchOptions
 from replication.apply.machine import Applied, Machine
 from replication.apply.message.settle import Cancelled
 from replication.command.dispatch import Realign
-from replication.command.entry import encode_entry
+from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import DEAD, RETRY, Fail, Settle
 from replication.command.message import Cancel, Reschedule
-from replication.command.registry import Command
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
 from storage.catalog.topic import Subscription, subscription_of
@@ -65,7 +64,7 @@ class Leader:
         self.term += 1
         self.dispatcher = Dispatcher(self.store, term=self.term, options=self.options, attempts=self.limit)
         realign = self.dispatcher.promote(now_ms, self.machine.tick if tick is None else tick)
-        self.machine.listener = self.dispatcher
+        self.machine.told.listener = self.dispatcher
         return realign
 
     def propose(self, *commands: Command, now_ms: int = T0) -> Applied:

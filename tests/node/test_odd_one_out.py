@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.server import Node
-from replication.command.dispatch import DispatchState, Realign
+from replication.apply.applying import Applying
+from replication.apply.registry import CommandRow
+from replication.command.entry import Kind
 from replication.raft.agreement import OddOneOut, Split
 from storage.directory.data_directory import CONDEMNED, DataDirectory, DirectoryRefused
 from storage.file.disk import Disk
@@ -47,13 +50,15 @@ def _misspell_a_topic(node: Node) -> None:
 
 def _shift_the_state(node: Node) -> None:
     """Where the dispatch state stands, by one unit."""
-    dispatch = node.machine._dispatch
+    apply_one = node.machine._apply_one
 
-    def shifted(command: DispatchState | Realign) -> None:
-        dispatch(command)
-        node.machine.local_index += 1
+    def shifted(row: CommandRow, command: Any, applying: Applying) -> Any:
+        result = apply_one(row, command, applying)
+        if row.kind in (Kind.DISPATCH_STATE, Kind.REALIGN):
+            applying.dispatched.local_index += 1
+        return result
 
-    node.machine._dispatch = shifted  # type: ignore[method-assign]
+    node.machine._apply_one = shifted  # type: ignore[method-assign]
 
 
 async def _work(node: Node) -> None:

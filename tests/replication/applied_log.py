@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from replication.apply.machine import Applied, Machine
-from replication.command.entry import encode_entry
+from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import DEAD, RETRY, Extend, Fail, Lease, Release, Settle
 from replication.command.level import RaiseLevel
 from replication.command.message import Cancel, Redrive, Reschedule
-from replication.command.registry import Command
 from replication.command.schedule import Key, Schedule
 from storage.catalog.level import LEVELS
 from storage.file.disk import Disk

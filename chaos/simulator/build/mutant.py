@@ -22,9 +22,11 @@ from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
 from node.upkeep.retention import Retention
 from node.write.proposer import Proposer
+from replication.apply.applying import Applying
 from replication.apply.machine import Machine
 from replication.apply.message.settle import apply_lease
-from replication.command.entry import Envelope, encode_entry
+from replication.apply.registry import CommandRow
+from replication.command.entry import encode_entry
 from replication.command.handover import Lease
 from replication.election.trust import Trust
 from replication.group import RaftGroup
@@ -128,17 +130,10 @@ def _old_lease() -> list[Patch]:
         for former in [each for each in leases if each[0] < self.term]:
             self._loop.call_later(LATE_S, _propose_again, self._parts.group, self._parts.proposer, *former)
 
-    def lease(self: Machine, command: Lease, envelope: Envelope) -> Any:
-        taken = any_term(self.store, command, envelope)
-        if self.listener is not None:
-            held = taken.view(bool)
-            self.listener.on_leased(command.position[held], command.attempt[held], command.lease_end_ms[held])
-        return taken
-
-    def apply_one(self: Machine, command: Any, envelope: Envelope, index: int, term: int) -> Any:
-        if isinstance(command, Lease) and envelope.term != term:
-            return lease(self, command, envelope)
-        return one(self, command, envelope, index, term)
+    def apply_one(self: Machine, row: CommandRow, command: Any, applying: Applying) -> Any:
+        if isinstance(command, Lease) and applying.envelope.term != applying.term:
+            return any_term(applying, command)
+        return one(self, row, command, applying)
 
     one, any_term = Machine._apply_one, _without_fence(apply_lease)
     return [(LeaderTerm, "collect", collected), (LeaderTerm, "begin", begun), (Machine, "_apply_one", apply_one)]
@@ -157,9 +152,9 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
         ours = np.ndim(term) == 0
         return np.ones(len(attempt), np.uint64) if ours else np.zeros(len(attempt), np.uint64)
 
-    def any_term(store: Any, command: Lease, envelope: Envelope) -> Any:
+    def any_term(applying: Applying, command: Lease) -> Any:
         with patched([(replication.apply.message.settle, "fence", fence)]):
-            return apply(store, command, envelope)
+            return apply(applying, command)
 
     return any_term
 

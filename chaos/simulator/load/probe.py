@@ -80,9 +80,9 @@ class Probe:
         def applied(index: int, term: int, entry: bytes) -> Any:
             self._units = []
             self._entry = index if index not in self._told else 0
-            before = (machine.tick, machine.local_index, machine.state_applied_index)
+            before = (machine.tick, machine.local_index, machine.dispatched.applied_index)
             result = apply(index, term, entry)
-            after = (machine.tick, machine.local_index, machine.state_applied_index)
+            after = (machine.tick, machine.local_index, machine.dispatched.applied_index)
             self._tell(node_id, node, index, term, entry, None if after == before else after)
             wheel = self._wheels.get(node_id)
             if wheel is not None:

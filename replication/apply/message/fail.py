@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, fence, rounds
 from replication.apply.message.dead_letter_copy import Copies, copy_dead
 from replication.apply.message.message_location import settle_everywhere
-from replication.apply.message.move import CODE_RESCHEDULED, Leaving, Moves, move
+from replication.apply.message.move import CODE_RESCHEDULED, Leaving, move
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.message.unheard import UNHEARD
+from replication.apply.told import Moves
 from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import U8, U16, U64
@@ -36,7 +38,7 @@ from storage.store import Store
 _EXTENSION_BYTES_MAX = 0xFFFF
 
 
-class Failed(NamedTuple):
+class _Failed(NamedTuple):
     """A result per row (ACKED: done, now or before by this very hand-over; STALE; INVALID), and what changed."""
 
     result: U8
@@ -45,18 +47,26 @@ class Failed(NamedTuple):
     copies: list[Copies]
 
 
-def apply_fail(store: Store, command: Fail, envelope: Envelope, *, floor_ms: int) -> Failed:
-    """Move or end the messages whose hand-overs failed. `floor_ms`: no unit goes before the dispatch state's slot."""
+def apply_fail(applying: Applying, command: Fail) -> U8:
+    """Move or end the messages whose hand-overs failed. A result per row: ACKED (done, now or before by this very
+    hand-over), STALE, INVALID."""
+    store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     claim = fence(command.term, command.attempt)
-    failed = Failed(np.full(len(command.position), STALE, np.uint8), [], [], [])
+    failed = _Failed(np.full(len(command.position), STALE, np.uint8), [], [], [])
     for turn in rounds(command.position, claim):
         _fail_round(store, command, envelope, floor_ms, claim, turn.rows, failed)
         failed.result[turn.repeats] = failed.result[turn.repeated]
-    return failed
+    for place in failed.dead:
+        applying.told.settled(place)
+    applying.told.moved(failed.moves, applying.index)
+    for copies in failed.copies:
+        applying.told.topics(copies.created_topics)
+        applying.told.units(copies.fresh, applying.index)
+    return failed.result
 
 
 def _fail_round(
-    store: Store, command: Fail, envelope: Envelope, floor_ms: int, claim: U64, rows: Rows, failed: Failed
+    store: Store, command: Fail, envelope: Envelope, floor_ms: int, claim: U64, rows: Rows, failed: _Failed
 ) -> None:
     """Rows that name each unit once."""
     position, claimed = command.position[rows], claim[rows]
@@ -111,7 +121,7 @@ def _retry(store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows:
 
 
 def _bury(
-    store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows: Rows, attempt: U16, failed: Failed
+    store: Store, command: Fail, envelope: Envelope, floor_ms: int, rows: Rows, attempt: U16, failed: _Failed
 ) -> None:
     place = command.position[rows]
     settle_everywhere(

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
 from replication.apply.message.message_location import FREE, UNKNOWN, find_standing, revisions, verdicts
-from replication.apply.message.schedule import Fresh
+from replication.apply.told import Fresh, Moves
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.catalog.level import has
@@ -39,14 +40,6 @@ RESCHEDULED = FREE  # the other results are those of replication.apply.message.m
 REDRIVEN, NOT_DEAD = 1, 0
 CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
 """Codes of the records of a move that no failure caused; those of failures are below."""
-
-
-class Moves(NamedTuple):
-    """Messages that were moved, in order."""
-
-    home: U64
-    old: U64
-    fresh: Fresh  # the new units
 
 
 class Leaving(NamedTuple):
@@ -125,11 +118,10 @@ def move(
     return Moves(leaving.home, leaving.place, Fresh(position, batch.due_ms, batch.topic, batch.tags, batch.priority))
 
 
-def apply_reschedule(
-    store: Store, command: Reschedule, envelope: Envelope, *, floor_ms: int
-) -> tuple[Rescheduled, list[Moves]]:
+def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
     """Move messages to another due time. A message whose lease still runs is refused, as in a cancel; one in several
     rows goes from one row's due time to the next one's."""
+    store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     count = len(command.home)
     answer = Rescheduled(
         np.full(count, UNKNOWN, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.uint32),
@@ -138,7 +130,8 @@ def apply_reschedule(
     moved: list[Moves] = []
     for turn in rounds(command.home, np.arange(count, dtype=np.uint64)):  # no row repeats another
         moved += _reschedule_round(store, command, envelope, turn.rows, answer, floor_ms)
-    return answer, moved
+    applying.told.moved(moved, applying.index)
+    return answer
 
 
 def _reschedule_round(
@@ -180,9 +173,10 @@ def _reschedule_round(
     return [moves]
 
 
-def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_ms: int) -> tuple[U8, list[Moves]]:
+def apply_redrive(applying: Applying, command: Redrive) -> U8:
     """Try dead messages again, their attempts counted anew; REDRIVEN or NOT_DEAD per row. One is gone with the hour
     where it died, though its home may stay: all that changed of it on its way stood there."""
+    store, floor_ms = applying.store, applying.dispatched.floor_ms
     states = store.states(command.home)
     dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
     rows = dead.nonzero()[0]
@@ -196,7 +190,7 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
         place[gone] = command.home[rows[gone]]
     result = np.full(len(command.home), NOT_DEAD, np.uint8)
     if not len(rows):
-        return result, []
+        return result
     result[rows] = REDRIVEN
     home = command.home[rows]
     attempt = np.maximum(states.attempt[rows], store.units(place)["attempt"])
@@ -212,8 +206,10 @@ def apply_redrive(store: Store, command: Redrive, envelope: Envelope, *, floor_m
     )
     records = store.records(place)
     extensions = [record.extension for record in records]
+    envelope = applying.envelope
     moves = move(store, leaving, records, envelope, extensions=extensions, asked_due_ms=asked_due_ms, uncounted=attempt)
-    return result, [moves]
+    applying.told.moved([moves], applying.index)
+    return result
 
 
 def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:

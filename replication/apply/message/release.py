@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import fence, first_of_each
-from replication.command.entry import Envelope
 from replication.command.handover import Release
 from storage.format.array import U8
 from storage.format.batches import SettleBatch
 from storage.format.rows import LEASED, PLANNED_BEFORE, RELEASED
-from storage.store import Store
 
 
-def apply_release(store: Store, command: Release, envelope: Envelope) -> U8:
+def apply_release(applying: Applying, command: Release) -> U8:
     """Take leases back; 1 where one was: the newest one of an open unit, by the very hand-over named."""
+    store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
     named = fence(command.term, command.attempt) == fence(states.term, states.attempt)
     rows = ((states.state == LEASED) & named).nonzero()[0]
@@ -44,4 +44,5 @@ def apply_release(store: Store, command: Release, envelope: Envelope) -> U8:
                 subscription=command.subscription,
             )
         )
+    applying.told.released(command.position[result.view(np.bool_)])
     return result

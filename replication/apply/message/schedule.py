@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.applying import Applying
+from replication.apply.told import Fresh
 from replication.command.entry import Envelope
 from replication.command.schedule import ON_CONFLICT, Key, Schedule
 from storage.catalog.client_key import KeyEntry
@@ -22,16 +24,6 @@ from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
 from storage.store import Store
 
 
-class Fresh(NamedTuple):
-    """The rows that became units, as stored."""
-
-    position: U64
-    due_ms: I64
-    topic: U32
-    tags: U64
-    priority: U8
-
-
 class Scheduled(NamedTuple):
     """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's: what a
     replayed request was answered, and of others when the message is due by now."""
@@ -40,13 +32,12 @@ class Scheduled(NamedTuple):
     random: U64
     due_ms: I64
     status: U8
-    fresh: Fresh
-    created_topics: tuple[int, ...]
 
 
-def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor_ms: int) -> Scheduled:
-    """Append the rows whose key is free (or that have none). `floor_ms` is the start of the slot the dispatch state
-    names: a unit too late for its slot is put there; the asked due time stays in the log."""
+def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
+    """Append the rows whose key is free (or that have none). A unit too late for the slot of the dispatch state is put
+    there; the asked due time stays in the log."""
+    store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     numbers, created = _topic_numbers(store, command, envelope)
     topic = numbers[command.topic]
     words = np.frombuffer(command.blob, np.uint64)
@@ -90,7 +81,9 @@ def apply_schedule(store: Store, command: Schedule, envelope: Envelope, *, floor
             assert holder is not None
             position[row], random[row] = holder.position, holder.random
             due_ms[row] = holder.due_ms if status[row] == REPLAYED else _due_now(store, holder)
-    return Scheduled(position, random, due_ms, status, fresh, tuple(created))
+    applying.told.topics(created)
+    applying.told.units(fresh, applying.index)
+    return Scheduled(position, random, due_ms, status)
 
 
 def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:

@@ -21,11 +21,11 @@ Leases and what answers them name places; cancels name homes (message_location.p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, fence, first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
 from replication.apply.message.message_location import (
@@ -66,7 +66,6 @@ __all__ = [
     "STALE",
     "UNKNOWN",
     "Cancelled",
-    "Extended",
     "apply_cancel",
     "apply_extend",
     "apply_lease",
@@ -88,18 +87,10 @@ class Cancelled:
     prior: U8
 
 
-class Extended(NamedTuple):
-    """A result per row (EXTENDED, STALE, INVALID); and the leases that took effect, as columns of their own."""
-
-    result: U8
-    position: U64
-    attempt: U16
-    lease_end_ms: I64
-
-
-def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
+def apply_lease(applying: Applying, command: Lease) -> U8:
     """Record hand-overs; 1 where the Lease took effect. A Lease of a settled or unknown unit, or one not newer than
     the newest, is a no-op."""
+    store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
     newer = fence(np.uint32(envelope.term), command.attempt) > fence(states.term, states.attempt)
     effective = (states.state <= LEASED_STATE) & newer & first_of_each(command.position)
@@ -120,12 +111,14 @@ def apply_lease(store: Store, command: Lease, envelope: Envelope) -> U8:
                 subscription=command.subscription,
             )
         )
+    applying.told.leased(command.position[effective], command.attempt[effective], command.lease_end_ms[effective])
     return effective.astype(np.uint8)
 
 
-def apply_settle(store: Store, command: Settle, envelope: Envelope) -> tuple[U8, U64]:
-    """Ack; returns a result per row (ACKED, STALE, INVALID) and the positions settled now. The same unit may stand in
-    several rows: a client that acks twice in one request."""
+def apply_settle(applying: Applying, command: Settle) -> U8:
+    """Ack; returns a result per row: ACKED, STALE, INVALID. The same unit may stand in several rows: a client that acks
+    twice in one request."""
+    store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
     result = np.full(len(command.position), STALE, np.uint8)
     settled: list[U64] = []
@@ -133,7 +126,8 @@ def apply_settle(store: Store, command: Settle, envelope: Envelope) -> tuple[U8,
         taken = _settle_round(store, command, envelope, claim, turn.rows, result)
         result[turn.repeats] = result[turn.repeated]
         settled.append(command.position[taken])
-    return result, settled[0] if len(settled) == 1 else np.concatenate([np.empty(0, np.uint64), *settled])
+    applying.told.settled(settled[0] if len(settled) == 1 else np.concatenate([np.empty(0, np.uint64), *settled]))
+    return result
 
 
 def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64, rows: Rows, result: U8) -> Rows:
@@ -163,9 +157,10 @@ def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64,
     return acked
 
 
-def apply_extend(store: Store, command: Extend, envelope: Envelope) -> Extended:
-    """Let leases end later: never earlier than they end by now, of several rows by one hand-over at the latest end.
-    Below level 3 the last row's end counts, earlier or later."""
+def apply_extend(applying: Applying, command: Extend) -> U8:
+    """Let leases end later: never earlier than they end by now, of several rows by one hand-over at the latest end. A
+    result per row: EXTENDED, STALE, INVALID. Below level 3 the last row's end counts, earlier or later."""
+    store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
     result = np.full(len(command.position), STALE, np.uint8)
     lease_end_ms = command.lease_end_ms.copy()
@@ -178,7 +173,8 @@ def apply_extend(store: Store, command: Extend, envelope: Envelope) -> Extended:
         extended.append(_extend_round(store, command, envelope, claim, lease_end_ms, turn.rows, result))
         result[turn.repeats] = result[turn.repeated]
     rows = np.concatenate([np.empty(0, np.intp), *extended])
-    return Extended(result, command.position[rows], command.attempt[rows], lease_end_ms[rows])
+    applying.told.leased(command.position[rows], command.attempt[rows], lease_end_ms[rows])
+    return result
 
 
 def _extend_round(
@@ -226,9 +222,9 @@ def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16
     return (code & np.uint16(PLANNED_BEFORE)) | np.where(by_receipt, BY_RECEIPT, 0).astype(np.uint16)
 
 
-def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Cancelled, U64]:
-    """Cancel; returns a result per row and the places cancelled now. Cancelled twice is cancelled both times, with the
-    same answer."""
+def apply_cancel(applying: Applying, command: Cancel) -> Cancelled:
+    """Cancel; returns a result per row. Cancelled twice is cancelled both times, with the same answer."""
+    store, envelope = applying.store, applying.envelope
     count = len(command.home)
     answer = Cancelled(np.empty(count, np.uint8), np.empty(count, np.uint16), np.empty(count, np.uint8))
     places: list[U64] = []
@@ -236,7 +232,8 @@ def apply_cancel(store: Store, command: Cancel, envelope: Envelope) -> tuple[Can
         places.append(_cancel_round(store, command, envelope, turn.rows, answer))
         for column in (answer.result, answer.attempts, answer.prior):
             column[turn.repeats] = column[turn.repeated]
-    return answer, np.concatenate([np.empty(0, np.uint64), *places])
+    applying.told.settled(np.concatenate([np.empty(0, np.uint64), *places]))
+    return answer
 
 
 def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows, answer: Cancelled) -> U64:

@@ -14,10 +14,9 @@ from node.upkeep.checkpointer import Checkpointer
 from node.upkeep.retention import Retention
 from replication.apply.machine import Machine
 from replication.command.dispatch import DispatchState
-from replication.command.entry import encode_entry
+from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.message import Cancel
-from replication.command.registry import Command
 from replication.command.schedule import Schedule
 from replication.command.unlink import Unlink
 from storage.file.disk import Disk

@@ -10,7 +10,7 @@ import pytest
 from api.port.port import MessageIn
 from node.write.batch_delay import GATHER_REQUESTS, GATHER_S, BatchDelay
 from node.write.proposer import Proposer
-from replication.apply.message.schedule import Fresh, Scheduled
+from replication.apply.message.schedule import Scheduled
 from replication.command.entry import decode_entry
 from replication.command.handover import Settle
 from tests.node.proposing import Group, Riders, run, turns
@@ -71,8 +71,7 @@ def test_does_not_flush_after_its_end() -> None:
 def placed(rows: int) -> Scheduled:
     """The result of a Schedule of new messages."""
     zeros = np.zeros(rows, np.uint64)
-    fresh = Fresh(zeros, zeros.astype(np.int64), zeros.astype(np.uint32), zeros, zeros.astype(np.uint8))
-    return Scheduled(zeros, zeros, zeros.astype(np.int64), zeros.astype(np.uint8), fresh, ())
+    return Scheduled(zeros, zeros, zeros.astype(np.int64), zeros.astype(np.uint8))
 
 
 def rows_of(blob: bytes) -> list[int]:

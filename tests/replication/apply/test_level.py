@@ -24,7 +24,7 @@ def founded(directory: Path) -> Log:
 def test_a_cluster_begins_at_level_1_and_rises_once(tmp_path: Path) -> None:
     """The command raises it and tells; a second one changes nothing; a restart and a checkpoint keep it."""
     log, told = founded(tmp_path), []
-    log.machine.on_level = lambda: told.append(log.machine.level)
+    log.machine.told.on_level = lambda: told.append(log.machine.level)
     assert (log.machine.level, log.store.level) == (FOUNDED, FOUNDED)
     checkpoint(log)
     assert log.store.checkpoint is not None

@@ -79,7 +79,7 @@ def test_the_state_never_goes_back_but_by_realign(log: Log) -> None:
     log.apply(DispatchState(999, 9, 3))
     assert (log.machine.tick, log.machine.local_index) == (1000, 5)
     log.apply(Realign(900, 900_000, 4))
-    assert (log.machine.tick, log.machine.local_index, log.machine.now_ms) == (900, 0, 900_000)
+    assert (log.machine.tick, log.machine.local_index, log.machine.dispatched.now_ms) == (900, 0, 900_000)
 
 
 def test_what_a_dispatcher_of_another_term_decided_is_void(log: Log) -> None:

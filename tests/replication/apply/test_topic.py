@@ -46,7 +46,7 @@ class _Told:
 def test_drop(log: Log) -> None:
     """The name is free; a topic of that name made again is another one, with settings of its own."""
     old, told = _topic(log), _Told()
-    log.machine.listener = told  # type: ignore[assignment]
+    log.machine.told.listener = told  # type: ignore[assignment]
     assert log.apply(_drop(log)).results == (DROPPED,)
     assert told.topics == [(old.number, {})]
     assert log.store.catalog.topic("t") is None

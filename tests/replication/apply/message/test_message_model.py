@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.command.dispatch import DispatchState
+from replication.command.entry import Command
 from replication.command.handover import Extend, Fail, Settle
 from replication.command.message import Reschedule
-from replication.command.registry import Command
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
 from replication.command.unlink import Unlink
@@ -116,7 +116,7 @@ class Trial:
         self.term += next_term
         if not kinds:
             return
-        self.recorder = self.log.machine.listener = Recorder()
+        self.recorder = self.log.machine.told.listener = Recorder()
         self.model.now_ms, self.model.left = self.now_ms, []
         ordered = [kind for kind in KINDS if kind in kinds]
         commands = [getattr(self, kind)(kinds[kind]) for kind in ordered]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from replication.apply.machine import Applied
 from replication.command.column import DUE_MS_MAX, pack_columns, pack_map
 from replication.command.dispatch import DispatchState, Realign
-from replication.command.entry import Kind, Packed, UnknownCommand, encode_entry
+from replication.command.entry import Command, Kind, Packed, UnknownCommand, encode_entry
 from replication.command.genesis import Genesis
-from replication.command.registry import Command
 from replication.command.schedule import Key, Schedule
 from replication.command.topic import PutTopic
 from replication.command.unlink import Unlink

@@ -1,0 +1,38 @@
+"""What a command is applied to: one entry, the store, the dispatch state, and who is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replication.apply.told import Told
+from replication.command.entry import Envelope
+from storage.format.position import MS_PER_TICK
+from storage.store import Store
+
+
+@dataclass(slots=True)
+class Dispatched:
+    """The replicated dispatch state. All before (tick, local_index) is dispatched; `applied_index`: what its leader had
+    applied; `now_ms`: the newest stamp. Invariant: it never goes back but by Realign."""
+
+    tick: int
+    local_index: int
+    applied_index: int
+    now_ms: int
+
+    @property
+    def floor_ms(self) -> int:
+        """Where its slot begins: no unit goes before it."""
+        return self.tick * MS_PER_TICK
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """The entry at `index`, of the Raft term `term`, on its way into the store."""
+
+    store: Store
+    dispatched: Dispatched
+    told: Told
+    envelope: Envelope
+    index: int
+    term: int

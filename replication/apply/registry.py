@@ -1,0 +1,105 @@
+"""The commands of the log, a row each: how it is read and applied, since which level, and whether a term bounds it.
+
+The order in an entry is that of the numbers: the dispatch state takes effect before the units it clamps, moved ones
+too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish. A
+command carries every input of its apply, random bits and absolute times included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from replication.apply.applying import Applying
+from replication.apply.dispatch import apply_dispatch_state, apply_realign
+from replication.apply.genesis import apply_genesis
+from replication.apply.level import apply_raise_level
+from replication.apply.member import apply_change_member
+from replication.apply.message.fail import apply_fail
+from replication.apply.message.move import apply_redrive, apply_reschedule
+from replication.apply.message.release import apply_release
+from replication.apply.message.schedule import apply_schedule
+from replication.apply.message.settle import apply_cancel, apply_extend, apply_lease, apply_settle
+from replication.apply.overdue import apply_overdue_cutoff
+from replication.apply.promotion import apply_promotion
+from replication.apply.topic import apply_drop_topic, apply_put_topic
+from replication.apply.unlink import apply_unlink
+from replication.command.dispatch import DispatchState, Realign
+from replication.command.entry import Kind, Section
+from replication.command.genesis import Genesis
+from replication.command.handover import Extend, Fail, Lease, Release, Settle
+from replication.command.level import RaiseLevel
+from replication.command.member import ChangeMember
+from replication.command.message import Cancel, Redrive, Reschedule
+from replication.command.overdue import OverdueCutoff
+from replication.command.promotion import Promotion
+from replication.command.schedule import Schedule
+from replication.command.topic import DropTopic, PutTopic
+from replication.command.unlink import Unlink
+from storage.catalog.level import FOUNDED, LEVELS
+
+KIND_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """One command. `kind`: its number, never used again for another. `apply` returns what its proposer is answered.
+    `since`: the level of the cluster from which on it may stand in an entry. `term_bound`: it says what a dispatcher
+    means to do, so it is void in an entry that a later leader completed."""
+
+    kind: int
+    unpack: Callable[[Section], Any]
+    apply: Callable[[Applying, Any], Any]
+    since: int = FOUNDED
+    term_bound: bool = False
+
+    @property
+    def name(self) -> str:
+        """The function's, without `apply_`."""
+        return str(getattr(self.apply, "__name__", self.apply)).removeprefix("apply_")
+
+
+class BadRow(ValueError):
+    """A row that cannot stand in the registry; says which and why."""
+
+
+def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
+    """By number. Raises BadRow."""
+    found: dict[int, CommandRow] = {}
+    for row in rows:
+        if not 0 < row.kind <= KIND_MAX:
+            raise BadRow(f"command {row.name}: a number is 1 to {KIND_MAX}, got {row.kind}")
+        if row.kind in found:
+            raise BadRow(f"command {row.name}: the number {row.kind} is that of {found[row.kind].name}")
+        if any(row.name == other.name for other in found.values()):
+            raise BadRow(f"command {row.name} stands here twice")
+        if not LEVELS[0] <= row.since <= LEVELS[1]:
+            raise BadRow(f"command {row.name}: this build reads levels {LEVELS[0]} to {LEVELS[1]}, not {row.since}")
+        found[row.kind] = row
+    return found
+
+
+COMMANDS: Final = registered(
+    [
+        CommandRow(Kind.GENESIS, Genesis.unpack, apply_genesis),
+        CommandRow(Kind.CHANGE_MEMBER, ChangeMember.unpack, apply_change_member),
+        CommandRow(Kind.RAISE_LEVEL, RaiseLevel.unpack, apply_raise_level),
+        CommandRow(Kind.REALIGN, Realign.unpack, apply_realign, term_bound=True),
+        CommandRow(Kind.DISPATCH_STATE, DispatchState.unpack, apply_dispatch_state, term_bound=True),
+        CommandRow(Kind.PROMOTION, Promotion.unpack, apply_promotion, term_bound=True),
+        CommandRow(Kind.LEASE, Lease.unpack, apply_lease, term_bound=True),
+        CommandRow(Kind.SETTLE, Settle.unpack, apply_settle),
+        CommandRow(Kind.FAIL, Fail.unpack, apply_fail),
+        CommandRow(Kind.EXTEND, Extend.unpack, apply_extend),
+        CommandRow(Kind.RELEASE, Release.unpack, apply_release, term_bound=True),
+        CommandRow(Kind.CANCEL, Cancel.unpack, apply_cancel),
+        CommandRow(Kind.RESCHEDULE, Reschedule.unpack, apply_reschedule),
+        CommandRow(Kind.REDRIVE, Redrive.unpack, apply_redrive),
+        CommandRow(Kind.PUT_TOPIC, PutTopic.unpack, apply_put_topic),
+        CommandRow(Kind.DROP_TOPIC, DropTopic.unpack, apply_drop_topic),
+        CommandRow(Kind.SCHEDULE, Schedule.unpack, apply_schedule),
+        CommandRow(Kind.UNLINK, Unlink.unpack, apply_unlink),
+        CommandRow(Kind.OVERDUE_CUTOFF, OverdueCutoff.unpack, apply_overdue_cutoff),
+    ]
+)
