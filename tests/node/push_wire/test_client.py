@@ -366,8 +366,8 @@ def test_b11_an_attempt_has_its_time_from_when_its_first_connection_begins(monke
 
     async def play(send: Send) -> None:
         async with receiver(answering(b"")) as silent, receiver(answering(answer(204))) as url:
-            first = asyncio.ensure_future(send(silent, timeout_ms=50))
-            second = asyncio.ensure_future(send(url, timeout_ms=50))
+            first = asyncio.ensure_future(send(silent, timeout_ms=150))
+            second = asyncio.ensure_future(send(url, timeout_ms=100))  # it would be over before the first
             assert (await first).code == TIMEOUT
             assert not second.done()
             has_time.set()
