@@ -55,9 +55,9 @@ class Leading:
     def stepped_down(self) -> None:
         """Leadership is lost: nothing of it goes on."""
         self._clock.leading = False
-        if self._leadership.term is not None:
-            self._leadership.term.end()
-            self._leadership.term = None
+        term, self._leadership.term = self._leadership.term, None
+        if term is not None:
+            term.end()
             log.info("stepped down", node=self._config.node_id, term=self._group.term)
         if self._group.elected_term > self._told:
             self._told = self._group.elected_term
@@ -65,7 +65,7 @@ class Leading:
         self._parts.proposer.step_down()
 
     def renewed(self) -> None:
-        """Its right to act as leader may last longer: those who act for it read that in the window."""
+        """Its right to act as leader ends at another time: those who act for it read that in the window."""
         self._leadership.renew(self._group.trusted_until, self._clock.ahead_s())
 
     def trusted(self) -> None:

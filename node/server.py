@@ -40,6 +40,7 @@ from node.leader.leader_parts import LeaderParts
 from node.leader.leader_term import LeaderTerm
 from node.leading import Leading
 from node.message.count import Counting
+from node.port.trust_window import NEVER
 from node.push.feed import PushFeed
 from node.push.outcomes import Outcomes
 from node.push_wire.wire import PushWire
@@ -330,6 +331,7 @@ class Node:
                 self.directory.condemn(str(error))
         log.error("fatal", error=str(error), kind=type(error).__name__)
         self.group.fail(error)
+        self.leadership.renew(NEVER, 0.0)  # a group that failed is not trusted from this step on
 
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""

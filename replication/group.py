@@ -88,8 +88,8 @@ class RaftGroup(GroupState):
     `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
     Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
     `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_trusted` (the leader's trust is
-    back), `on_renewed` (it may last longer: `trusted_until`), `on_snapshot(peer, message)` (about a snapshot, of the
-    current term), `on_fatal(exception)`. They are called from inside `tick` and `receive`.
+    back), `on_renewed` (it ends at another time), `on_snapshot(peer, message)` (about a snapshot, of the current term),
+    `on_fatal(exception)`. They are called from inside `tick` and `receive`.
     """
 
     def __init__(

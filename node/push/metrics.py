@@ -28,7 +28,7 @@ class PushMetrics(Collector):
         self._sum_s = 0.0
 
     def count(self, code: int, took_s: float) -> None:
-        """One attempt has ended, `took_s` after its hand-over."""
+        """One attempt has ended, `took_s` after it was given to the wire; 0 for one that was not."""
         self._codes[code] += 1
         self._buckets[bisect_left(BUCKETS_S, took_s)] += 1
         self._sum_s += took_s

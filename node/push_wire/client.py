@@ -30,7 +30,7 @@ from api.port.address_guard import Addresses
 from api.port.loop_turn import Line
 from api.port.traceback import let_go
 from node.port.failure_code import STOPPED, TIMEOUT
-from node.port.push_port import Origin, PushWork
+from node.port.push_port import Origin, PushTarget, PushWork
 from node.push_wire.answer import Answer, failed
 from node.push_wire.connection import Ended, Exchange, Wire
 from node.push_wire.deadlines import Deadlines
@@ -141,7 +141,7 @@ class PushClient:
         if pool.in_use or pool.begun:
             self._deadlines.add(exchange, target.timeout_ms / 1000)
         pool.waiting[exchange] = None
-        self._connect_more(work, pool)
+        self._connect_more(work.group, target, pool)
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
         """Send it if that is allowed now, else it has ended; whether the wire is in use."""
@@ -161,17 +161,16 @@ class PushClient:
 
     # -- connections
 
-    def _connect_more(self, work: PushWork, pool: _Pool) -> None:
-        """As far as attempts wait. Whenever some do, a connection is being made."""
+    def _connect_more(self, group: int, target: PushTarget, pool: _Pool) -> None:
+        """As far as attempts wait. Whenever some do, a connection is being made. It holds no message."""
         while pool.lacking:
-            pool.connecting.append(self._loop.create_task(self._connect(work, pool)))
+            pool.connecting.append(self._loop.create_task(self._connect(group, target, pool)))
 
-    async def _connect(self, work: PushWork, pool: _Pool) -> None:
+    async def _connect(self, group: int, target: PushTarget, pool: _Pool) -> None:
         """One more connection, for who has waited longest when it stands, or fails. Those who wait for one that takes
         too long time out by themselves."""
         assert self._connector is not None
-        target = work.target
-        TOPIC.set((work.group, target.topic))
+        TOPIC.set((group, target.topic))
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         if not (pool.in_use or pool.idle):
             await self._first.turn()
@@ -196,7 +195,7 @@ class PushClient:
             if wire.is_connected():
                 self._connected(pool)
                 self._keep(wire, target.origin)
-                self._connect_more(work, pool)
+                self._connect_more(group, target, pool)
                 return
             wire.drop()
         finally:
@@ -205,7 +204,7 @@ class PushClient:
         let_go(broken)
         if pool.waiting and broken is not None:
             self._end(self._next(pool), failed(broken))
-        self._connect_more(work, pool)
+        self._connect_more(group, target, pool)
         self._forget(target.origin)
 
     @staticmethod

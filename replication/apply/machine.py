@@ -105,12 +105,11 @@ class Machine:
     def _check_version(self, envelope: Envelope, commands: Sequence[tuple[CommandRow, Any]]) -> None:
         """No entry is of a version above the level, but the one that raises it; no command comes before its level."""
         raised = [command.level for _, command in commands if isinstance(command, RaiseLevel)]
-        level = max(self.level, *raised, FOUNDED)
-        if envelope.version > level:
+        if envelope.version > max(self.level, *raised, FOUNDED):
             raise EntryRefused(f"an entry of version {envelope.version} at level {self.level}")
         if raised and raised != [envelope.version]:
             raise EntryRefused(f"an entry of version {envelope.version} that raises the level to {raised}")
-        early = [row for row, _ in commands if row.since > level]
+        early = [row for row, _ in commands if row.since > self.level]  # a raise beside it may be void
         if early:
             raise EntryRefused(f"{early[0].name} at level {self.level}: there is none before level {early[0].since}")
 

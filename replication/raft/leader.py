@@ -49,8 +49,9 @@ class Leader:
         """Seconds since the start in which this node led and was not sure to, once it had been."""
         self._sure_until = NEVER
         self.on_trusted: Callable[[], None] = _nothing
-        self.on_renewed: Callable[[], None] = _nothing
         """Trust is there again after it had ended, or for the first time."""
+        self.on_renewed: Callable[[], None] = _nothing
+        """Trust ends at another time."""
         self.lets_go = False
         """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
 
@@ -143,6 +144,7 @@ class Leader:
             self._progress.forget(peer)
             self.trust.forget(peer)
             self._context.agreement.forget(peer)
+            self.on_renewed()
 
     def survey(self) -> dict[str, Peer]:
         """The peers with all that is known now."""

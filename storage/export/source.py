@@ -79,7 +79,7 @@ def source_of(
     return ExportSource(path, word, record.hours)
 
 
-def read_source(path: Path, disk: Disk, until_ms: int) -> ExportSource:
+def read_source(path: Path, disk: Disk, until_ms: int, group: int = 0) -> ExportSource:
     """The source that a directory is, whether its node runs or not. `until_ms` is not after now.
 
     Raises DirectoryRefused: no data directory, or one without a checkpoint; Corrupt, FormatRefused or DiskFailed.
@@ -93,7 +93,7 @@ def read_source(path: Path, disk: Disk, until_ms: int) -> ExportSource:
             try:
                 if catalog.record is None or catalog.genesis is None:
                     raise DirectoryRefused(f"{path} has no checkpoint yet: there is nothing in it")
-                return source_of(path, node_id, store_id, catalog, catalog.record, until_ms)
+                return source_of(path, node_id, store_id, catalog, catalog.record, until_ms, group)
             finally:
                 catalog.close()
         except (Corrupt, DiskFailed):

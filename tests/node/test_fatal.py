@@ -40,6 +40,21 @@ def test_a_failed_fdatasync_ends_the_node_and_acknowledges_nothing(tmp_path: Pat
     assert set(answers[1:]) <= {"no-leader", "outcome-unknown", "draining"}
 
 
+def test_no_webhook_leaves_once_the_node_has_failed(tmp_path: Path) -> None:
+    """From the step in which it failed: one may have waited for its connection."""
+
+    async def play(node: Node) -> None:
+        def may_send() -> bool:
+            return node.leadership.window.covers(node.group.term, 1 << 47, node.clock.monotonic())
+
+        assert may_send()
+        node.life.fatal(DiskFailed("fdatasync", "an hour's index", 5))
+        assert not may_send()
+
+    with pytest.raises(DiskFailed, match="an hour's index"):
+        run_node(tmp_path / "n1", play)
+
+
 def test_what_fails_while_the_node_stops_in_order_is_raised_and_nothing_is_checkpointed(tmp_path: Path) -> None:
     """A sync that failed beside the stop: a second one, in the last checkpoint, could report success without the data
     being there; and a node that lost its disk did not end in order."""

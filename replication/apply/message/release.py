@@ -44,5 +44,6 @@ def apply_release(applying: Applying, command: Release) -> U8:
                 subscription=command.subscription,
             )
         )
-    applying.told.released(command.position[result.view(np.bool_)])
+    if applying.told.listener is not None:
+        applying.told.released(command.position[result.view(np.bool_)])
     return result

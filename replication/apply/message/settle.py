@@ -111,7 +111,8 @@ def apply_lease(applying: Applying, command: Lease) -> U8:
                 subscription=command.subscription,
             )
         )
-    applying.told.leased(command.position[effective], command.attempt[effective], command.lease_end_ms[effective])
+    if applying.told.listener is not None:  # followers have nobody to make these for
+        applying.told.leased(command.position[effective], command.attempt[effective], command.lease_end_ms[effective])
     return effective.astype(np.uint8)
 
 
