@@ -75,7 +75,7 @@ second() {
   fi
   echo "Python $found"
   second_environment "$1"
-  .venv-second/bin/pytest --hypothesis-profile=fast -m "not real" tests/api tests/ledger tests/node/push/test_target.py
+  .venv-second/bin/pytest --hypothesis-profile=fast -m "not real" tests/api tests/ledger tests/node/push/test_target.py tests/node/push_wire/test_head.py tests/node/port
 }
 
 lowest() {
