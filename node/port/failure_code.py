@@ -47,5 +47,5 @@ ERROR_BYTES_MAX: Final = 1024
 
 
 def error_text(text: str) -> bytes:
-    """What is kept of what a failure said: UTF-8 of at most ERROR_BYTES_MAX bytes, cut between characters."""
+    """The text of a failure, as it is kept: UTF-8 of at most ERROR_BYTES_MAX bytes, cut between characters."""
     return text.encode(errors="replace")[:ERROR_BYTES_MAX].decode(errors="ignore").encode()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
+#: A header's name, or a method (RFC 9110).
+TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _OURS: Final = ("webhook-", "hourwheel-")
 #: Those of the hop, of the body's length, and Expect, which would hold the body back until the receiver asks for it.
 _NOT_THEIRS: Final = frozenset(

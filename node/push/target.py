@@ -18,7 +18,7 @@ from yarl import URL
 
 from api.port.address_guard import literal
 from node.port.failure_code import BAD_URL, NO_TARGET
-from node.port.push_headers import chosen_headers
+from node.port.push_headers import TOKEN, chosen_headers
 from node.port.push_port import Origin, PushTarget
 from node.push.signing_key import signing_key
 from storage.catalog.topic import Topic
@@ -26,7 +26,6 @@ from storage.catalog.topic import Topic
 CACHED_MAX: Final = 4096
 """Targets kept; with more of them in use each is put together anew now and then."""
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 #: A URL's path and query, of characters that need no escape (RFC 3986).
 _TAIL: Final = re.compile(r"[A-Za-z]+://[^/?#]*([A-Za-z0-9\-._~:/?@!$&'()*+,;=%]*)")
 
@@ -55,7 +54,7 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
     except ValueError as wrong:
         raise BadTarget(NO_TARGET, f"the topic's secret: {wrong}") from None
     method = fields.get("method") or "POST"
-    if not _TOKEN.fullmatch(method):
+    if not TOKEN.fullmatch(method):
         raise BadTarget(BAD_URL, f"{method[:200]!r} is no method")
     start = f"{method} {_path_of(fields['url'], url)} HTTP/1.1\r\nHost: {url.host_port_subcomponent}\r\n"
     return PushTarget(

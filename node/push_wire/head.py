@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from api.port.timestamp import render_time
-from node.port.push_headers import chosen_headers
+from node.port.push_headers import TOKEN, chosen_headers
 from node.port.push_port import PushTarget, PushWork
 from node.push_wire.signature import sign
 
@@ -26,7 +26,6 @@ KEPT_MAX: Final = 4096
 JSON: Final = "application/json"
 AGENT: Final = "hourwheel"
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _END: Final = "\r\n"
 _TAG_SAFE: Final = "!#$&'()*+-./:;<=>?@[]^_`{|}~ "
@@ -62,7 +61,7 @@ def _render(headers: Mapping[str, str]) -> bytes:
     """Header lines. A line break would forge headers: ValueError."""
     lines: list[str] = []
     for name, value in {"user-agent": AGENT, "accept": "*/*", **headers}.items():
-        if not _TOKEN.fullmatch(name) or _CONTROLS.search(value):
+        if not TOKEN.fullmatch(name) or _CONTROLS.search(value):
             raise ValueError(f"the header {name[:200]!r} cannot be sent")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode()

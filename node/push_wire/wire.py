@@ -3,7 +3,7 @@
     PushWork -> head.py: the request's head -> client.py: a connection -- may it leave? --> receiver
     PushDone <------------------------------------ answer.py: what was answered <-------------'
 
-It knows a group by its number, its TrustWindow and whom to tell; what a message, a topic or a term is it does not.
+Of a group it knows the number, the TrustWindow, and whom to tell. It looks into no store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a command is applied to: one entry, the store, the dispatch state, and who is told."""
+"""One entry on its way into the store, with all that its commands change and whom they tell."""
 
 from __future__ import annotations
 

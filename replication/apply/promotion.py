@@ -1,4 +1,4 @@
-"""What is in doubt since a leader came to lead."""
+"""Promotion: a new leader doubts what the one before may have handed over."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ Packed = tuple[int, int, list[bytes]]  # kind, rows, payload pieces
 
 
 class Command(Protocol):
-    """What a leader proposes and every node applies, as columns; replication/apply/registry.py has all of them."""
+    """A command as columns. A leader proposes it, every node applies it by its row in replication/apply/registry.py."""
 
     def pack(self) -> Packed:
         """As a section."""

@@ -24,9 +24,9 @@ def run_node_in(outside: Environment, directory: Path, play: Play) -> None:
     asyncio.run(_run(directory, play, {}, outside))
 
 
-async def run_group(number: int, directory: Path, play: Play) -> None:
-    """One whose group has another number, in a loop that runs already."""
-    await _run(directory, play, {}, group=number)
+async def run_group(number: int, directory: Path, play: Play, **tables: Any) -> None:
+    """One whose group has this number, in a loop that runs already."""
+    await _run(directory, play, tables, group=number)
 
 
 async def _run(

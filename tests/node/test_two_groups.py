@@ -3,14 +3,22 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from api.port.ledger import LedgerQuery
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.port.problem import Problem
+from api.port.queries import DeadQuery
 from node.server import Node
 from storage.directory.verify import verify
-from storage.format.message_id import decode_id
+from storage.export.manifest import read_export
+from storage.file.disk import Disk
+from storage.format.message_id import decode_id, encode_ids
+from tests.node.pushing import LOOPBACK, in_state, put, schedule
+from tests.node.receiver import Request, answer, answering, receiver
 from tests.node.single_node import Play, run_group
+from tests.waiting import until
 
 GROUPS = (0, 3)
 
@@ -20,6 +28,13 @@ async def _hand_over(node: Node, body: bytes) -> tuple[str, Delivery]:
     scheduled = await node.service.schedule([MessageIn("t", body)], ANONYMOUS)
     (delivery,) = await node.service.pull(PullIn("t", 1, 5_000, 60_000), ANONYMOUS)
     return scheduled.ids[0].decode(), delivery
+
+
+def _in_group(id: str, group: int) -> str:
+    """The same message's id, if it were of this group."""
+    named = decode_id(id)
+    (other,) = encode_ids(group, np.array([named.position], np.uint64), np.array([named.random], np.uint64)).tolist()
+    return str(other.decode())
 
 
 def test_each_group_elects_delivers_and_knows_its_own_alone(tmp_path: Path) -> None:
@@ -36,8 +51,9 @@ def test_each_group_elects_delivers_and_knows_its_own_alone(tmp_path: Path) -> N
             id, delivery = seen[group]
             other_id, others = seen[next(each for each in GROUPS if each != group)]
             assert (decode_id(id).group, delivery.id, delivery.body) == (group, id, b"%d" % group)
-            with pytest.raises(Problem, match="unknown-message"):
-                await node.service.message(other_id, local=False, principal=ANONYMOUS)
+            for unknown in (other_id, _in_group(id, group + 1)):
+                with pytest.raises(Problem, match="unknown-message"):
+                    await node.service.message(unknown, local=False, principal=ANONYMOUS)
             results = await node.service.ack("t", [others.receipt, delivery.receipt], ANONYMOUS)
             assert list(results) == ["invalid", "acked"]
             await done.wait()
@@ -52,3 +68,24 @@ def test_each_group_elects_delivers_and_knows_its_own_alone(tmp_path: Path) -> N
         assert verify(tmp_path / str(group), group=group).faults == []
         other = next(each for each in GROUPS if each != group)
         assert "group" in str(verify(tmp_path / str(group), group=other).faults)
+
+
+def test_every_answer_names_the_group(tmp_path: Path) -> None:
+    """Webhooks, lists of the dead, ledgers and exports: an id is the same everywhere."""
+    seen: list[Request] = []
+
+    async def scene(node: Node) -> None:
+        async with receiver(answering(answer(500), seen=seen)) as url:
+            await put(node, "orders", url, retry={"max_attempts": 1})
+            (id,) = await schedule(node, MessageIn("orders", b"{}"))
+            await until(in_state(node, id, "dead"))
+        dead = await node.service.dead(DeadQuery(topic="orders"), principal=ANONYMOUS)
+        ledger = await node.service.ledger(LedgerQuery(from_ms=0, to_ms=1 << 42))
+        told = [seen[0].headers["webhook-id"], dead.items[0].id, ledger.items[0].id]
+        assert (decode_id(id).group, told) == (3, [id] * 3)
+        await node.checkpointer.checkpoint()
+        assert await node.exports.export()
+        assert [each.group for each in read_export(tmp_path / "export", Disk())[0].values()] == [3]
+
+    export = {"to": str(tmp_path / "export"), "every_s": 86_400}
+    asyncio.run(run_group(3, tmp_path / "n1", scene, push=LOOPBACK, export=export))

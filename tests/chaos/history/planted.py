@@ -73,7 +73,7 @@ def good() -> list[Event]:
 
 
 def repeats() -> list[HandedOver]:
-    """What the dead leader had handed over last, handed over again by the next."""
+    """The second hand-overs, by the new leader, of the dead leader's last messages."""
     return [hand_over(number, 1_501, 2, 2) for number in DUPLICATES]
 
 

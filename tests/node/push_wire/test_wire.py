@@ -1,7 +1,7 @@
 """The wire between groups and connections: whom it tells, and what it lets leave."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -37,13 +37,15 @@ class Connections:
             self.ended(work, Answer(STOPPED), asyncio.get_running_loop().time())
 
 
-@pytest.fixture(params=[lambda wire: wire, FramedReceivers], ids=["direct", "framed"])
-def between(request: pytest.FixtureRequest) -> Iterator[Callable[[PushWire], Receivers]]:
-    """What stands between a group and the wire."""
-    return request.param  # type: ignore[no-any-return]
-
-
 Between = Callable[[PushWire], Receivers]
+
+
+@pytest.fixture(params=["direct", "framed"])
+def between(request: pytest.FixtureRequest) -> Between:
+    """What stands between a group and the wire."""
+    return FramedReceivers if request.param == "framed" else lambda wire: wire
+
+
 Play = Callable[[Receivers, Connections], Awaitable[None]]
 
 
@@ -110,7 +112,7 @@ def test_nothing_leaves_outside_of_the_window(between: Between, fields: dict[str
 
 
 def test_a_group_that_is_closed_hears_nothing_and_sends_nothing(between: Between) -> None:
-    """What was on the wire goes on, and its end is nobody's."""
+    """An attempt on the wire ends, and nobody is told."""
     told: list[PushDone] = []
 
     async def scene(receivers: Receivers, connections: Connections) -> None:

@@ -50,7 +50,7 @@ def test_a_command_that_a_test_adds_is_applied_in_its_order(log: Log, monkeypatc
 def test_one_that_says_what_a_dispatcher_means_is_void_in_another_term(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever completed the entry."""
+    """The entry was decided by one leader and completed by the next."""
     monkeypatch.setitem(COMMANDS, COUNT.kind, replace(COUNT, term_bound=True))
     assert log.apply(Count(10), term=3, entry_term=3).results == (10,)
     assert log.apply(Count(10), term=3, entry_term=4).results == (None,)

@@ -74,6 +74,15 @@ def test_a_group_does_the_same_when_all_that_crosses_is_bytes() -> None:
     assert run_once(1, framed=True) == run_once(1, framed=False)
 
 
+def test_in_half_of_the_worlds_all_that_crosses_is_bytes() -> None:
+    """In two seeds of four: odd ones have other clocks."""
+    framed = []
+    for seed in range(4):
+        with World(seed, nodes=1) as world:
+            framed.append(world._around.framed)
+    assert framed == [False, False, True, True]
+
+
 def test_another_seed_is_another_history() -> None:
     """Else the trace would say nothing."""
     traces = set()
