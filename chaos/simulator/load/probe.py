@@ -157,10 +157,8 @@ class Probe:
             return
         records = node.store.records(batch.position[rows])
         homes = np.array([record.position for record in records], np.uint64)
-        ids = encode_ids(node.store.group, homes, np.array([record.random for record in records], np.uint64)).astype(
-            "U26"
-        )
-        for row, name in zip(rows.tolist(), ids.tolist(), strict=True):
+        ids = _ids(node.store, homes, np.array([record.random for record in records], np.uint64))
+        for row, name in zip(rows.tolist(), ids, strict=True):
             self._history.record(
                 Settled(
                     **self._history.stamp(),
@@ -193,7 +191,7 @@ class Probe:
 
     @free
     def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
-        ids = encode_ids(node.store.group, columns["home"], columns["random"]).astype("U26").tolist()
+        ids = _ids(node.store, columns["home"], columns["random"])
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
         places = node.store.locate(columns["home"])
         due, states = node.store.units(places)["due_ms"].tolist(), node.store.states(places)
@@ -220,7 +218,7 @@ class Probe:
             self._history.record(event)
 
     def _failed(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
-        ids = encode_ids(node.store.group, columns["home"], columns["random"]).astype("U26").tolist()
+        ids = _ids(node.store, columns["home"], columns["random"])
         terms = np.broadcast_to(columns["term"], len(ids)).tolist()
         for name, term, attempt in zip(ids, terms, columns["attempt"].tolist(), strict=True):
             self._history.record(
@@ -340,6 +338,11 @@ class Probe:
         replace_call(leader_term, "collect", collected)
 
 
+def _ids(store: Store, homes: U64, random: U64) -> list[str]:
+    ids: list[str] = encode_ids(store.group, homes, random).astype("U26").tolist()
+    return ids
+
+
 def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
     """What is due, and neither leased nor settled. Of the load: nobody tells of an ack of the crowd's, nor whether it
     is still asked for. Raises Corrupt."""
@@ -357,7 +360,7 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
     ]
     homes = np.array([record.position for record in records], np.uint64)
     random = np.array([record.random for record in records], np.uint64)
-    return tuple(sorted(encode_ids(store.group, homes, random).astype("U26").tolist()))
+    return tuple(sorted(_ids(store, homes, random)))
 
 
 def _known_since_s(node: Node) -> float:
