@@ -71,6 +71,7 @@ from storage.catalog.level import LEVELS
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
+from storage.format.message_id import GROUP_MAX
 from storage.format.position import HOUR_MS
 from storage.store import Store
 
@@ -86,6 +87,7 @@ class Node:
     def __init__(self, config: Config, outside: Environment | None = None, group: int = 0) -> None:
         """Opens the directory and everything in it; `group`: the number of its Raft group. Raises DirectoryRefused,
         FormatRefused, Corrupt, DiskFailed."""
+        assert 0 <= group <= GROUP_MAX, f"group {group}"
         self.config, self._number = config, group
         self.outside = outside = outside or Environment()
         self.clock = outside.clock()

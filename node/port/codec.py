@@ -1,19 +1,20 @@
 """Values that cross, as bytes: msgpack, a struct as the list of its fields.
 
-Both sides refuse what is not of the type, by the type's name and the field's: too large, too long, not there, one too
-many, or text that is no UTF-8.
+Who reads refuses what is not of the type, by the type's name and the field's: too large, too long, not there, one too
+many, or text that is no UTF-8. Who writes refuses what no bytes stand for.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_FIELD: Final = re.compile(r" - at `\$\[(\d+)\](.*)`$")
+_PATH: Final = re.compile(r" - at (?:`key` in )?`\$(.*)`$")
+_STEP: Final = re.compile(r"\[([^\]]*)\]")
 _FEW: Final = re.compile(r"Expected `array` of at least length \d+, got (\d+)")
 
 
@@ -33,25 +34,60 @@ def decode(kind: type[T], data: bytes) -> T:
     """The value of this type. Raises BadFrame."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
+    except UnicodeDecodeError as wrong:
+        raise BadFrame(f"{_not_text(kind, data)}: {wrong}") from None
+    except msgspec.DecodeError as wrong:
         raise BadFrame(_named(kind, str(wrong))) from None
 
 
 def _at_fault(value: msgspec.Struct) -> str:
-    """The type, and the first field that cannot be encoded by itself."""
+    """The type, and the first field that cannot be encoded by itself, down to the innermost struct."""
     for name in value.__struct_fields__:
+        field = getattr(value, name)
         try:
-            msgspec.msgpack.encode(getattr(value, name))
+            msgspec.msgpack.encode(field)
         except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
-            return f"{type(value).__name__}.{name}"
+            at = _at_fault(field).partition(".")[2] if isinstance(field, msgspec.Struct) else ""
+            return ".".join(filter(None, (type(value).__name__, name, at)))
     return type(value).__name__
 
 
 def _named(kind: type[msgspec.Struct], text: str) -> str:
-    """An error of the decoder with the field's name in place of its number."""
-    fields = kind.__struct_fields__
-    if (found := _FIELD.search(text)) is not None:
-        return f"{kind.__name__}.{fields[int(found[1])]}{found[2]}: {text[: found.start()]}"
-    if (few := _FEW.fullmatch(text)) is not None:
-        return f"{kind.__name__}.{fields[int(few[1])]}: missing"
-    return f"{kind.__name__}: {text}"
+    """An error of the decoder with names of fields in place of their numbers."""
+    found = _PATH.search(text)
+    name, at = kind.__name__, dict[str, Any](_fields_of(kind))
+    for step in _STEP.findall(found[1]) if found is not None else ():
+        if step.isdigit() and int(step) < len(at):
+            field = list(at)[int(step)]
+            name, at = f"{name}.{field}", _fields_of(at[field])
+        else:
+            name, at = f"{name}[{step}]", {}
+    said = text if found is None else text[: found.start()]
+    if (few := _FEW.fullmatch(said)) is not None and int(few[1]) < len(at):
+        return f"{name}.{list(at)[int(few[1])]}: missing"
+    return f"{name}: {said}"
+
+
+def _not_text(kind: type[msgspec.Struct], data: bytes) -> str:
+    """The type, and the field whose bytes are no UTF-8."""
+    try:
+        parts = msgspec.msgpack.decode(data, type=list[msgspec.Raw])
+    except msgspec.DecodeError:
+        return kind.__name__  # it is broken behind that text too
+    for (name, type_), part in zip(_fields_of(kind).items(), parts, strict=False):
+        try:
+            msgspec.msgpack.decode(part, type=type_)
+        except UnicodeDecodeError:
+            inner = issubclass(type_, msgspec.Struct) if isinstance(type_, type) else False
+            at = _not_text(type_, bytes(part)).partition(".")[2] if inner else ""
+            return ".".join(filter(None, (kind.__name__, name, at)))
+        except msgspec.ValidationError:
+            continue  # of another kind; the text is at fault first
+    return kind.__name__
+
+
+def _fields_of(kind: Any) -> dict[str, Any]:
+    """Of a struct or a named tuple, in order, with their types; of anything else none."""
+    names: tuple[str, ...] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
+    hints = get_type_hints(kind) if names else {}
+    return {name: hints[name] for name in names}

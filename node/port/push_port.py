@@ -3,10 +3,10 @@
     group -- PushWork --> wire -- request --> receiver
       '<---- PushDone -----'
 
-A group gives each work a number of its own. The wire tells of each once, in any order, perhaps before `send` returns;
-a group passes over what it does not wait for. Between the two a work is the wire's: it bounds nothing, asks the group's
-TrustWindow right before the request leaves, and ends every attempt within its timeout. When a wire dies the group hears
-nothing: leases end, and the messages come again.
+A group numbers its work, and bounds how much of it is on the wire. The wire asks the group's TrustWindow right before a
+request leaves, and ends every attempt within its timeout. It tells of each once, in any order, perhaps before `send`
+returns; a group passes over what it does not wait for. When the wire dies or is closed, or the group is detached, the
+group hears nothing: leases end, and the messages come again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from node.port.trust_window import TrustWindow
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 U16 = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
-Ms = Annotated[int, Meta(ge=0, le=1 << 48)]
+#: Up to the end of the year 9999, which can be written.
+Ms = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Origin(NamedTuple):
@@ -31,7 +32,7 @@ class Origin(NamedTuple):
 
     scheme: str
     host: str
-    port: int
+    port: U16
 
 
 class PushTarget(msgspec.Struct, frozen=True, eq=False, array_like=True, forbid_unknown_fields=True):
@@ -92,10 +93,11 @@ class Receivers(Protocol):
     """The push wire, as a group sees it."""
 
     def attach(self, group: int, window: TrustWindow, done: Callable[[PushDone], None]) -> None:
-        """Work of this group comes from now on; its window says when it may leave. Once a group."""
+        """Work of this group comes from now on; its window says when it may leave. Again only after `detach`: then the
+        group is told nothing of what it sent before."""
 
     def detach(self, group: int) -> None:
         """The group is closed: it is told of nothing any more, and nothing of it leaves."""
 
     def send(self, work: PushWork) -> None:
-        """Begin an attempt of a group that is attached."""
+        """Begin an attempt; of a group that is not attached nothing leaves, and nobody is told."""

@@ -28,5 +28,6 @@ class TrustWindow:
         self.term, self.until_s = 0, NEVER
 
     def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
-        """Whether, at this monotonic second, a hand-over of this term may leave whose lease ends then."""
+        """Whether a hand-over of this term may leave at the monotonic second `now_s`. Its lease ends at `lease_end_ms`
+        of the node clock."""
         return term == self.term and now_s < self.until_s and (now_s + self.ahead_s) * 1000 < lease_end_ms

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from node.port.failure_code import BAD_URL, error_text
@@ -34,13 +35,22 @@ MakeClient = Callable[[Callable[[PushWork], bool], Ended], Client]
 """A client that asks the first before a request leaves, and tells the second what became of it."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Attached:
+    """A group, from `attach` to `detach`."""
+
+    window: TrustWindow
+    done: Callable[[PushDone], None]
+
+
 class PushWire:
     """See Receivers. `monotonic`: the seconds that TrustWindows are in."""
 
     def __init__(self, make_client: MakeClient, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._client = make_client(self._may_send, self._ended)
-        self._groups: dict[int, tuple[TrustWindow, Callable[[PushDone], None]]] = {}
+        self._groups: dict[int, _Attached] = {}
+        self._under_way: dict[PushWork, _Attached] = {}  # by whom it was given
 
     async def start(self) -> None:
         """Before anything is sent."""
@@ -49,12 +59,13 @@ class PushWire:
 
     async def close(self) -> None:
         """Close all connections; of attempts under way nobody is told."""
+        self._under_way.clear()
         await self._client.close()
 
     def attach(self, group: int, window: TrustWindow, done: Callable[[PushDone], None]) -> None:
         """See Receivers."""
         assert group not in self._groups, f"group {group} is attached"
-        self._groups[group] = window, done
+        self._groups[group] = _Attached(window, done)
 
     def detach(self, group: int) -> None:
         """See Receivers."""
@@ -62,6 +73,10 @@ class PushWire:
 
     def send(self, work: PushWork) -> None:
         """See Receivers."""
+        attached = self._groups.get(work.group)
+        if attached is None:
+            return
+        self._under_way[work] = attached
         try:
             head = make_head(work)
         except ValueError as wrong:
@@ -71,13 +86,16 @@ class PushWire:
 
     def _may_send(self, work: PushWork) -> bool:
         """Where the connection was long in coming the message is due again, or was cancelled."""
-        attached = self._groups.get(work.group)
-        return attached is not None and attached[0].covers(work.term, work.lease_end_ms, self._monotonic())
+        attached = self._under_way.get(work)
+        if attached is None or self._groups.get(work.group) is not attached:
+            return False
+        return attached.window.covers(work.term, work.lease_end_ms, self._monotonic())
 
     def _ended(self, work: PushWork, answer: Answer, begun_s: float) -> None:
-        attached = self._groups.get(work.group)
-        if attached is None:
+        """Once a work, and not to a group that was attached anew: that one counts from 1 again."""
+        attached = self._under_way.pop(work, None)
+        if attached is None or self._groups.get(work.group) is not attached:
             return
         took_us = round((self._loop.time() - begun_s) * 1e6)
         text = error_text(answer.error).decode() if answer.error else ""
-        attached[1](PushDone(work.number, answer.code, text, answer.retry_after_ms, took_us))
+        attached.done(PushDone(work.number, answer.code, text, answer.retry_after_ms, took_us))

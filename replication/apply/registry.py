@@ -68,11 +68,11 @@ def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
     """By number. Raises BadRow."""
     found: dict[int, CommandRow] = {}
     for row in rows:
-        if not 0 < row.kind <= KIND_MAX:
+        if isinstance(row.kind, bool) or not isinstance(row.kind, int) or not 0 < row.kind <= KIND_MAX:
             raise BadRow(f"command {row.name}: a number is 1 to {KIND_MAX}, got {row.kind}")
         if row.kind in found:
             raise BadRow(f"command {row.name}: the number {row.kind} is that of {found[row.kind].name}")
-        if any(row.name == other.name for other in found.values()):
+        if any(row.name == other.name or row.unpack == other.unpack for other in found.values()):
             raise BadRow(f"command {row.name} stands here twice")
         if not LEVELS[0] <= row.since <= LEVELS[1]:
             raise BadRow(f"command {row.name}: this build reads levels {LEVELS[0]} to {LEVELS[1]}, not {row.since}")

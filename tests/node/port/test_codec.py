@@ -15,7 +15,8 @@ from node.port.push_port import Origin, PushDone, PushTarget, PushWork
 
 texts = st.text(max_size=40)
 headers = st.dictionaries(texts, texts, max_size=3)
-counts, u32, u16, ms = (st.integers(0, most) for most in ((1 << 63) - 1, (1 << 32) - 1, (1 << 16) - 1, 1 << 48))
+END_MS = 253_402_300_799_999  # of the year 9999
+counts, u32, u16, ms = (st.integers(0, most) for most in ((1 << 63) - 1, (1 << 32) - 1, (1 << 16) - 1, END_MS))
 targets = st.builds(
     PushTarget,
     url=texts,
@@ -87,7 +88,7 @@ def of(kind: type[msgspec.Struct]) -> msgspec.Struct:
         (PushWork, "group", 1 << 16),
         (PushWork, "term", 1 << 32),
         (PushWork, "attempt", "1"),
-        (PushWork, "lease_end_ms", (1 << 48) + 1),
+        (PushWork, "lease_end_ms", END_MS + 1),
         (PushWork, "headers", {"a": 1}),
         (PushWork, "tags", [b"a"]),
         (PushWork, "body", "text"),
@@ -107,9 +108,43 @@ def test_a_field_that_is_not_of_its_type_is_refused_by_name(kind: type[msgspec.S
         decode(kind, msgspec.msgpack.encode(list(fields.values())))
 
 
+TARGET = list(msgspec.structs.astuple(NOWHERE))
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "named"),
+    [
+        (3, [*TARGET[:5], "text", *TARGET[6:]], r"PushWork\.target\.key: Expected"),
+        (3, [TARGET[0], ["http", "a", 1 << 16], *TARGET[2:]], r"PushWork\.target\.origin\.port: Expected"),
+        (3, TARGET[:4], r"PushWork\.target\.timeout_ms: missing"),
+        (12, {1: "a"}, r"PushWork\.headers: Expected"),
+        (11, ["a", 5], r"PushWork\.tags\[1\]: Expected"),
+    ],
+)
+def test_a_field_within_is_named_too(place: int, wrong: Any, named: str) -> None:
+    """Of the target, of its origin; an item of a list by its number."""
+    values: list[Any] = list(msgspec.structs.astuple(of(PushWork)))
+    values[place] = wrong
+    with pytest.raises(BadFrame, match=named):
+        decode(PushWork, msgspec.msgpack.encode(values))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"), [(b"topic", r"^PushWork\.topic: "), (b"http://", r"^PushWork\.target\.url: ")], ids=str
+)
+def test_text_that_is_no_utf8_is_refused_by_name(text: bytes, named: str) -> None:
+    """By who reads it; at the first field that has any."""
+    target = PushTarget("http://", Origin("", "", 0), "", {}, 0, None, b"")
+    fields = msgspec.structs.asdict(of(PushWork)) | {"topic": "topic", "target": target}
+    data = encode(PushWork(**fields))
+    with pytest.raises(BadFrame, match=named):
+        decode(PushWork, data.replace(text, b"\xff" * len(text)))
+
+
 @pytest.mark.parametrize(
     ("value", "field"),
     [
+        (msgspec.structs.replace(of(PushWork), target=msgspec.structs.replace(NOWHERE, url="\ud800")), "target.url"),
         (PushDone(1, 200, "\ud800"), "PushDone.text"),
         (PushDone(1 << 65, 200), "PushDone.number"),
         (PushDone(1, 200, object()), "PushDone.text"),  # type: ignore[arg-type]

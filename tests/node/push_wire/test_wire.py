@@ -129,6 +129,27 @@ def test_a_group_that_is_closed_hears_nothing_and_sends_nothing(between: Between
     play(between, scene)
 
 
+def test_a_group_that_is_opened_again_is_told_nothing_of_its_former_life(between: Between) -> None:
+    """It numbers its work from 1 again: an old 200 would settle another message. An end that comes twice is one."""
+    told: list[PushDone] = []
+
+    async def scene(receivers: Receivers, connections: Connections) -> None:
+        receivers.attach(0, open_window(), told.append)
+        receivers.send(work())
+        ((old, _),) = connections.sent
+        receivers.detach(0)
+        receivers.attach(0, open_window(), told.append)
+        receivers.send(work())
+        assert not connections.may_send(old)
+        connections.ended(old, Answer(200), 0.0)
+        assert told == []
+        for _ in range(2):
+            connections.ended(connections.sent[1][0], Answer(503), 0.0)
+        assert [done.code for done in told] == [503]
+
+    play(between, scene)
+
+
 def test_what_cannot_be_sent_ends_at_once(between: Between) -> None:
     """A header with a line break; and what was said is cut to what a record keeps, in whole characters."""
     told: list[PushDone] = []

@@ -82,6 +82,9 @@ def apply_other(applying: Applying, command: Count) -> None:
     [
         (replace(COUNT, apply=apply_other, kind=Kind.LEASE), "command other: the number 20 is that of lease"),
         (replace(COUNT, kind=0), f"command count: a number is 1 to {KIND_MAX}, got 0"),
+        (replace(COUNT, kind=True), f"command count: a number is 1 to {KIND_MAX}, got True"),
+        (replace(COUNT, kind=1.5), f"command count: a number is 1 to {KIND_MAX}, got 1.5"),  # type: ignore[arg-type]
+        (replace(COUNT, unpack=COMMANDS[Kind.LEASE].unpack), "command count stands here twice"),
         (replace(COUNT, kind=256), f"command count: a number is 1 to {KIND_MAX}, got 256"),
         (replace(COMMANDS[Kind.LEASE], kind=77), "command lease stands here twice"),
         (replace(COUNT, since=LEVELS[1] + 1), "command count: this build reads levels"),
