@@ -28,9 +28,10 @@ from api.read.batch import BatchIn, read_batch, render_batch
 from api.routes.pull import render_pull
 from bench.client.load import FAR_MS, line
 from node.draft import encode_schedule
+from node.front.delivered import make_deliveries
 from node.leader.dispatcher import Dispatcher, DispatchOptions
-from node.pull.delivery import make_deliveries
-from node.receipt import Receipts
+from node.port.receipt import ReceiptColumns, Receipts
+from node.pull.delivery import deliveries_of
 from node.runtime.memory import settle_memory
 from replication.apply.machine import Applied, Machine
 from replication.command.entry import Command, encode_entry
@@ -167,14 +168,15 @@ def handed_over(leader: Leader, times: Times, rounds: int) -> None:
             units = leader.dispatcher.handing_over.hand_over(subscription, times.rows, LEASE_MS, now_ms, trusted=True)
         assert len(units) == times.rows, f"{len(units)} handed over"
         with times.stage("read records, ids, receipts"):
-            made = make_deliveries(units, topic.name, TERM, leader.store, receipts)
+            records = leader.store.record_rows(units.position, units.units)
+            made = make_deliveries(deliveries_of(units, records, TERM), leader.store.group, topic.name, receipts)
         with times.stage("render the pull"):
-            render_pull(made.deliveries)
+            render_pull(made)
         with times.stage("leases: entry and apply"):
             _commit_leases(leader, now_ms)
-        texts = [delivery.receipt for delivery in made.deliveries]
+        texts = [delivery.receipt for delivery in made]
         with times.stage("read receipts"):
-            _, named = receipts.read(texts)
+            named = ReceiptColumns.of(receipts.read(texts)[1])
         settle = Settle(named.position, named.term, named.attempt, np.zeros(len(named), np.uint16))
         entry = leader.entry(now_ms, settle)
         with times.stage("apply acks"):

@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 from cli.run.parent import end_with
 from cli.run.serve import loop_factory
 from node.environment import Environment
+from node.node import Node
 from node.process import SWITCH_S
 from node.runtime.config import load_config
 from node.runtime.loop_held import LoopHeld
 from node.runtime.memory import settle_memory
-from node.server import Node
 from storage.file.disk import Disk
 
 TICK_S = 0.005
@@ -68,7 +68,7 @@ class Probe:
         while True:
             await asyncio.sleep(TICK_S)
             now = time.monotonic()
-            group = node.group
+            group = node.group.raft
             if group.is_leader and group.established:
                 self.terms.add(group.term)
                 if until > float("-inf"):

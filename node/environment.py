@@ -12,7 +12,9 @@ from typing import Protocol
 from api.port.address_guard import Addresses
 from api.port.port import Port
 from api.serve import serve
-from node.forward import Forwarder
+from node.front.forwarding import Forwarding
+from node.front.pass_on import Forwarder
+from node.port.group_port import GroupPort
 from node.port.push_port import PushWork, Receivers
 from node.push_wire.client import PushClient
 from node.push_wire.connection import Ended
@@ -20,7 +22,6 @@ from node.push_wire.wire import Client, PushWire
 from node.runtime.boot import read_boot
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.runtime.forwarding import Forwarding
 from node.runtime.watchdog import LoopWatchdog, Watchdog
 from replication.journal.writer import Writer, WriterThread
 from replication.wire.link import Address
@@ -77,6 +78,10 @@ class Environment:
     def receivers(self, wire: PushWire) -> Receivers:
         """The way from a group to the push wire: here a call."""
         return wire
+
+    def fronted(self, port: GroupPort) -> GroupPort:
+        """The way from the front to a group: here a call."""
+        return port
 
     def watchdog(self, held_ms: int) -> Watchdog:
         """What watches the event loop."""

@@ -8,11 +8,10 @@ import signal
 import sys
 import threading
 
+from node.node import Node
 from node.notify import Announced, Notifier
 from node.runtime.config import Config
 from node.runtime.memory import give_back_often, settle_memory
-from node.server import Node
-from node.upkeep.snapshot import Reinstalled
 
 #: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
 #: every fdatasync would wait, once before it and once after, on a busy leader.
@@ -20,16 +19,12 @@ SWITCH_S = 0.0005
 
 
 async def run(config: Config) -> None:
-    """One node until SIGTERM or SIGINT, through as many restarts in place as it takes. Raises what made it end
-    otherwise."""
+    """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
     sys.setswitchinterval(SWITCH_S)
-    stopping = False
     notifier = Notifier()
     node = Node(config, Announced(notifier))
 
     def stop() -> None:
-        nonlocal stopping
-        stopping = True
         notifier.tell("STOPPING=1")
         node.life.stop()
 
@@ -39,15 +34,8 @@ async def run(config: Config) -> None:
     ended = threading.Event()
     give_back_often(ended)
     try:
-        while True:
-            settle_memory()
-            try:
-                await node.run()
-                return
-            except Reinstalled:
-                if stopping:
-                    return
-            node = Node(config, Announced(notifier))
+        settle_memory()
+        await node.run()
     finally:
         beating.cancel()
         ended.set()
@@ -55,7 +43,8 @@ async def run(config: Config) -> None:
 
 def standing(node: Node) -> str:
     """One line for people: what the node is to its cluster."""
-    leader, term = node.group.leader_id, node.group.term
-    if node.leader_term is not None:
-        return f"leads term {term}"
+    status = node.group_directory.home.status
+    if status.leads:
+        return f"leads term {status.term}"
+    leader, term = status.leader, status.term
     return f"follows {leader} in term {term}" if leader is not None else "knows no leader"

@@ -28,9 +28,10 @@ from api.http.inlet import Inlet
 from api.http.listener import Listener
 from api.http.listening import listen
 from api.http.route import Route, RouteTable
+from api.port.forward import ForwardRequest
 from api.port.leadership import FORWARDED, ONCE, WAIT
 from api.port.loop_turn import Line, in_turns
-from api.port.port import ANONYMOUS, ForwardRequest, Port, Principal
+from api.port.port import ANONYMOUS, Port, Principal
 from api.port.problem import FieldFault, Problem, draining, readable
 
 _log = logging.getLogger("api")

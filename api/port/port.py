@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from api.port.backup import SnapshotPort
 from api.port.budget import Budget
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
 from api.port.ledger import LedgerPort
 from api.port.member import MemberPort
@@ -114,6 +115,14 @@ class ScheduleResult(msgspec.Struct, frozen=True):
     due_ms: npt.NDArray[np.int64]
     status: npt.NDArray[np.uint8]
     problems: Mapping[int, Problem] = {}
+
+
+class ScheduledOne(msgspec.Struct, frozen=True):
+    """The same of a single message, whose refusal is raised."""
+
+    id: str
+    due_ms: int
+    status: int
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
@@ -259,24 +268,6 @@ class Readiness(msgspec.Struct, frozen=True):
     checks: Mapping[str, str]
 
 
-class ForwardRequest(msgspec.Struct, frozen=True):
-    """A request on its way to the leader, untouched. `target` is path and query as they came, still quoted."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]  # the subset that means something to the leader, with Hourwheel-Forwarded set
-    body: bytes
-    gone: Callable[[], bool] = lambda: False  # whether an answer with something in it reaches nobody any more
-
-
-class ForwardAnswer(msgspec.Struct, frozen=True):
-    """The leader's answer; the server passes on status, body and those headers that are the contract's."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     """The node as the HTTP layer sees it. See the module's rules; times in ms, errors as `Problem`."""
 
@@ -303,6 +294,9 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Durable on a majority and applied when it returns. At least one message."""
+
+    async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
+        """The same for a request with a single message."""
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """`unknown-message` also for text that is no id. Linearizable unless `local`."""
@@ -386,8 +380,8 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     async def cluster(self) -> Mapping[str, Any]:
         """The document of GET /v1/cluster, JSON-able."""
 
-    def ready(self) -> Readiness:
+    async def ready(self) -> Readiness:
         """Whether this node serves: has caught up and knows a leader."""
 
-    def metrics(self) -> bytes:
+    async def metrics(self) -> bytes:
         """Prometheus text format."""

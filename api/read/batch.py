@@ -234,18 +234,17 @@ def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> 
         return plain[:-2] + b',"kept":true}\n'
     if status == FAILED:
         return _problem_line(number, result.problems[row])
-    return _problem_line(number, key_conflict(result, row))
+    return _problem_line(number, key_conflict(result.ids[row].decode(), int(result.due_ms[row])))
 
 
-def key_conflict(result: ScheduleResult, row: int) -> Problem:
-    """The refusal of a message whose key is held by another request."""
-    holder = result.ids[row].decode()
+def key_conflict(holder: str, due_ms: int) -> Problem:
+    """The refusal of a message whose key is held by another request, which is this message."""
     return Problem(
         "key-conflict",
         f"the key belongs to message {holder}, which was another request; use a new key, or on_conflict keep",
         errors=[FieldFault("/key", "held by another request")],
         id=holder,
-        due=render_time(int(result.due_ms[row])),
+        due=render_time(due_ms),
     )
 
 

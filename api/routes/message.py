@@ -8,7 +8,7 @@ from api.http.answer import JSON, NDJSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.loop_turn import in_turns
-from api.port.port import HistoryEvent, Limits, MessageIn, MessageView, ScheduleResult
+from api.port.port import HistoryEvent, Limits, MessageIn, MessageView, ScheduledOne
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
 from api.read.batch import key_conflict, read_batch, render_batch
@@ -18,7 +18,7 @@ from api.read.message import PLANNED, check_one_due, due_checkers, parse_message
 from api.read.retry import show_own_retry
 from api.read.target import show_target
 from api.routes.ledger import show_message_ledger
-from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
+from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
 
 #: How often a message and its ledger are read until they are of one moment.
 LOOKS: Final = 4
@@ -35,28 +35,24 @@ async def schedule(exchange: Exchange) -> Answer:
         exchange.query(())
     data = await exchange.read()
     message = parse_message(data, exchange.port.now_ms(), exchange.port.limits)
-    result = await exchange.port.schedule((message,), exchange.principal)
-    status = int(result.status[0])
-    if status in (NEW, REPLAYED):
-        id_text = result.ids[0].decode()
-        due = render_time(int(result.due_ms[0]))
+    result = await exchange.port.schedule_one(message, exchange.principal)
+    if result.status in (NEW, REPLAYED):
+        id_text, due = result.id, render_time(result.due_ms)
         headers = {"Location": f"/v1/messages/{id_text}", "ETag": '"1"'}
-        if status == REPLAYED:
+        if result.status == REPLAYED:
             headers["Idempotency-Replayed"] = "true"
         # The id is base32 and the topic's characters are checked, so neither needs escaping.
         body = f'{{"id":"{id_text}","topic":"{message.topic}","due":"{due}","state":"scheduled","revision":1}}'
         return exchange.answer(201, body.encode(), JSON, headers)
-    return await _other(exchange, message, result, status)
+    return await _other(exchange, message, result)
 
 
-async def _other(exchange: Exchange, message: MessageIn, result: ScheduleResult, status: int) -> Answer:
+async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -> Answer:
     """The answer to a single message that was neither new nor a repetition."""
-    if status == CONFLICT:
-        raise key_conflict(result, 0)
-    if status == FAILED:
-        raise result.problems[0]
-    assert status == KEPT
-    view = await exchange.port.message(result.ids[0].decode(), local=False, principal=exchange.principal)
+    if result.status == CONFLICT:
+        raise key_conflict(result.id, result.due_ms)
+    assert result.status == KEPT
+    view = await exchange.port.message(result.id, local=False, principal=exchange.principal)
     shape = {
         "id": view.id,
         "topic": message.topic,

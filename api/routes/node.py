@@ -32,7 +32,7 @@ async def live(exchange: Exchange) -> Answer:
 
 async def ready(exchange: Exchange) -> Answer:
     """GET /readyz: 200 or 503; with `?verbose` one line per check, as Kubernetes' own components write it."""
-    state = exchange.port.ready()
+    state = await exchange.port.ready()
     if exchange.server.draining:
         state = Readiness(False, {"serving": "the node is shutting down", **state.checks})
     query = exchange.query(("verbose",))
@@ -47,7 +47,7 @@ async def ready(exchange: Exchange) -> Answer:
 
 async def metrics(exchange: Exchange) -> Answer:
     """GET /metrics, Prometheus text format."""
-    return exchange.answer(200, exchange.port.metrics(), "text/plain; version=0.0.4; charset=utf-8")
+    return exchange.answer(200, await exchange.port.metrics(), "text/plain; version=0.0.4; charset=utf-8")
 
 
 ROUTES: Final = (

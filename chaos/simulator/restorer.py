@@ -158,7 +158,7 @@ class Restored:
 
         def ready() -> bool:
             node = world.nodes().get(world.leader() or "")
-            return node is not None and all(node.members.role(each) == "voter" for each in world.ids)
+            return node is not None and all(node.group.members.role(each) == "voter" for each in world.ids)
 
         if not world.run_until(ready, START_S):
             return False

@@ -55,7 +55,8 @@ from chaos.simulator.load.probe import Probe
 from chaos.simulator.load.targets import Targets
 from chaos.simulator.restorer import Restorer
 from chaos.simulator.world.world import World
-from node.server import Node
+from node.group.group import Group
+from node.node import Node
 from storage.catalog.level import LEVELS, has
 from storage.format.array import U64
 from storage.format.message_id import decode_id
@@ -131,7 +132,7 @@ class Running:
         self.probe = Probe(world, self.history)
         self.upgrade = Upgrade(world, self.history, plan.older)
         self._watches = (self.probe.watch, DoorProbe(self.history).watch, self.upgrade.watch)
-        world.on_node, world.on_held = self._watch, self._held
+        world.on_group, world.on_held = self._watch, self._held
         self.nemesis = Nemesis(world, self.history, plan, self.upgrade)
         self.targets = Targets(world, self.history, self.probe)
         changes = Changes(shape.cancel_share, shape.move_share, under_way_s=2 * TIMEOUT_S)
@@ -149,14 +150,14 @@ class Running:
     def _now(self) -> tuple[float, int]:
         return self.world.now_s * 1000, self.world.now_ms
 
-    def _watch(self, node_id: str, node: Node) -> None:
+    def _watch(self, node_id: str, group: Group) -> None:
         for watch in self._watches:
-            watch(node_id, node)
+            watch(node_id, group)
 
     def _held(self, node_id: str, seconds: float, by: dict[str, float]) -> None:
         node = self.world.processes[node_id].node
         if seconds >= TOLD_S and node is not None:
-            lazy_keys, told = has(node.machine.level, "lazy-keys"), tuple(by.items())
+            lazy_keys, told = has(node.group.machine.level, "lazy-keys"), tuple(by.items())
             held = Held(**self.history.stamp(), node=node_id, held_ms=seconds * 1000, by=told, lazy_keys=lazy_keys)
             self.history.record(held)
 
@@ -268,7 +269,7 @@ class Running:
         acknowledged = self.history.acknowledged()
         for number in sorted(self._left):
             home = np.array([decode_id(acknowledged[number].message_id).position], np.uint64)
-            if all(_next_ms(node.store, home) > now_ms for node in self._who_knows(home)):
+            if all(_next_ms(node.group.store, home) > now_ms for node in self._who_knows(home)):
                 self._left.discard(number)
         if not self._left:
             return []
@@ -277,7 +278,7 @@ class Running:
 
     def _who_knows(self, home: U64) -> list[Node]:
         """The nodes that have this message; at least one, for none would be a loss."""
-        found = [node for node in self.world.nodes().values() if node.store.states(home).state[0] != UNKNOWN]
+        found = [node for node in self.world.nodes().values() if node.group.store.states(home).state[0] != UNKNOWN]
         assert found, f"no node knows {home}"
         return found
 
@@ -287,13 +288,13 @@ class Running:
 
         def level() -> bool:
             nodes = world.nodes()
-            at_rest = not any(node.store.catalog.in_checkpoint for node in nodes.values())
+            at_rest = not any(node.group.store.catalog.in_checkpoint for node in nodes.values())
             return risen(world) and at_one_index(nodes.values()) and at_rest
 
         level_s = LEVEL_CROWD_S if self._crowd else LEVEL_S
         if not world.run_until(level, level_s):
-            told = {name: node.group.applied_index for name, node in world.nodes().items()}
-            levels = {name: node.machine.level for name, node in world.nodes().items()}
+            told = {name: node.group.raft.applied_index for name, node in world.nodes().items()}
+            levels = {name: node.group.machine.level for name, node in world.nodes().items()}
             return [f"{level_s:g} s after all was healed the nodes are not level: {told}, of levels {levels}"]
         for node_id, (digest, index) in world.digests().items():
             self.history.record(Digest(**self.history.stamp(), node=node_id, applied_index=index, digest=digest))
@@ -306,7 +307,7 @@ class Running:
 def at_one_index(nodes: Iterable[Node]) -> bool:
     """Whether these have applied all of one log. The newest entry may be a no-op, of which no machine is told: the
     leader gives one to a member that has just come level."""
-    return len({index for node in nodes for index in (node.group.applied_index, node.group.last_index)}) == 1
+    return len({index for node in nodes for index in (node.group.raft.applied_index, node.group.raft.last_index)}) == 1
 
 
 def _next_ms(store: Store, home: U64) -> int:

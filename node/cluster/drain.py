@@ -22,17 +22,15 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 
 from api.port.leadership import DrainView
-from api.port.port import ForwardRequest
 from api.port.problem import Problem
 from node.cluster.transfer import LINGER_S, QUIESCE_S, Transfer
 from node.handover.term import Leadership
+from node.port.peer_port import PeerPort
 from node.push.feed import DRAIN_S, PASS_ON_S, PushFeed
 from node.runtime.clock import NodeClock
-from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
 from node.write.proposer import Proposer
 from replication.group import RaftGroup
@@ -46,7 +44,6 @@ LEAVE_S: Final = DRAIN_S + PASS_ON_S
 HEAR_S: Final = 0.1
 #: How long the leader may take to be asked for the long polls that were passed on to it.
 WAITS_S: Final = 0.3
-_JSON: Final = {"Content-Type": "application/json"}
 #: How often the state of others, which comes with heartbeats and echoes, is looked at.
 LOOK_S: Final = 0.01
 #: Without a leader for so long, nobody is there to be waited for. An election takes 0.4 to 1.2 s.
@@ -65,19 +62,29 @@ class Drain:
         transfer: Transfer,
         push_feed: PushFeed,
         proposer: Proposer,
-        forwarder: Forwarding,
+        peers: PeerPort,
         clock: NodeClock,
         leadership: Leadership,
         life: Lifecycle,
+        status_changed: Callable[[], None],
     ) -> None:
         self._node_id, self._group, self._transfer = node_id, group, transfer
-        self._push_feed, self._proposer, self._forwarder = push_feed, proposer, forwarder
+        self._push_feed, self._proposer, self._peers = push_feed, proposer, peers
         self._clock, self._leadership, self._life = clock, leadership, life
-        #: An operator wants this node to lead nothing and to take no requests.
-        self.drained = False
+        self._status_changed, self._drained = status_changed, False
         #: The process is about to end: nothing is waited for any more.
         self.gone = False
         self._caring: asyncio.Task[None] | None = None
+
+    @property
+    def drained(self) -> bool:
+        """Whether an operator wants this node to lead nothing and to take no requests."""
+        return self._drained
+
+    @drained.setter
+    def drained(self, drained: bool) -> None:
+        self._drained = drained
+        self._status_changed()
 
     @property
     def retiring(self) -> bool:
@@ -174,10 +181,9 @@ class Drain:
         would be lost with the connection."""
         if self._group.leader_id in (None, self._node_id):
             return
-        body = msgspec.json.encode({"node": self._node_id})
         with contextlib.suppress(Problem, TimeoutError):
             async with asyncio.timeout(WAITS_S):
-                await self._forwarder.forward(ForwardRequest("POST", "/v1/cluster/waits", _JSON, body))
+                await self._peers.end_waits()
 
     async def _give_away(self) -> None:
         """If this node leads and anybody can take it; and hear who took it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import structlog
 
@@ -23,7 +24,7 @@ from node.cluster.members import ADVICE, Members, NodeRemoved, why_removed
 from node.cluster.transfer import Transfer
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
-from node.runtime.forwarding import Forwarding
+from node.port.peer_port import PeerPort
 from node.runtime.lifecycle import Lifecycle
 from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
@@ -64,22 +65,23 @@ class MemberChanges:
         proposer: Proposer,
         delivery_log: DeliveryLog,
         transfer: Transfer,
-        forwarder: Forwarding,
+        peers: PeerPort,
         leadership: Leadership,
         life: Lifecycle,
+        status_changed: Callable[[], None],
     ) -> None:
         self._members, self._own, self._table = members, members.own, members.table
         self._machine, self._transport, self._group = machine, transport, group
         self._entries, self._journal, self._proposer, self._delivery_log = entries, journal, proposer, delivery_log
-        self._transfer, self._forwarder = transfer, forwarder
-        self._leadership, self._life = leadership, life
+        self._transfer, self._peers = transfer, peers
+        self._leadership, self._life, self._status_changed = leadership, life, status_changed
 
     def begin(self) -> None:
         """Tell the group and the transport what the store knows."""
         group, journal, transport = self._group, self._journal, self._transport
         self._machine.told.on_members = self._applied
         transport.on_removed = self._told
-        transport.on_contacts = self._forwarder.leader_changed
+        transport.on_contacts = self._status_changed
         transport.believed = self._believes
         transport.logged = lambda cluster_id: cluster_id in logged_clusters(journal, group.applied_index)
         if self._members.joins:
@@ -102,7 +104,7 @@ class MemberChanges:
         if isinstance(said, Refusal) and said.reason != UNKNOWN_NODE:  # which it will say until it is added
             raise _fault("/raft", f"the node at {raft} cannot join: {said.detail}")
         # The others would send there, once it leads, what they are asked; an address is fixed with the member.
-        there = await self._forwarder.who(http)
+        there = await self._peers.who(http)
         if there != node_id:
             found = "no node answers" if there is None else f"not {node_id} but {there} answers"
             raise _fault("/http", f"{found} HTTP at {http}; give the address at which other nodes reach {node_id}")
@@ -218,7 +220,7 @@ class MemberChanges:
                 break
             await asyncio.sleep(SPREAD_S)
         self._transport.set_contacts(self._members.contacts())
-        self._forwarder.leader_changed()
+        self._status_changed()
 
     def _count(self) -> None:
         current = self._table.current()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from node.port.group_port import MetricFamilies, MetricFamily, Sample
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
@@ -24,9 +26,6 @@ TABLE: Final = (
     ("hourwheel_commit_index", GAUGE, "The last entry known to be committed"),
     ("hourwheel_applied_index", GAUGE, "The last entry applied"),
     ("hourwheel_waiting", GAUGE, "Messages that wait to be proposed"),
-    ("hourwheel_http_connections", GAUGE, "Connections of clients"),
-    ("hourwheel_http_held_bytes", GAUGE, "What clients hold in memory: bodies under way, rows parsed, unread answers"),
-    ("hourwheel_http_refused", COUNTER, "Requests and connections answered 429 `busy`"),
     ("hourwheel_topics", GAUGE, "Topics there are"),
     ("hourwheel_ready", GAUGE, "Units dispatched and not yet handed over, as far as they are in memory"),
     ("hourwheel_pledged", GAUGE, "Units of strict topics that are leased, or about to be, and not handed over yet"),
@@ -83,6 +82,11 @@ class Metrics(Collector):
             family = CounterMetricFamily if kind == COUNTER else GaugeMetricFamily
             yield family(name, sentence, value=values[name])
 
-    def render(self) -> bytes:
-        """Prometheus text format."""
-        return generate_latest(self._registry)
+    def families(self) -> MetricFamilies:
+        """As they are now, as they cross to a front."""
+        return MetricFamilies(tuple(map(_family, self._registry.collect())))
+
+
+def _family(metric: Metric) -> MetricFamily:
+    samples = tuple(Sample(each.name, dict(each.labels), each.value) for each in metric.samples)
+    return MetricFamily(metric.name, metric.type, metric.documentation, samples)

@@ -28,15 +28,15 @@ import msgspec
 import numpy as np
 import structlog
 
-from api.port.leadership import TOLD_MAX, OpenHandOvers, TakeoverView
-from api.port.port import ForwardRequest, TransferResult
+from api.port.leadership import TOLD_MAX, OpenHandOvers
+from api.port.port import TransferResult
 from api.port.problem import Problem
 from node.cluster.clock_skew import Skew
 from node.cluster.members import Members
 from node.handover.term import Leadership, Term
+from node.port.peer_port import PeerPort
 from node.push.feed import PushFeed
 from node.runtime.clock import NodeClock
-from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
 from node.write.proposer import Proposer
 from replication.group import RaftGroup
@@ -57,10 +57,6 @@ LINGER_S = 0.25
 SUCCESSOR_S = 5.0
 
 
-_VIEW = msgspec.json.Decoder(TakeoverView)
-_JSON = {"Content-Type": "application/json"}
-
-
 class Transfer:
     """The transfers of one node; at most one is under way."""
 
@@ -73,12 +69,12 @@ class Transfer:
         skew: Skew,
         proposer: Proposer,
         push_feed: PushFeed,
-        forwarder: Forwarding,
+        peers: PeerPort,
         leadership: Leadership,
         life: Lifecycle,
     ) -> None:
         self._members, self._group, self._store, self._clock, self._skew = members, group, store, clock, skew
-        self._proposer, self._push_feed, self._forwarder = proposer, push_feed, forwarder
+        self._proposer, self._push_feed, self._peers = proposer, push_feed, peers
         self._leadership, self._life = leadership, life
         self._frozen_s = 0.0  # since when nothing is handed over and no request begun here
         self._giving = asyncio.Lock()
@@ -144,7 +140,6 @@ class Transfer:
         """This leader leads on."""
         self._leadership.frozen = False
         self._proposer.resume()
-        self._forwarder.leader_changed()  # what waited here for another leader is served here
         if self._leadership.term is not None:
             self._leadership.term.poke()
 
@@ -229,7 +224,7 @@ class Transfer:
         told, given_s = self._open_hand_overs(leading), self._clock.monotonic()
         leader = await self.successor(term)
         heard_s, after = self._clock.monotonic(), self._group.term
-        view = await self._account(told)
+        view = await self._peers.takeover(told)
         gap_s = None if view is None else self._clock.monotonic() - view.ready_us / 1e6 - self._frozen_s
         result = TransferResult(
             from_node=self._members.own,
@@ -259,16 +254,6 @@ class Transfer:
         ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])
         rows = np.flatnonzero(self._store.state_only(position) <= LEASED)[:TOLD_MAX]
         return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
-
-    async def _account(self, told: OpenHandOvers) -> TakeoverView | None:
-        """The new leader's; None if it gave none, as when it was lost again at once."""
-        request = ForwardRequest("POST", "/v1/cluster/takeover", _JSON, msgspec.json.encode(told))
-        try:
-            answer = await self._forwarder.forward(request)
-            return _VIEW.decode(answer.body) if answer.status == 200 else None
-        except (Problem, msgspec.DecodeError) as error:
-            log.warning("the new leader gave no account", error=str(error))
-            return None
 
     async def _give(self, to: str) -> bool:
         """Whether leadership was given away. If not, everything goes on as before. One at a time: the end of one that

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from api.port.budget import Budget
 from node.handover.counters import Counters
 from node.handover.term import Leadership
 from node.runtime.clock import NodeClock
@@ -25,7 +24,6 @@ class Values:
         leadership: Leadership,
         proposer: Proposer,
         counters: Counters,
-        budget: Budget,
         group: RaftGroup,
         machine: Machine,
         journal: Journal,
@@ -35,7 +33,7 @@ class Values:
         others: Sequence[Callable[[], Mapping[str, float]]],
     ) -> None:
         """`others`: of parts that tell rows of their own."""
-        self._leadership, self._proposer, self._counters, self._budget = leadership, proposer, counters, budget
+        self._leadership, self._proposer, self._counters = leadership, proposer, counters
         self._group, self._machine, self._store, self._journal = group, machine, machine.store, journal
         self._checkpointer, self._reserve, self._clock, self._others = checkpointer, reserve, clock, others
 
@@ -56,9 +54,6 @@ class Values:
             "hourwheel_applied_index": self._machine.applied_index,
             "hourwheel_waiting": self._proposer.waiting_rows,
             "hourwheel_topics": self._store.catalog.topic_count,
-            "hourwheel_http_connections": self._budget.connections,
-            "hourwheel_http_held_bytes": self._budget.held_bytes,
-            "hourwheel_http_refused": self._budget.refused,
             "hourwheel_ready": 0 if windows is None else windows.ready_count,
             "hourwheel_pledged": 0 if windows is None else windows.strict.waiting,
             "hourwheel_released": self._counters.released,

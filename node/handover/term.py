@@ -13,13 +13,13 @@ from typing import Generic, Protocol
 from typing_extensions import TypeVar
 
 from api.port.leadership import OpenHandOvers, TakeoverView
-from api.port.port import Delivery, PullIn
 from api.port.problem import Problem
 from node.handover.command_holds import CommandHolds
 from node.handover.handing_over import HandingOver
 from node.handover.lease_book import HandOver
+from node.port.pull_port import Deliveries, Gone, PullAsked
+from node.port.receipt import Receipts
 from node.port.trust_window import NEVER, TrustWindow
-from node.receipt import Receipts
 from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
 from storage.catalog.topic import Topic
@@ -71,7 +71,7 @@ class Term(Protocol):
     async def recorded(self, position: int) -> None:
         """Until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
 
-    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
+    async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
         """Hand over to a consumer that asks, and may wait. Raises `no-leader`."""
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:
@@ -89,11 +89,13 @@ T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
 
 class Leadership(Generic[T_co]):
     """Whether this node leads. `term`: while it is the established leader; gone in the step in which that is lost.
-    `frozen`: leadership is about to be given away, so nothing is handed over. Only node/leading.py sets the term.
-    `window` tells others: it is open while this node may act, and closed in the step in which it may not."""
+    `frozen`: leadership is about to be given away, so nothing is handed over. Only node/group/leading.py sets the term.
+    `window` tells others: it is open while this node may act, and closed in the step in which it may not.
+    `on_change` is called where term or frozen is set."""
 
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
+        self.on_change: Callable[[], None] = _nothing
         self.window = TrustWindow()
         self._term: T_co | None = None
         self._frozen = False
@@ -108,6 +110,7 @@ class Leadership(Generic[T_co]):
     def term(self, term: T_co | None) -> None:
         self._term = term
         self._show()
+        self.on_change()
 
     @property
     def frozen(self) -> bool:
@@ -118,6 +121,7 @@ class Leadership(Generic[T_co]):
     def frozen(self, frozen: bool) -> None:
         self._frozen = frozen
         self._show()
+        self.on_change()
 
     def renew(self, until_s: float, ahead_s: float) -> None:
         """The group may act as leader until this monotonic second; the node clock is so far ahead of that clock."""
@@ -144,6 +148,10 @@ class Leadership(Generic[T_co]):
         if self.term is not None and not self.term.trusted():
             await self.term.sure()
         return self.require()
+
+
+def _nothing() -> None:
+    return None
 
 
 Leads = Callable[[], Term]

@@ -15,7 +15,6 @@ from typing import Any
 import structlog
 
 from api.port.leadership import OpenHandOvers, TakeoverView
-from api.port.port import Delivery, PullIn
 from api.port.problem import Problem
 from node.handover.command_holds import CommandHolds
 from node.handover.lease_book import HandOver
@@ -25,8 +24,9 @@ from node.leader.promotion import Promoted
 from node.leader.restored_overdue import RestoredOverdue
 from node.leader.takeover import Takeover
 from node.leader.term_record import TermRecord
+from node.port.pull_port import Deliveries, Gone, PullAsked
+from node.port.receipt import Receipts
 from node.pull.pulling import Pulling
-from node.receipt import Receipts
 from node.runtime.config import Dispatch
 from node.runtime.step_alarm import StepAlarm
 from node.settle.attempt_policy import Attempts
@@ -67,7 +67,7 @@ class LeaderTerm:
         self.term = term
         self.promoted_ms = clock.now_ms()
         self._record, self._promotion = record, promotion
-        self.receipts = Receipts(genesis.secret, lambda: has(parts.machine.level, "receipt-namespace"))
+        self.receipts = Receipts(genesis.secret, lambda: has(parts.machine.level, "receipt-namespace"), store.group)
         self._loop = asyncio.get_running_loop()
         self._steps = StepAlarm(clock, self._step, life.fatal)
         self._readers: list[asyncio.Future[None]] = []
@@ -127,9 +127,9 @@ class LeaderTerm:
         """Whether leadership is lost."""
         return self._over
 
-    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
+    async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
         """See Pulling.pull."""
-        return await self.pulling.pull(topic, request)
+        return await self.pulling.pull(topic, asked, gone)
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:
         """See Takeover.account."""

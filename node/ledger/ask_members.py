@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-import msgspec
 import numpy as np
 
 from api.port.ledger import RecordsAsked, RecordsFound
-from api.port.port import ForwardRequest
 from api.port.problem import Problem
 from node.cluster.members import Members
 from node.ledger.own_log import HandOverRecords
-from node.runtime.forwarding import Forwarding
+from node.port.peer_port import PeerPort
 from replication.group import RaftGroup
 from storage.format.array import U64
 from storage.format.delivery_record import DELIVERY, Deliveries, read_deliveries
@@ -28,12 +26,8 @@ from storage.format.rows import Corrupt, join_rows
 
 #: How long a member may search. It is asked for a second or two of hand-overs in general.
 ASK_S: Final = 10.0
-RECORDS: Final = "/v1/ledger/records"
 #: So many bytes of rows are verified in less time than the way to a thread takes.
 INLINE_BYTES: Final = 16_384
-
-_HEADERS: Final = {"Content-Type": "application/msgpack"}
-_FOUND: Final = msgspec.msgpack.Decoder(RecordsFound)
 
 
 @dataclass(slots=True)
@@ -54,8 +48,8 @@ class Accounts:
 class MemberAccounts:
     """Asks the members of one node's cluster."""
 
-    def __init__(self, own: HandOverRecords, members: Members, group: RaftGroup, forwarder: Forwarding) -> None:
-        self._own, self._members, self._group, self._forwarder = own, members, group, forwarder
+    def __init__(self, own: HandOverRecords, members: Members, group: RaftGroup, peers: PeerPort) -> None:
+        self._own, self._members, self._group, self._peers = own, members, group, peers
 
     async def gather(self, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S) -> Accounts:
         """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
@@ -78,19 +72,10 @@ class MemberAccounts:
         contact = self._members.contact(node_id)
         if contact is None:
             return "has no known address"
-        request = ForwardRequest("POST", RECORDS, _HEADERS, msgspec.msgpack.encode(asked))
-        answer = await self._forwarder.ask(contact.http, request, within_s)
-        if answer is None:
-            return f"did not answer within {within_s:g} s"
-        if answer.status == 200:
-            try:
-                return _FOUND.decode(answer.body)
-            except msgspec.DecodeError as wrong:
-                return f"answered what cannot be read: {wrong}"
-        if answer.status == 429:
-            detail = msgspec.json.decode(answer.body).get("detail", "")
-            raise Problem("over-limit", f"{node_id}: {detail}")
-        return f"answered {answer.status}"
+        try:
+            return await self._peers.records(contact.http, asked, within_s)
+        except Problem as refused:
+            raise Problem(refused.code, f"{node_id}: {refused.detail}") from None
 
 
 def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:

@@ -17,8 +17,9 @@ import numpy as np
 from api.port.problem import FieldFault, Problem
 from api.port.queries import BulkResult, DeadMessage, DeadPage, DeadQuery
 from node.handover.term import Leads
+from node.port.refusal import unfinished
 from node.runtime.clock import NodeClock
-from node.settle.in_parts import NOT_PROPOSED, unfinished
+from node.settle.in_parts import NOT_PROPOSED
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import reason_of
 from node.write.command_queues import ENTRY_MOVES_MAX

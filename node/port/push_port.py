@@ -18,13 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from node.port.failure_code import ERROR_BYTES_MAX
+from node.port.plain import U16, U32, Count, Ms
 from node.port.trust_window import TrustWindow
-
-Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-U16 = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
-U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
-#: Up to the end of the year 9999, which can be written.
-Ms = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Origin(NamedTuple):

@@ -1,75 +1,41 @@
-"""What a consumer gets for units that were handed over: their records, ids and receipts put together.
+"""What crosses to the front for units that were handed over: columns of their records, and the bodies.
 
-Consumers take a thousand at a time, so everything is made in columns; what is left for each message is one Delivery,
-and a Record only if it has tags, headers, a key or a content type.
+Consumers take a thousand at a time, so nothing is made for each: a Record only if it has tags, headers, a key or a
+content type. Ids and receipts are the front's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import repeat
-
-import msgspec
-
-from api.port.port import Delivery
 from node.handover.lease_book import HandOver
 from node.message.view import dead_of
-from node.receipt import Receipts
+from node.port.pull_port import Deliveries, MoreOfDelivery
 from storage.catalog.topic import number_of, topic_of
-from storage.format.array import I64, U64
-from storage.format.message_id import ID_LENGTH, encode_ids
 from storage.format.record import Record
-from storage.store import Store
+from storage.format.record_rows import RecordRows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Made:
-    """Deliveries in the order of their hand-over, and what the delivery log wants to know of them, shape [n] each."""
-
-    deliveries: list[Delivery]
-    home: U64
-    random: U64
-    asked_due_ms: I64
-
-
-def make_deliveries(hand_over: HandOver, topic: str, term: int, store: Store, receipts: Receipts) -> Made:
-    """One delivery per unit; `topic` is its name. Ids name where messages were born, receipts where they stand."""
-    records = store.record_rows(hand_over.position, hand_over.units)
-    home, random, asked_due_ms = records.position, records.random, records.asked_due_ms
-    texts = receipts.make(
-        position=hand_over.position,
-        random=random,
+def deliveries_of(hand_over: HandOver, records: RecordRows, term: int) -> Deliveries:
+    """Of units of one topic and their records, in the order of their hand-over."""
+    return Deliveries(
         topic=topic_of(hand_over.subscription),
         subscription=number_of(hand_over.subscription),
         term=term,
-        attempt=hand_over.attempt,
+        handed_over_ms=hand_over.handed_over_ms,
+        leased_until_ms=hand_over.lease_end_ms,
+        position=hand_over.position.tobytes(),
+        home=records.position.tobytes(),
+        random=records.random.tobytes(),
+        attempt=hand_over.attempt.tobytes(),
+        due_ms=hand_over.due_ms.tobytes(),
+        asked_due_ms=records.asked_due_ms.tobytes(),
+        created_ms=records.created_ms.tobytes(),
+        bodies=records.bodies,
+        more={row: _more(record) for row, record in records.rest.items()},
     )
-    ids = encode_ids(store.group, home, random).tobytes().decode("ascii")
-    deliveries = list(
-        map(
-            Delivery,
-            [ids[at : at + ID_LENGTH] for at in range(0, len(ids), ID_LENGTH)],
-            texts,
-            hand_over.attempt.tolist(),
-            repeat(term),
-            repeat(hand_over.lease_end_ms),
-            repeat(topic),
-            hand_over.due_ms.tolist(),
-            asked_due_ms.tolist(),
-            records.created_ms.tolist(),
-            repeat(hand_over.handed_over_ms),
-            records.bodies,
-        )
-    )
-    for row, record in records.rest.items():
-        deliveries[row] = _completed(deliveries[row], record)
-    return Made(deliveries, home, random, asked_due_ms)
 
 
-def _completed(delivery: Delivery, record: Record) -> Delivery:
-    """With what few messages have."""
-    return msgspec.structs.replace(
-        delivery,
+def _more(record: Record) -> MoreOfDelivery:
+    return MoreOfDelivery(
         content_type=record.content_type,
         tags=record.tags,
         headers=record.headers or None,

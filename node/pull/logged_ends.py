@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from node.receipt import ReceiptColumns
+from node.port.receipt import ReceiptColumns
 from storage.format.array import U64
 
 _SLOT_BITS: Final = 20

@@ -18,21 +18,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, count
 from typing import Final, TypeVar
 
 from api.port.loop_turn import Crowd
-from api.port.port import PULL_BYTES_MAX, TOPIC_DEFAULTS, Delivery, PullIn
+from api.port.port import PULL_BYTES_MAX, TOPIC_DEFAULTS
 from api.port.problem import Problem
 from node.handover.counters import Counters
 from node.handover.delivery_log import PULL, DeliveryLog
 from node.handover.lease_book import HandOver
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
-from node.pull.delivery import make_deliveries
+from node.port.pull_port import Deliveries, Gone, PullAsked
+from node.pull.delivery import deliveries_of
 from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
 from storage.catalog.topic import Subscription, Topic, number_of, subscription_of, topic_of
@@ -102,16 +103,16 @@ class Pulling:
         self._alike: Counter[tuple[Subscription, TagFilter]] = Counter()  # how many of those want the same of a topic
         self._different: Counter[Subscription] = Counter()  # how many different filters wait; no zeros in either
 
-    async def pull(self, topic: Topic, request: PullIn) -> list[Delivery]:
-        """Hand over up to `request.max` units, waiting for the first. Raises `no-leader` when the term ends."""
+    async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
+        """Hand over up to `asked.most` units, waiting for the first. Raises `no-leader` when the term ends."""
         loop, subscription = self._loop, subscription_of(topic.number)
-        deadline = loop.time() + request.wait_ms / 1000
-        wanted = TagFilter.of(request.tags)
+        deadline = loop.time() + asked.wait_ms / 1000
+        wanted = TagFilter.of(asked.tags)
         again = False
         while True:
-            if request.gone():
+            if gone():
                 self._term.poke()  # what woke this pull wakes another one
-                return []
+                return Deliveries()
             if self._store.catalog.topic_by_number(topic.number) is None:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
             if not again and self._looks_later(subscription, wanted) and loop.time() < deadline:
@@ -119,24 +120,24 @@ class Pulling:
                 await self._wait(subscription, wanted, deadline - loop.time())
                 continue
             if self._handing_over.ready_of(subscription):  # a pull that finds no unit there costs no look, and no step
-                hand_over = self._take(subscription, request, wanted, again=again)
+                hand_over = self._take(subscription, asked, wanted, again=again)
                 if hand_over.strict:
-                    hand_over = await self._leased(hand_over, request.gone)
+                    hand_over = await self._leased(hand_over, gone)
                 if len(hand_over):
                     return self._deliver(hand_over, topic.name)
             again = True
             left_s = deadline - loop.time()
             if left_s <= 0:
-                return []
+                return Deliveries()
             await self._wait(subscription, wanted, left_s)
 
-    def _take(self, subscription: Subscription, request: PullIn, wanted: TagFilter | None, *, again: bool) -> HandOver:
+    def _take(self, subscription: Subscription, asked: PullAsked, wanted: TagFilter | None, *, again: bool) -> HandOver:
         """Hand over what is ready, perhaps nothing; and step on, if others may find more. `again`: not its first."""
-        lease_ms = request.lease_ms or settings_of(self._store, subscription).get("lease_ms", LEASE_MS)
+        lease_ms = asked.lease_ms or settings_of(self._store, subscription).get("lease_ms", LEASE_MS)
         now_ms, trusted = self._clock.now_ms(), self._term.trusted()
         began_s = self._loop.time()
         hand_over = self._handing_over.hand_over(
-            subscription, request.max, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
+            subscription, asked.most, lease_ms, now_ms, trusted=trusted, max_bytes=PULL_BYTES_MAX, tags=wanted
         )
         if wanted is not None and not len(hand_over):
             self._owe(subscription, self._loop.time() - began_s)
@@ -294,7 +295,7 @@ class Pulling:
         self._filters += change
         self._handing_over.set_waiting(self._filters)
 
-    async def _leased(self, hand_over: HandOver, gone: Callable[[], bool]) -> HandOver:
+    async def _leased(self, hand_over: HandOver, gone: Gone) -> HandOver:
         """What of a strict hand-over may be made, its Lease committed; perhaps nothing. Raises `no-leader` when the
         term ends, or the Lease is not written in time: then nothing was handed over, nor will it be."""
         strict = self._handing_over.strict
@@ -310,15 +311,15 @@ class Pulling:
             strict.withdraw(hand_over)
             self._term.poke()
 
-    def _deliver(self, hand_over: HandOver, topic: str) -> list[Delivery]:
+    def _deliver(self, hand_over: HandOver, topic: str) -> Deliveries:
         """What the consumer gets; the delivery log has it before the first byte leaves."""
         term, at_ms = self._term, hand_over.handed_over_ms
-        made = make_deliveries(hand_over, topic, term.term, self._store, term.receipts)
+        records = self._store.record_rows(hand_over.position, hand_over.units)
         self._delivery_log.start(
-            home=made.home,
-            random=made.random,
+            home=records.position,
+            random=records.random,
             attempt=hand_over.attempt,
-            asked_due_ms=made.asked_due_ms,
+            asked_due_ms=records.asked_due_ms,
             topic=topic_of(hand_over.subscription),
             subscription=number_of(hand_over.subscription),
             term=term.term,
@@ -326,10 +327,10 @@ class Pulling:
             mode=PULL,
         )
         # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
-        late_ms = at_ms - made.asked_due_ms[hand_over.attempt == 1]
+        late_ms = at_ms - records.asked_due_ms[hand_over.attempt == 1]
         sum_ms = self._counters.hand_overs(len(hand_over), late_ms)
         self._topic_metrics.of(topic).add_hand_overs(len(hand_over), len(late_ms), sum_ms)
-        return made.deliveries
+        return deliveries_of(hand_over, records, term.term)
 
 
 def _add(counts: Counter[K], key: K, change: int) -> int:

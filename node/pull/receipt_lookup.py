@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.port.failure_code import MAX_AGE, NACKED
-from node.receipt import ReceiptColumns
+from node.port.receipt import ReceiptColumns
 from replication.apply.message.attempt_order import fence
 from storage.format.array import U8, U64
 from storage.format.batches import StateColumns

@@ -9,9 +9,9 @@ a message would bear the attempt that the next hand-over after the nack bears to
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,17 @@ from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE, PULL, Delive
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
 from node.port.failure_code import NACKED
+from node.port.pull_port import Settled
+from node.port.receipt import ReceiptColumns
+from node.port.refusal import Refusal
 from node.pull.logged_ends import LoggedEnds
 from node.pull.receipt_lookup import done_by, given_back_before, pieces_of, states_of
-from node.receipt import ReceiptColumns, Receipts
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.settle.fates import Fates
-from node.settle.in_parts import NOT_KNOWN, in_pieces, unfinished
+from node.settle.in_parts import in_pieces
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import decide, effective
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX
@@ -49,54 +51,12 @@ from storage.format.rows import DELIVERED as DELIVERED_STATE
 from storage.format.rows import LEASED, UNKNOWN, Corrupt
 from storage.store import Store
 
-
-class _Shown:
-    """The receipts of one request: those that name hand-overs of its topic, and a result for each that was shown. What
-    is shown many times is one hand-over, and counts as one."""
-
-    def __init__(self, topic: Topic, texts: Sequence[str]) -> None:
-        self._topic = topic.number
-        self._texts = texts
-        self._once = texts if len(set(texts)) == len(texts) else list(dict.fromkeys(texts))
-        self._rows = np.empty(0, np.intp)
-        self._results = np.full(len(self._once), INVALID, np.uint8)
-
-    async def read(self, receipts: Receipts) -> ReceiptColumns:
-        """The hand-overs that are named, each once."""
-        self._rows, named = await in_turns(receipts.read_in_pieces(self._once))
-        ours = named.topic == self._topic
-        if not ours.all():
-            self._rows, named = self._rows[ours], named.select(ours)
-        return named
-
-    def answer(self, done: str, results: U8, refused: Problem | None = None) -> list[str]:
-        """What the client gets for these results of the named ones, in the order of its receipts. `outcome-unknown`
-        with that where a part of the request was refused."""
-        self._results[self._rows] = results
-        words: list[str] = _WORDS[done][self._results].tolist()
-        if self._once is not self._texts:
-            said = dict(zip(self._once, words, strict=True))
-            words = [said[text] for text in self._texts]
-        if refused is not None:
-            pairs = zip(self._texts, words, strict=True)
-            raise unfinished(refused, results=[{"receipt": text, "result": word} for text, word in pairs])
-        return words
-
-
 FEW: Final = 4
 """Receipts of one request whose units are not looked at before they go in an entry."""
 UNLOOKED_WEIGHT: Final = ENTRY_ACKS_MAX // 256
 """What each of those counts for in it: any node may have to read a page for it, 0.03 ms."""
 EXTENDED_AT_ONCE: Final = 1_000
 """Units held, extended and released in one piece, 2 us each."""
-
-
-def _words(done: str) -> npt.NDArray[Any]:
-    assert (ACKED, STALE, INVALID, NOT_KNOWN) == (0, 1, 2, 3)
-    return np.array([done, "stale", "invalid", "unknown"], object)
-
-
-_WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
 
 
 def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
@@ -134,10 +94,10 @@ class Settling:
         self._reserve, self._life = reserve, life
         self._noted = LoggedEnds()
 
-    async def ack(self, term: Term, topic: Topic, texts: Sequence[str]) -> list[str]:
-        """acked | stale | invalid."""
-        shown = _Shown(topic, texts)
-        return shown.answer("acked", await self._acked(term, topic, await shown.read(term.receipts)))
+    async def ack(self, term: Term, topic: Topic, claims: bytes) -> Settled:
+        """SETTLED or STALE, INVALID for what is of another topic."""
+        ours, named = _of_topic(topic, claims)
+        return _settled(ours, await self._acked(term, topic, named))
 
     async def _acked(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
         """What each ack comes to. Of units that have ended where they stand it is known, and nothing changes it any
@@ -192,13 +152,11 @@ class Settling:
         return await in_turns(states_of(self._store, named.position))
 
     async def nack(
-        self, term: Term, topic: Topic, texts: Sequence[str], delay_ms: int | None, *, counted: bool = True
-    ) -> list[str]:
-        """nacked | stale | invalid. Due again after `delay_ms`, or by the retry policy if that is None. What never
-        began is not `counted` as an attempt. `outcome-unknown` with `results`, some of them unknown, where leadership
-        was lost in the middle."""
-        shown = _Shown(topic, texts)
-        named = await shown.read(term.receipts)
+        self, term: Term, topic: Topic, claims: bytes, delay_ms: int | None, *, counted: bool = True
+    ) -> Settled:
+        """As `ack`. Due again after `delay_ms`, or by the retry policy if that is None. What never began is not
+        `counted` as an attempt. Some are NOT_KNOWN where leadership was lost in the middle."""
+        ours, named = _of_topic(topic, claims)
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
 
@@ -219,13 +177,11 @@ class Settling:
         stale = np.flatnonzero(results == STALE)
         if len(stale):
             results[stale[await in_turns(given_back_before(self._store, named.select(stale)))]] = ACKED
-        return shown.answer("nacked", results, refused)
+        return _settled(ours, results, refused)
 
-    async def extend(self, term: Term, topic: Topic, texts: Sequence[str], lease_ms: int | None) -> list[str]:
-        """extended | stale | invalid. The leases end `lease_ms` from now, the topic's own if that is None.
-        `outcome-unknown` as of `nack`."""
-        shown = _Shown(topic, texts)
-        named = await shown.read(term.receipts)
+    async def extend(self, term: Term, topic: Topic, claims: bytes, lease_ms: int | None) -> Settled:
+        """As `nack`. The leases end `lease_ms` from now, the topic's own if that is None."""
+        ours, named = _of_topic(topic, claims)
         lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
         assert lease_ms is not None
         to_ask = _to_ask(await self._look(named))
@@ -242,7 +198,7 @@ class Settling:
         starts = range(0, len(asked), EXTENDED_AT_ONCE)
         pieces = [slice(at, min(at + EXTENDED_AT_ONCE, len(asked))) for at in starts]
         results[to_ask], refused = await in_pieces(term, pieces, lengthen)
-        return shown.answer("extended", results, refused)
+        return _settled(ours, results, refused)
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
         """What becomes of each message that is given back, by the policy of the moment."""
@@ -293,6 +249,22 @@ class Settling:
             code=code,
         )
         return len(ended)
+
+
+def _of_topic(topic: Topic, claims: bytes) -> tuple[npt.NDArray[np.bool_], ReceiptColumns]:
+    """Which of these claims are of the topic, and the hand-overs that those name."""
+    named = ReceiptColumns.of(claims)
+    ours: npt.NDArray[np.bool_] = named.topic == topic.number
+    return ours, named if ours.all() else named.select(ours)
+
+
+def _settled(ours: npt.NDArray[np.bool_], results: U8, refused: Problem | None = None) -> Settled:
+    """These results of those that are of the topic; all others are INVALID."""
+    if len(results) < len(ours):
+        whole = np.full(len(ours), INVALID, np.uint8)
+        whole[ours] = results
+        results = whole
+    return Settled(results.tobytes(), None if refused is None else Refusal.of(refused))
 
 
 def _delivered(

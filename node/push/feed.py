@@ -42,7 +42,7 @@ from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.config import PushOptions
 from node.runtime.lifecycle import Lifecycle
-from node.runtime.open_files import raise_descriptors
+from node.runtime.open_files import pushes_max
 from storage.catalog.topic import Subscription
 from storage.format.message_id import encode_ids
 from storage.store import Store
@@ -89,7 +89,7 @@ class PushFeed:
         self._clock, self._life = clock, life
         self._delivery_log, self._counters, self._topic_metrics = delivery_log, counters, topic_metrics
         self._outcomes, self._receivers, self._window = outcomes, receivers, window
-        self.total = max(1, min(options.total, raise_descriptors() // 2))
+        self.total = pushes_max(options.total)
         self._lanes = Lanes(
             Bounds(
                 per_target=min(options.per_target, self.total),

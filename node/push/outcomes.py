@@ -2,7 +2,7 @@
 leader under the receipts, with all that the receiver said.
 
     attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
-                                      '--- deposed --> POST /v1/cluster/outcomes to the leader, and there
+                                      '--- deposed --> PeerPort.outcomes to the leader, and there
                                                        settle/former_leader_outcomes.py
 
 Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. All of it may be
@@ -21,18 +21,17 @@ import numpy as np
 import structlog
 
 from api.port.leadership import OUTCOMES_MAX, PushOutcome
-from api.port.port import ForwardRequest
 from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, PUSH, DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
 from node.port.failure_code import STOPPED, error_text
+from node.port.peer_port import PeerPort
 from node.port.push_port import PushDone
+from node.port.receipt import Receipts
 from node.push.unit import StagedUnit
-from node.receipt import Receipts
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.runtime.forwarding import Forwarding
 from node.runtime.lifecycle import Lifecycle
 from node.settle.fates import Fates
 from node.settle.move_size import move_pieces, move_weight
@@ -50,11 +49,7 @@ GATHER_S: Final = 0.005
 #: Pauses between tries to pass outcomes on; each is twice the one before.
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MOST_S: Final = 1.0
-#: Answers of a leader that may be another one in a moment.
-_LATER: Final = (429, 500, 502, 503, 504)
 _TOOK_MS_MAX: Final = (1 << 32) - 1  # what a record holds, 49 days
-_JSON: Final = {"Content-Type": "application/json"}
-OUTCOMES_ROUTE: Final = "/v1/cluster/outcomes"
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
@@ -88,10 +83,10 @@ class Outcomes:
         proposer: Proposer,
         delivery_log: DeliveryLog,
         topic_metrics: TopicMetrics,
-        forwarder: Forwarding,
+        peers: PeerPort,
         life: Lifecycle,
     ) -> None:
-        self._leadership, self._proposer, self._forwarder = leadership, proposer, forwarder
+        self._leadership, self._proposer, self._peers = leadership, proposer, peers
         self._clock, self._entropy, self._life = clock, entropy, life
         self._delivery_log, self._topic_metrics = delivery_log, topic_metrics
         self._chance = entropy.random()
@@ -216,7 +211,7 @@ class Outcomes:
                 if self._leadership.term is not None:
                     await self._propose(batch)
                     return
-                batch = await self._forward(batch)
+                batch = await self._tell(batch)
             except Problem as problem:
                 log.debug("outcomes of pushes wait", count=len(batch), code=problem.code)
             if batch:
@@ -225,18 +220,14 @@ class Outcomes:
                 now_ms = self._clock.now_ms()
                 batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
 
-    async def _forward(self, batch: list[Outcome]) -> list[Outcome]:
+    async def _tell(self, batch: list[Outcome]) -> list[Outcome]:
         """To the leader; returns those to say again. Raises Problem."""
         again: list[Outcome] = []
         for start in range(0, len(batch), OUTCOMES_MAX):
             part = batch[start : start + OUTCOMES_MAX]
             told = [_told(receipt, outcome) for receipt, outcome in zip(_receipts(part), part, strict=True)]
-            request = ForwardRequest("POST", OUTCOMES_ROUTE, _JSON, msgspec.json.encode({"outcomes": told}))
-            answer = await self._forwarder.forward(request)
-            if answer.status in _LATER:
+            if not await self._peers.outcomes(told):
                 again += part
-            elif answer.status != 200:
-                log.warning("a leader refused outcomes of pushes", status=answer.status, count=len(part))
         return again
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -88,3 +88,19 @@ class NodeClock:
         else:
             self._offset_s += max(-allowed_s, min(allowed_s, error_s))
         return stepped
+
+
+class ProcessClock:
+    """The time of what serves groups in a process: as a group last told it, until then as a node clock of its own."""
+
+    def __init__(self, clock: NodeClock) -> None:
+        self.monotonic = clock.monotonic
+        self._ahead_s = clock.ahead_s()
+
+    def follow(self, ahead_s: float) -> None:
+        """A group's clock is so far ahead of the monotonic one."""
+        self._ahead_s = ahead_s
+
+    def now_ms(self) -> int:
+        """As NodeClock.now_ms."""
+        return int((self.monotonic() + self._ahead_s) * 1000)

@@ -26,3 +26,8 @@ def connections_max(limit: int, pushes: int) -> int:
     """How many clients may be connected, of so many descriptors, beside so many pushes: each may have a connection to
     the leader on its behalf."""
     return max(CONNECTIONS_MIN, (limit - pushes - RESERVE) // 2)
+
+
+def pushes_max(total: int) -> int:
+    """How many pushes may be on the wire where `total` are configured: half of the descriptors at most."""
+    return max(1, min(total, raise_descriptors() // 2))

@@ -18,11 +18,12 @@ from api.port.problem import Problem
 from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
 from node.port.failure_code import STOPPED
-from node.receipt import ReceiptColumns
+from node.port.receipt import ReceiptColumns
+from node.port.refusal import unfinished
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.fates import Fates
-from node.settle.in_parts import in_parts, refusals_of, unfinished
+from node.settle.in_parts import in_parts, refusals_of
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import Retry, decide, effective
 from node.write.command_queues import ENTRY_MOVES_MAX
@@ -48,7 +49,8 @@ class FormerLeaderOutcomes:
     async def take(self, term: Term, told: Sequence[PushOutcome]) -> list[str]:
         """A word for each, durable on a majority: acked | nacked | stale | invalid. `outcome-unknown` where leadership
         was lost in the middle."""
-        rows, named = term.receipts.read([outcome.receipt for outcome in told])
+        rows, claims = term.receipts.read([outcome.receipt for outcome in told])
+        named = ReceiptColumns.of(claims)
         codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
         words = ["invalid"] * len(told)
         delivered = (codes >= 200) & (codes < 300)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from api.port.loop_turn import LoopTurn
 from api.port.problem import Problem
 from node.handover.term import Term
+from node.port.pull_port import NOT_KNOWN
 from node.settle.wait_for_all import all_ended
 from storage.format.array import U8
 
@@ -19,20 +20,8 @@ T = TypeVar("T")
 
 #: Refusals that say of an entry that it was not proposed.
 NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
-#: The result of a row whose piece was refused, beside those of replication.apply.message.settle.
-NOT_KNOWN: Final = 3
 #: Pieces of one request that wait to be written: small requests of others stand behind no more of them.
 WAITING_PIECES: Final = 2
-
-
-def unfinished(refusal: Problem, **done: Any) -> Problem:
-    """The refusal of a request of which a part was done, or may have been; `done` tells how much is known to be."""
-    return Problem(
-        "outcome-unknown",
-        f"a part of this was done, or may have been, before it was refused ({refusal.detail}); "
-        "what is known to be done stands here, and asked again it does the rest",
-        **done,
-    )
 
 
 async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:

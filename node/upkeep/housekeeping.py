@@ -12,10 +12,8 @@ from api.port.problem import Problem
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
 from node.runtime.clock import NodeClock
-from node.runtime.watchdog import Watchdog
 from node.upkeep.export import Exports
 from node.upkeep.retention import Retention
-from replication.driver import GroupDriver
 from replication.wire.rhythm import next_look
 
 log = structlog.get_logger()
@@ -28,28 +26,24 @@ KEPT_LOOKS = 4
 
 
 async def keep_house(
-    watchdog: Watchdog,
-    driver: GroupDriver,
     clock: NodeClock,
     *,
     give_up: Callable[[], Awaitable[None]],
     yield_if_outvoted: Callable[[], Awaitable[None]],
     looks: Sequence[Callable[[], object]],
 ) -> None:
-    """Until cancelled: the clock, who leads on a clock that is off, and then `looks`, which are short; the loop is
-    watched meanwhile. `give_up`: leadership, if this node has it."""
-    with watchdog:
-        driver.on_step = watchdog.beat
-        while True:
-            error_ms = clock.error_ms()
-            if clock.slew():
-                log.warning("the wall clock stepped", error_ms=round(error_ms))
-                await give_up()  # no leading on a clock that is known to be wrong
-                clock.slew()  # a follower's may step, and does before it can be elected again
-            await yield_if_outvoted()
-            for look in looks:
-                look()
-            await next_look(HOUSEKEEPING_S)
+    """Until cancelled: the clock, who leads on a clock that is off, and then `looks`, which are short.
+    `give_up`: leadership, if this node has it."""
+    while True:
+        error_ms = clock.error_ms()
+        if clock.slew():
+            log.warning("the wall clock stepped", error_ms=round(error_ms))
+            await give_up()  # no leading on a clock that is known to be wrong
+            clock.slew()  # a follower's may step, and does before it can be elected again
+        await yield_if_outvoted()
+        for look in looks:
+            look()
+        await next_look(HOUSEKEEPING_S)
 
 
 async def unlink_hours(

@@ -1,4 +1,4 @@
-"""A node's part in snapshots: gives its own to those that are stranded, and takes one over by starting again.
+"""A group's part in snapshots: gives its own to those that are stranded, and takes one over by being opened again.
 
 ```
    stranded ---- fetch, verify (replication/snapshot/fetch.py) ----> whole
@@ -6,12 +6,13 @@
       all that runs is ended in order, the journal's last write is done
       install/journal is written with this node's term, vote and voter flag
       THE rename: before it the old state counts, after it the new
-   Node.run raises Reinstalled; whoever ran it opens the same directory again (node/process.py)
+   the group is closed, and opened again on the same directory (node/node.py); the front goes on
    the old state, which the start moved aside by renames, is removed in a thread
 ```
 Why a restart in place and not a change of everything under the running node: store, machine, journal, wheel and group
 all hold what they have read, and a start is the one way to read it anew that is tested at every crash. It takes what
-the opening of the directory takes; HTTP and Raft listen again on the same addresses, LOCK, node id and store id stay.
+the opening of the directory takes; Raft listens again on the same address, LOCK, node id and store id stay. The front
+stays open meanwhile: what it is asked goes on to the leader, or is refused as if there were none.
 """
 
 from __future__ import annotations
@@ -40,10 +41,6 @@ from storage.store import Store
 log = structlog.get_logger()
 
 _MB = 1 << 20
-
-
-class Reinstalled(Exception):
-    """The node has put a snapshot in place of its state and ended: open the same directory again."""
 
 
 class Snapshots:

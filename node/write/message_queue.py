@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from api.port.port import MessageIn, ScheduleResult
+from api.port.port import MessageIn
 from api.port.problem import Problem
 from node.draft import encode_schedule, encode_target
+from node.port.message_port import Scheduled
 from node.runtime.entropy import Entropy
 from node.write.command_queues import Section
-from replication.apply.message.schedule import Scheduled
-from storage.format.message_id import encode_ids
+from replication.apply.message.schedule import Scheduled as Applied
 from storage.format.position import HOUR_MS
 
 #: Bounds of one entry, so that nobody waits long while it is written or applied: bytes of messages, and rows. 8,000
@@ -44,7 +44,7 @@ TOPIC_BYTES = 8 * 1024
 
 _body = attrgetter("body")
 
-Part = tuple[int, int, ScheduleResult | str]  # first row, rows, and their result or the error they met
+Part = tuple[int, int, Scheduled | str]  # first row, rows, and their result or the error they met
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Request:
     answered: int = 0  # rows whose part is known; invariant: answered <= taken
     parts: list[Part] = field(default_factory=list)
 
-    def answer(self, start: int, rows: int, result: ScheduleResult | str) -> None:
+    def answer(self, start: int, rows: int, result: Scheduled | str) -> None:
         """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
@@ -71,13 +71,13 @@ class Request:
 class MessageQueue:
     """Requests with messages. `rows` of them wait; `taken` were put into entries so far."""
 
-    def __init__(self, group: int, entropy: Entropy, rows_max: int) -> None:
+    def __init__(self, entropy: Entropy, rows_max: int) -> None:
         self.rows = 0
         self.taken = 0
         #: Requests that the newest entry answered, if each had but one message; the proposer sets it back.
         self.singles = 0
         self._bytes = 0  # of the bodies of requests that wait, whole or in part
-        self._group, self._entropy = group, entropy
+        self._entropy = entropy
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
 
@@ -114,9 +114,9 @@ class MessageQueue:
         self.taken += len(messages)
         schedule = encode_schedule(messages, now_ms=now_ms, random=self._entropy.id_bits(len(messages)))
 
-        def give(scheduled: Scheduled | None, error: str | None, index: int) -> None:
+        def give(scheduled: Applied | None, error: str | None, index: int) -> None:
             self.singles = len(taken) if len(taken) == len(messages) else 0
-            result = None if scheduled is None else _result(self._group, scheduled)
+            result = None if scheduled is None else _result(scheduled)
             at = 0
             for request, start, rows in taken:
                 request.answer(start, rows, error or "unknown" if result is None else _cut(result, at, at + rows))
@@ -214,11 +214,15 @@ def _utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _result(group: int, scheduled: Scheduled) -> ScheduleResult:
-    """Ids are made once for all rows of an entry."""
-    return ScheduleResult(encode_ids(group, scheduled.position, scheduled.random), scheduled.due_ms, scheduled.status)
+def _result(applied: Applied) -> Scheduled:
+    """The columns of an entry as bytes, once for all its requests."""
+    position, random, due_ms, status = (column.tobytes() for column in applied)
+    return Scheduled(position, random, due_ms, status)
 
 
-def _cut(result: ScheduleResult, start: int, stop: int) -> ScheduleResult:
+def _cut(result: Scheduled, start: int, stop: int) -> Scheduled:
     """The rows of one request."""
-    return ScheduleResult(result.ids[start:stop], result.due_ms[start:stop], result.status[start:stop])
+    if stop - start == len(result.status):
+        return result
+    words = slice(8 * start, 8 * stop)
+    return Scheduled(result.position[words], result.random[words], result.due_ms[words], result.status[start:stop])

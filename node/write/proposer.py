@@ -102,7 +102,7 @@ class Proposer:
         self.node = node
         self.level = FOUNDED  # the version of entries
         self.riders: LeaderCommandSource | None = None
-        self._messages = MessageQueue(group.number, entropy, waiting_max)
+        self._messages = MessageQueue(entropy, waiting_max)
         self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
         self._fails: HandOverQueue[Fail] = HandOverQueue(ENTRY_MOVES_MAX)
         self._extends: HandOverQueue[Extend] = HandOverQueue(ENTRY_ACKS_MAX)

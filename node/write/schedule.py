@@ -6,14 +6,16 @@ was parsed. A batch in which no message has a target of its own and no topic is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 
 import numpy as np
 
-from api.port.port import MessageIn, ScheduleResult
+from api.port.port import MessageIn
 from api.port.problem import FieldFault, Problem
+from node.port.message_port import Scheduled
+from node.port.refusal import Refusal
 from node.write.command_queues import problem_of
 from node.write.message_queue import Part
 from node.write.proposer import Proposer
@@ -26,7 +28,7 @@ _targets = attrgetter("target")
 
 async def schedule_messages(
     store: Store, proposer: Proposer, topics_max: int, messages: Sequence[MessageIn]
-) -> ScheduleResult:
+) -> Scheduled:
     """Durable on a majority and applied when it returns. A single message's refusal is raised; in a batch each message
     at fault has its own problem, and the others go on."""
     problems = refused(store, messages, topics_max)
@@ -92,23 +94,35 @@ def _fault(message: MessageIn, settings: dict[str, object]) -> str | None:
     return None
 
 
-def join(parts: Sequence[Part], rows: int, problems: dict[int, Problem]) -> ScheduleResult:
+def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> Scheduled:
     """One result out of the parts of a batch that went in several entries; rows without part are in `problems`."""
-    ids, due_ms = np.zeros(rows, "S26"), np.zeros(rows, np.int64)
-    status = np.full(rows, FAILED, np.uint8)
-    problems = dict(problems)
+    refused = {row: Refusal.of(problem) for row, problem in problems.items()}
+    columns = [bytearray(8 * rows) for _ in range(3)]
+    status = bytearray([FAILED]) * rows
     for start, count, part in parts:
         if isinstance(part, str):
-            problems.update(dict.fromkeys(range(start, start + count), problem_of(part)))
-        else:
-            of_part = slice(start, start + count)
-            ids[of_part], due_ms[of_part], status[of_part] = part.ids, part.due_ms, part.status
-    return ScheduleResult(ids, due_ms, status, problems)
+            refused.update(dict.fromkeys(range(start, start + count), Refusal.of(problem_of(part))))
+            continue
+        for column, values in zip(columns, (part.position, part.random, part.due_ms), strict=True):
+            column[8 * start : 8 * (start + count)] = values
+        status[start : start + count] = part.status
+    return Scheduled(bytes(columns[0]), bytes(columns[1]), bytes(columns[2]), bytes(status), refused)
 
 
-def _spread(found: ScheduleResult, rows: Sequence[int], count: int, problems: dict[int, Problem]) -> ScheduleResult:
+def _spread(found: Scheduled, rows: Sequence[int], count: int, problems: Mapping[int, Problem]) -> Scheduled:
     """The result of some rows of a batch as that of the whole batch."""
-    whole = join([], count, problems | {rows[row]: problem for row, problem in found.problems.items()})
-    at = np.array(rows)
-    whole.ids[at], whole.due_ms[at], whole.status[at] = found.ids, found.due_ms, found.status
-    return whole
+    whole, at = join([], count, problems), np.array(rows)
+    columns = []
+    for column in (found.position, found.random, found.due_ms):
+        words = np.zeros(count, np.uint64)
+        words[at] = np.frombuffer(column, np.uint64)
+        columns.append(words.tobytes())
+    status = np.full(count, FAILED, np.uint8)
+    status[at] = np.frombuffer(found.status, np.uint8)
+    return Scheduled(
+        columns[0],
+        columns[1],
+        columns[2],
+        status.tobytes(),
+        whole.refused | {rows[row]: refusal for row, refusal in found.refused.items()},
+    )

@@ -29,6 +29,8 @@ _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)} | {
 
 _PAIRS: Final = np.frombuffer("".join(high + low for high in ALPHABET for low in ALPHABET).encode(), "<u2")
 """Two characters for each value of 10 bits: half the look-ups of one character at a time."""
+_PAIR_TEXTS: Final = [high + low for high in ALPHABET for low in ALPHABET]
+_SHIFTS: Final = range(10 * (ID_LENGTH // 2 - 1), -1, -10)
 _SHIFTS_40: Final = np.array([30, 20, 10, 0], np.uint64)
 _SHIFTS_50: Final = np.array([40, 30, 20, 10, 0], np.uint64)
 _TEN_BITS: Final = np.uint64(1023)
@@ -62,6 +64,12 @@ def encode_ids(group: int, positions: U64, random: U64) -> npt.NDArray[np.bytes_
     np.right_shift(random[:, None], _SHIFTS_50, out=tens[:, 8:13])
     tens &= _TEN_BITS
     return _PAIRS.take(tens.view(np.int64)).view(f"S{ID_LENGTH}").reshape(count)
+
+
+def encode_id(group: int, position: int, random: int) -> str:
+    """The id of one position."""
+    number = ((ID_VERSION << 12 | group) << 64 | position) << RANDOM_BITS | random & (1 << RANDOM_BITS) - 1
+    return "".join([_PAIR_TEXTS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def decode_id(text: str) -> MessageId:

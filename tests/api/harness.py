@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 
 from api.http.server import Server
-from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.serve import serve
 from tests.api.memory_port import MemoryPort
 

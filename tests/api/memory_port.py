@@ -11,13 +11,12 @@ import msgspec
 import numpy as np
 
 from api.port.budget import Budget
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.port import (
     RETRY_DEFAULTS,
     TOPIC_DEFAULTS,
     CancelResult,
     Delivery,
-    ForwardAnswer,
-    ForwardRequest,
     HistoryEvent,
     Limits,
     MessageIn,
@@ -27,6 +26,7 @@ from api.port.port import (
     Readiness,
     RescheduleResult,
     RetryPolicy,
+    ScheduledOne,
     ScheduleResult,
     Target,
     TopicChange,
@@ -96,6 +96,12 @@ class MemoryPort(MemoryCluster):
             raise Problem("no-leader", "no leader is known")
         answer: ForwardAnswer = await self.forward_to(request)
         return answer
+
+    async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
+        result = await self.schedule((message,), principal)
+        if result.status[0] == FAILED:
+            raise result.problems[0]
+        return ScheduledOne(result.ids[0].decode(), int(result.due_ms[0]), int(result.status[0]))
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         self.principals.append(principal)
@@ -382,9 +388,9 @@ class MemoryPort(MemoryCluster):
             held.state, held.due_ms = "scheduled", self.clock_ms
         return BulkResult(len(found), len(found), 4711)
 
-    def ready(self) -> Readiness:
+    async def ready(self) -> Readiness:
         has_leader = self.known_leader is not None
         return Readiness(has_leader, {"applied": "ok", "leader": "ok" if has_leader else "no leader is known"})
 
-    def metrics(self) -> bytes:
+    async def metrics(self) -> bytes:
         return b"hourwheel_up 1\n"

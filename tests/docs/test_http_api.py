@@ -7,7 +7,7 @@ import pytest
 
 from api.http.route import RouteTable
 from api.serve import ROUTES
-from node.server import Node
+from node.node import Node
 from storage.catalog.level import LEVELS
 from tests.docs.page import Request, compare, examples, read_command, send, send_plainly
 from tests.node.single_node import run_node
@@ -41,7 +41,7 @@ def test_the_page_is_true(tmp_path: Path) -> None:
 
     async def play(node: Node) -> None:
         names: dict[str, str] = {ADDRESS: node.config.http.listen}
-        await until(lambda: node.machine.level == LEVELS[1])  # a new cluster begins at level 1
+        await until(lambda: node.group.machine.level == LEVELS[1])  # a new cluster begins at level 1
         for example in EXAMPLES:
             command = example.command
             for shown, real in names.items():

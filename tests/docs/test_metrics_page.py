@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.server import Node
+from node.node import Node
 from tests.node.single_node import run_node
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
@@ -18,8 +18,8 @@ def test_the_table_is_what_a_node_shows(tmp_path: Path) -> None:
     assert len(dict(rows)) == len(rows) > 20
 
     async def play(node: Node) -> None:
-        node.topic_metrics.of("orders").acked += 1
-        families = text_string_to_metric_families(node.service.metrics().decode())
+        node.group.topic_metrics.of("orders").acked += 1
+        families = text_string_to_metric_families((await node.front.metrics()).decode())
         shown = {family.name + "_total" * (family.type == "counter"): family.type for family in families}
         assert shown == dict(rows)
 

@@ -43,5 +43,7 @@ def test_the_code_names_files_that_are_there(folder: str) -> None:
 
 def test_a_file_that_is_gone_is_found() -> None:
     """Told with its folders, without, or with a star."""
-    text = "`node/gone.py`, gone.py and tests/node/test_gone*.py; node/server.py, server.py and tests/docs/test_p*.py"
+    text = (
+        "`node/gone.py`, gone.py and tests/node/test_gone*.py; node/group/group.py, server.py and tests/docs/test_p*.py"
+    )
     assert missing(text) == ["gone.py", "node/gone.py", "tests/node/test_gone*.py"]

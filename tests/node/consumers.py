@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
-from node.server import Node
+from node.node import Node
+from node.port.receipt import ReceiptColumns
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
 from storage.format.array import U64
@@ -15,15 +16,15 @@ from tests.waiting import until
 
 Ask = Callable[[Node, Sequence[str]], Coroutine[Any, Any, Sequence[str]]]
 ASKS: dict[str, Ask] = {
-    "acked": lambda node, texts: node.service.ack("t", texts, ANONYMOUS),
-    "nacked": lambda node, texts: node.service.nack("t", texts, delay_ms=3_600_000, principal=ANONYMOUS),
-    "extended": lambda node, texts: node.service.extend("t", texts, lease_ms=3_600_000, principal=ANONYMOUS),
+    "acked": lambda node, texts: node.front.ack("t", texts, ANONYMOUS),
+    "nacked": lambda node, texts: node.front.nack("t", texts, delay_ms=3_600_000, principal=ANONYMOUS),
+    "extended": lambda node, texts: node.front.extend("t", texts, lease_ms=3_600_000, principal=ANONYMOUS),
 }
 
 
 async def handed_over(node: Node, count: int, topic: str = "t", lease_ms: int = 60_000) -> list[Delivery]:
     """New messages, pulled."""
-    await node.service.schedule([MessageIn(topic, b"1")] * count, ANONYMOUS)
+    await node.front.schedule([MessageIn(topic, b"1")] * count, ANONYMOUS)
     return await pulled(node, count, topic, lease_ms)
 
 
@@ -31,15 +32,16 @@ async def pulled(node: Node, count: int, topic: str = "t", lease_ms: int = 60_00
     """So many of those that are there."""
     got: list[Delivery] = []
     while len(got) < count:
-        got += await node.service.pull(PullIn(topic, count - len(got), 5_000, lease_ms), ANONYMOUS)
+        got += await node.front.pull(PullIn(topic, count - len(got), 5_000, lease_ms), ANONYMOUS)
     return got
 
 
 async def leased(node: Node, receipts: Sequence[str]) -> U64:
     """Where these stand, once all their leases are written."""
-    assert node.leader_term is not None
-    _, named = node.leader_term.receipts.read(receipts)
-    await until(lambda: bool((node.store.state_only(named.position) == LEASED).all()))
+    assert node.group.leader_term is not None
+    _, claims = node.group.leader_term.receipts.read(receipts)
+    named = ReceiptColumns.of(claims)
+    await until(lambda: bool((node.group.store.state_only(named.position) == LEASED).all()))
     return named.position
 
 

@@ -14,8 +14,8 @@ from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
 from chaos.cluster.ports import free_ports
 from node.cluster.members import NodeRemoved
+from node.node import Node
 from node.runtime.config import parse_config
-from node.server import Node
 from tests.node.three_nodes import leader_of
 from tests.waiting import WITHIN_S, until
 
@@ -65,7 +65,7 @@ class Place:
 
     async def listens(self, node_id: str) -> None:
         """Until the node can be reached by peers and by clients."""
-        await until(lambda: getattr(self.nodes[node_id].transport, "_socket", None) is not None)
+        await until(lambda: getattr(self.nodes[node_id].group.transport, "_socket", None) is not None)
         host, port = self.peer(node_id)["http"].split(":")
 
         async def answers() -> bool:
@@ -93,7 +93,7 @@ class Place:
         """Through the leader's port, once the node listens."""
         peer = self.peer(node_id)
         await self.listens(node_id)
-        return await self.led(lambda leader: leader.service.add_member(node_id, peer["raft"], peer["http"]))
+        return await self.led(lambda leader: leader.front.add_member(node_id, peer["raft"], peer["http"]))
 
     async def led(self, call: Callable[[Node], Awaitable[Any]]) -> Any:
         """What the leader answers; a busy machine may unseat it at any moment, and nothing has happened then."""
@@ -119,13 +119,13 @@ class Place:
     async def schedule(self, count: int = 1) -> None:
         """Messages for tomorrow, acknowledged."""
         messages = [MessageIn(topic="t", body=b"{}", delay_ms=86_400_000)] * count
-        await self.led(lambda leader: leader.service.schedule(messages, ANONYMOUS))
+        await self.led(lambda leader: leader.front.schedule(messages, ANONYMOUS))
 
     async def grow(self, node_id: str) -> Node:
         """Start a new node, add it, and wait until it has its vote."""
         node = self.start(node_id, *self.nodes, join=True)
         await self.add(node_id)
-        await until(lambda: node.members.role(node_id) == "voter" and node.members.number > 0)
+        await until(lambda: node.group.members.role(node_id) == "voter" and node.group.members.number > 0)
         return node
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from api.port.port import ANONYMOUS, MessageIn, MessageView, TopicChange
-from node.server import Node
+from node.node import Node
 from tests.node.single_node import run_node
 
 LOOPBACK = {"allow": ["127.0.0.0/8"]}
@@ -17,18 +17,18 @@ async def put(node: Node, topic: str, url: str | None, **settings: Any) -> None:
     """A topic in push mode."""
     target = {"url": url, **settings.pop("target", {})} if url else settings.pop("target", None)
     change = TopicChange(mode="push", target=target, retry=settings.pop("retry", FAST), **settings)
-    await node.service.put_topic(topic, change, create=True, if_match=None, principal=ANONYMOUS)
+    await node.front.put_topic(topic, change, create=True, if_match=None, principal=ANONYMOUS)
 
 
 async def schedule(node: Node, *messages: MessageIn) -> list[str]:
     """Their ids."""
-    result = await node.service.schedule(messages, ANONYMOUS)
+    result = await node.front.schedule(messages, ANONYMOUS)
     return [id.decode() for id in result.ids.tolist()]
 
 
 async def view(node: Node, id: str) -> MessageView:
     """The message as the API shows it."""
-    return await node.service.message(id, local=False, principal=ANONYMOUS)
+    return await node.front.message(id, local=False, principal=ANONYMOUS)
 
 
 def in_state(node: Node, id: str, state: str) -> Callable[[], Awaitable[bool]]:

@@ -1,7 +1,8 @@
-"""Real nodes in one event loop that can die, be wiped and start again, in place too, as node/process.py does it."""
+"""Real nodes in one event loop that can die, be wiped and start again; their groups are opened again in place."""
 
 import asyncio
 import contextlib
+import itertools
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
 from chaos.cluster.ports import free_ports
+from node.group.group import Group
+from node.node import Node
 from node.runtime.config import Config, parse_config
-from node.server import Node
-from node.upkeep.snapshot import Reinstalled
 from storage.directory.verify import digest
 from tests.waiting import until
 
@@ -54,8 +55,8 @@ class Nodes:
         }
         self.alive: dict[str, Node] = {}
         self.reinstalled = dict.fromkeys(self.configs, 0)
-        self.made: Callable[[Node], None] = lambda node: None
-        """Told of every node before it runs."""
+        self.made: Callable[[Group], None] = lambda group: None
+        """Told of every group before it takes part."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, *node_ids: str) -> None:
@@ -64,23 +65,25 @@ class Nodes:
             self._tasks[node_id] = asyncio.ensure_future(self._live(self.configs[node_id]))
 
     async def _live(self, config: Config) -> None:
-        while True:
-            node = self.alive[config.node_id] = Node(config)
-            self.made(node)
-            try:
-                await node.run()
-                return
-            except Reinstalled:
-                self.reinstalled[config.node_id] += 1
-            except Crashed:
-                return
-            finally:
-                del self.alive[config.node_id]
+        name = config.node_id
+        opens = itertools.count()
+
+        def opened(group: Group) -> None:
+            self.reinstalled[name] += next(opens) > 0
+            self.made(group)
+
+        node = self.alive[name] = Node(config, opened=opened)
+        try:
+            await node.run()
+        except Crashed:
+            return
+        finally:
+            del self.alive[name]
 
     async def crash(self, node_id: str) -> None:
         """End it without order."""
         if node_id in self.alive:
-            self.alive[node_id].life.fatal(Crashed())
+            self.alive[node_id].group.life.fatal(Crashed())
         await self._tasks[node_id]
 
     async def stop(self, *node_ids: str) -> None:
@@ -99,7 +102,10 @@ class Nodes:
 
         def reigns() -> Node | None:
             alive = self.alive.values()
-            return next((node for node in alive if node.leader_term is not None and node.group.term > term_above), None)
+            return next(
+                (node for node in alive if node.group.leader_term is not None and node.group.raft.term > term_above),
+                None,
+            )
 
         leader: Node = await until(reigns, 60)
         return leader
@@ -111,10 +117,10 @@ class Nodes:
     async def level(self, *node_ids: str) -> None:
         """Until these (default: all alive) have applied what the leader has."""
         leader = await self.leader()
-        index = leader.group.commit_index
+        index = leader.group.raft.commit_index
         await until(
             lambda: all(
-                node_id in self.alive and self.alive[node_id].machine.applied_index >= index
+                node_id in self.alive and self.alive[node_id].group.machine.applied_index >= index
                 for node_id in node_ids or tuple(self._tasks)
             )
         )
@@ -129,7 +135,7 @@ async def fill(node: Node, count: int, *, size: int = 1000) -> list[str]:
     ids: list[str] = []
     while len(ids) < count:
         batch = [MessageIn("t", b"x" * size, "text/plain", delay_ms=FAR_MS) for _ in range(min(1000, count - len(ids)))]
-        ids += [bytes(id).decode() for id in (await node.service.schedule(batch, ANONYMOUS)).ids]
+        ids += [bytes(id).decode() for id in (await node.front.schedule(batch, ANONYMOUS)).ids]
     return ids
 
 
@@ -139,7 +145,7 @@ async def strand(nodes: Nodes, leader: Node, index: int) -> None:
     async def gone() -> bool:
         with contextlib.suppress(Problem):
             await fill(leader, 1000)
-        return all(node.journal.first_index > index + 1 for node in nodes.alive.values())
+        return all(node.group.journal.first_index > index + 1 for node in nodes.alive.values())
 
     await until(gone, 60)
 
@@ -154,7 +160,7 @@ def play(nodes: Nodes, scene: Callable[[Nodes], Awaitable[None]], *, seconds: fl
                 await nodes.leader()
                 await scene(nodes)
         finally:
-            leading = [node_id for node_id, node in nodes.alive.items() if node.group.is_leader]
+            leading = [node_id for node_id, node in nodes.alive.items() if node.group.raft.is_leader]
             await nodes.stop(*(node_id for node_id in nodes.alive if node_id not in leading))
             await nodes.stop()  # last, so that it does not wait for another to lead
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from chaos.cluster.ports import free_ports
 from node.environment import Environment
+from node.node import Node
+from node.port.group_port import GroupStatus
 from node.runtime.config import parse_config
-from node.server import Node
 
 Play = Callable[[Node], Awaitable[None]]
 
@@ -44,16 +45,14 @@ async def _run(
         },
         {},
     )
-    node = Node(config, outside, group)
+    node = Node(config, outside, {group: config})
     leading = asyncio.Event()
-    told = node.forwarder.leader_changed
 
-    def leader_changed() -> None:
-        told()
-        if node.leader_term is not None:
+    def told(status: GroupStatus) -> None:
+        if status.leads:
             leading.set()
 
-    node.forwarder.leader_changed = leader_changed  # type: ignore[method-assign]
+    node.group.status_feed.attach(told)
     serving = asyncio.ensure_future(node.run())
     waiting = asyncio.ensure_future(leading.wait())
     await asyncio.wait((serving, waiting), timeout=20, return_when=asyncio.FIRST_COMPLETED)

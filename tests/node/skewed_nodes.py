@@ -6,9 +6,9 @@ from pathlib import Path
 
 from chaos.cluster.ports import free_ports
 from node.environment import Environment
+from node.node import Node
 from node.runtime.clock import NodeClock
 from node.runtime.config import parse_config
-from node.server import Node
 from tests.node.three_nodes import leader_of
 
 

@@ -15,7 +15,7 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, R
 from api.port.problem import Problem
 from api.port.queries import DeadMessage, DeadQuery
 from api.read.field import pack_headers
-from node.server import Node
+from node.node import Node
 from storage.format.schedule_status import CONFLICT, NEW, REPLAYED
 from tests.node.single_node import run_node
 from tests.waiting import until
@@ -39,41 +39,41 @@ class Told:
 
     async def schedule(self, *messages: MessageIn) -> None:
         """Schedule new messages."""
-        result = await self.node.service.schedule(messages, ANONYMOUS)
+        result = await self.node.front.schedule(messages, ANONYMOUS)
         assert set(result.status.tolist()) == {NEW}
         self.ids += [bytes(id).decode() for id in result.ids]
 
     async def pull(self, topic: str = "t", *, wait_ms: int = 5_000, lease_ms: int = 60_000) -> list[Delivery]:
         """Pull what is there, waiting for the first."""
         request = PullIn(topic, 100, wait_ms, lease_ms)
-        found = list(await self.node.service.pull(request, ANONYMOUS))
+        found = list(await self.node.front.pull(request, ANONYMOUS))
         self.pulled += found
         return found
 
     async def view(self, row: int = 0) -> MessageView:
         """GET of a message."""
-        return await self.node.service.message(self.ids[row], local=False, principal=ANONYMOUS)
+        return await self.node.front.message(self.ids[row], local=False, principal=ANONYMOUS)
 
     async def nack(self, delay_ms: int | None = None, topic: str = "t") -> str:
         """Give back what was pulled last."""
         receipts = [self.last.receipt]
-        (result,) = await self.node.service.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS)
+        (result,) = await self.node.front.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS)
         return result
 
     async def ack(self, *deliveries: Delivery) -> list[str]:
         """Ack these."""
-        return list(await self.node.service.ack("t", [each.receipt for each in deliveries], ANONYMOUS))
+        return list(await self.node.front.ack("t", [each.receipt for each in deliveries], ANONYMOUS))
 
     async def put(self, **settings: Any) -> None:
         """Settings of the topic t."""
-        await self.node.service.put_topic("t", TopicChange(**settings), create=True, if_match=None, principal=ANONYMOUS)
+        await self.node.front.put_topic("t", TopicChange(**settings), create=True, if_match=None, principal=ANONYMOUS)
 
     async def dead(self, **query: Any) -> list[DeadMessage]:
         """The dead messages of the topic t, all pages."""
         found: list[DeadMessage] = []
         cursor: str | None = None
         while True:
-            page = await self.node.service.dead(DeadQuery(topic="t", cursor=cursor, **query), principal=ANONYMOUS)
+            page = await self.node.front.dead(DeadQuery(topic="t", cursor=cursor, **query), principal=ANONYMOUS)
             found += page.items
             cursor = page.next_cursor
             if cursor is None:
@@ -183,17 +183,17 @@ def test_a_message_that_fails_too_often_dies_and_is_redriven(tmp_path: Path, res
         assert (copy.body, copy.tags, copy.key, copy.attempt) == (b'"x"', ("eu",), None, 1)
         origin = {"id": told.ids[0], "topic": "t", "reason": "nacked", "attempts": 2, "error": ""}
         assert copy.dead == origin
-        view = await told.node.service.message(copy.id, local=False, principal=ANONYMOUS)
+        view = await told.node.front.message(copy.id, local=False, principal=ANONYMOUS)
         assert (view.dead, view.state, view.revision) == (origin, "leased", 1)
         with pytest.raises(Problem, match="already-settled"):
-            await told.node.service.cancel(told.ids[0], if_match=None, principal=ANONYMOUS)
+            await told.node.front.cancel(told.ids[0], if_match=None, principal=ANONYMOUS)
 
     async def redrive(told: Told) -> None:
-        service, query = told.node.service, DeadQuery(topic="t")
+        service, query = told.node.front, DeadQuery(topic="t")
         tried = await service.redrive(query, dry_run=True, principal=ANONYMOUS)
         assert (tried.matched, tried.changed, tried.index) == (1, 0, 0)
         done = await service.redrive(query, dry_run=False, principal=ANONYMOUS)
-        assert (done.matched, done.changed, done.index) == (1, 1, told.node.group.applied_index)
+        assert (done.matched, done.changed, done.index) == (1, 1, told.node.group.raft.applied_index)
         assert await told.dead() == []
         again = await service.redrive(query, dry_run=False, principal=ANONYMOUS)
         assert (again.matched, again.changed, again.index) == (0, 0, 0)
@@ -262,20 +262,20 @@ def test_an_extended_lease_ends_later(tmp_path: Path, restart: bool) -> None:
         await told.schedule(MessageIn("t", b"1"))
         await told.pull(lease_ms=1_000)
         texts = [told.last.receipt, "x" * 59]
-        results = await told.node.service.extend("t", texts, lease_ms=60_000, principal=ANONYMOUS)
+        results = await told.node.front.extend("t", texts, lease_ms=60_000, principal=ANONYMOUS)
         assert results == ["extended", "invalid"]
 
     async def wait(told: Told) -> None:
-        left_ms = told.last.leased_until_ms + 300 - told.node.service.now_ms()
+        left_ms = told.last.leased_until_ms + 300 - told.node.front.now_ms()
         assert await told.pull(wait_ms=max(1, left_ms)) == []
         view = await told.view()
         assert (view.state, view.handed_over_ms) == ("leased", told.last.handed_over_ms)
         assert events(view) == ["scheduled", "leased"]
         with pytest.raises(Problem) as refused:
-            await told.node.service.cancel(told.ids[0], if_match=None, principal=ANONYMOUS)
+            await told.node.front.cancel(told.ids[0], if_match=None, principal=ANONYMOUS)
         assert refused.value.code == "leased"
         assert await told.ack(told.last) == ["acked"]
-        results = await told.node.service.extend("t", [told.last.receipt], lease_ms=None, principal=ANONYMOUS)
+        results = await told.node.front.extend("t", [told.last.receipt], lease_ms=None, principal=ANONYMOUS)
         assert results == ["stale"]
 
     play(tmp_path, restart, hand_over, wait)
@@ -287,7 +287,7 @@ def test_an_extension_may_bring_the_end_nearer(tmp_path: Path) -> None:
     async def shorten(told: Told) -> None:
         await told.schedule(MessageIn("t", b"1"))
         (first,) = await told.pull(lease_ms=60_000)
-        await told.node.service.extend("t", [first.receipt], lease_ms=1_000, principal=ANONYMOUS)
+        await told.node.front.extend("t", [first.receipt], lease_ms=1_000, principal=ANONYMOUS)
         (second,) = await told.pull()
         assert second.attempt == 2
         assert await told.ack(first, second) == ["stale", "acked"]
@@ -301,11 +301,11 @@ def test_a_message_is_rescheduled_and_counts_its_revisions(tmp_path: Path, resta
 
     async def change(told: Told, row: int = 0, **asked: Any) -> Any:
         asked = {"deliver_at_ms": None, "delay_ms": None, "if_match": None, **asked}
-        return await told.node.service.reschedule(told.ids[row], principal=ANONYMOUS, **asked)
+        return await told.node.front.reschedule(told.ids[row], principal=ANONYMOUS, **asked)
 
     async def nearer(told: Told) -> None:
         await told.schedule(MessageIn("t", b"1", delay_ms=86_400_000), MessageIn("t", b"2", delay_ms=300))
-        done = await change(told, deliver_at_ms=told.node.service.now_ms() + 400, if_match=1)
+        done = await change(told, deliver_at_ms=told.node.front.now_ms() + 400, if_match=1)
         assert (done.id, done.topic, done.revision) == (told.ids[0], "t", 2)
         view = await told.view()
         assert (view.revision, view.due_ms, view.asked_due_ms) == (2, done.due_ms, done.due_ms)
@@ -314,7 +314,7 @@ def test_a_message_is_rescheduled_and_counts_its_revisions(tmp_path: Path, resta
         with pytest.raises(Problem, match="the message has revision 1, If-Match asks for 2"):
             await change(told, 1, delay_ms=5, if_match=2)
         done = await change(told, 1, delay_ms=86_400_000)
-        assert done.due_ms >= told.node.service.now_ms() + 86_000_000
+        assert done.due_ms >= told.node.front.now_ms() + 86_000_000
 
     async def hand_over(told: Told) -> None:
         (first,) = await told.pull()
@@ -328,7 +328,7 @@ def test_a_message_is_rescheduled_and_counts_its_revisions(tmp_path: Path, resta
         assert events(await told.view()) == ["scheduled", "moved", "leased", "delivered"]
 
     async def cancel(told: Told) -> None:
-        service = told.node.service
+        service = told.node.front
         with pytest.raises(Problem, match="the message has revision 2, If-Match asks for 1"):
             await service.cancel(told.ids[1], if_match=1, principal=ANONYMOUS)
         for _ in range(2):
@@ -347,7 +347,7 @@ def test_a_key_stays_with_its_message_wherever_that_is(tmp_path: Path, restart: 
     other = MessageIn("t", b"2", key="k", fingerprint=b"g" * 16)
 
     async def taken(told: Told) -> None:
-        result = await told.node.service.schedule([message, other], ANONYMOUS)
+        result = await told.node.front.schedule([message, other], ANONYMOUS)
         assert result.status.tolist() == [REPLAYED, CONFLICT]
         assert {bytes(id).decode() for id in result.ids} == {told.ids[0]}
 

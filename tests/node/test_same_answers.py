@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from node.server import Node
+from node.node import Node
 from tests.node.odd_requests import VALID, odd_requests
 from tests.node.three_nodes import leader_of, run_nodes
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from chaos.cluster.ports import free_ports
+from node.node import Node
 from node.runtime.config import parse_config
-from node.server import Node
 from node.settle.wait_for_all import all_of
 from tests.waiting import until
 
@@ -57,7 +57,9 @@ async def leader_of(nodes: list[Node], *, term_above: int = 0) -> Node:
 
     def reigns(node: Node) -> bool:
         return (
-            node.leader_term is not None and node.group.trusted(node.clock.monotonic()) and node.group.term > term_above
+            node.group.leader_term is not None
+            and node.group.raft.trusted(node.group.clock.monotonic())
+            and node.group.raft.term > term_above
         )
 
     leader: Node = await until(lambda: next(filter(reigns, nodes), None))

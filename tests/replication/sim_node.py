@@ -69,7 +69,7 @@ class SimNode:
             vitals=self._vitals,
             kept_silence_s=network.silence_s[node_id],
         )
-        network.silence_s[node_id] = self.group.silence.kept_s  # as node.server does before the start
+        network.silence_s[node_id] = self.group.silence.kept_s  # as node.group.options does before the start
         self.group.silence.on_keep = self._keep
         self.group.on_wake = self.wake
         self.group.on_fatal = self._died

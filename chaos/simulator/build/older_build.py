@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 import node.cluster.levels
-import node.server
+import node.group.group
 import replication.command.entry
 import storage.catalog.checkpoint_record
 import storage.format.rows
@@ -28,7 +28,7 @@ from storage.format.rows import MAGIC_JOURNAL, READS, FormatRefused
 FIRST: Final = (FOUNDED, FOUNDED)
 _OLDER: Final[list[Patch]] = [
     (node.cluster.levels, "LEVELS", FIRST),
-    (node.server, "LEVELS", FIRST),
+    (node.group.group, "LEVELS", FIRST),
     (replication.command.entry, "VERSIONS_READ", FIRST),
     (storage.catalog.checkpoint_record, "LEVELS", FIRST),
     (storage.catalog.checkpoint_record, "VERSIONS", FIRST),

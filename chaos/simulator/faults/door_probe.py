@@ -9,7 +9,7 @@ from chaos.history.event import Intruded
 from chaos.history.history import History
 from chaos.simulator.faults.stranger import HOST
 from chaos.simulator.network.transport import SimTransport
-from node.server import Node
+from node.group.group import Group
 from replication.wire.link import Connection
 
 
@@ -19,9 +19,9 @@ class DoorProbe:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def watch(self, node_id: str, node: Node) -> None:
+    def watch(self, node_id: str, group: Group) -> None:
         """Be told of what this incarnation hears."""
-        transport = node.transport
+        transport = group.transport
         assert isinstance(transport, SimTransport)
         admit = transport._door._admit
 
@@ -29,9 +29,9 @@ class DoorProbe:
             if not connection.host.startswith(HOST):
                 hear()
                 return
-            before = _standing(node)
+            before = _standing(group)
             hear()
-            self._tell(node_id, connection, what, _moved(before, _standing(node)))
+            self._tell(node_id, connection, what, _moved(before, _standing(group)))
 
         def admitted(connection: Connection, said: Any) -> None:
             admit(connection, said)
@@ -46,17 +46,17 @@ class DoorProbe:
         self._history.record(Intruded(**self._history.stamp(), node=node_id, knows=knows, what=what, moved=moved))
 
 
-def _standing(node: Node) -> dict[str, Any]:
-    group = node.group
+def _standing(group: Group) -> dict[str, Any]:
+    raft = group.raft
     return {
-        "term": group.term,
-        "vote": node.journal.getVotedForNodeId(),
-        "role": group.role,
-        "leader": group.leader_id,
-        "log end": group.last_index,
-        "commit index": group.commit_index,
-        "members": node.transport.contacts,
-        "end": group.failure,
+        "term": raft.term,
+        "vote": group.journal.getVotedForNodeId(),
+        "role": raft.role,
+        "leader": raft.leader_id,
+        "log end": raft.last_index,
+        "commit index": raft.commit_index,
+        "members": group.transport.contacts,
+        "end": raft.failure,
     }
 
 

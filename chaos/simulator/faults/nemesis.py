@@ -241,7 +241,7 @@ class Nemesis:
         """Whether all other nodes' disks are sound."""
         for other in sorted(self._wiped):
             node = self._world.processes[other].node
-            if node is not None and node.group.role not in ("learner",) and node.caught_up():
+            if node is not None and node.group.raft.role not in ("learner",) and node.group.caught_up():
                 self._wiped.discard(other)
         return not (self._wiped | self._flipped) - {node_id}
 

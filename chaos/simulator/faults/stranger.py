@@ -18,7 +18,7 @@ from chaos.plan.draw_frames import frame, hello
 from chaos.simulator.network.network import Socket
 from chaos.simulator.network.transport import SimTransport
 from chaos.simulator.world.world import RAFT_PORT, World
-from node.server import Node
+from node.node import Node
 from replication.wire.frame import encode_message
 
 NOTHING, NODES, CLUSTER = "nothing", "nodes", "cluster"
@@ -108,7 +108,7 @@ class Strangers:
         """A hello to this node by one who knows so much; None if it keeps silent."""
         chance, nodes = self._chance, self._world.nodes()
         node = nodes.get(node_id)
-        if node is None or node.store.cluster_id is None:
+        if node is None or node.group.store.cluster_id is None:
             return None
         if knows == NOTHING:
             stores = {name: chance.randbytes(16) for name in INVENTED}
@@ -119,8 +119,8 @@ class Strangers:
             return hello(chance, chance.choice(names), node_id, None, stores)
         if not self._whole():
             return None
-        stores = {name: each.directory.store_id for name, each in nodes.items()}
-        return hello(chance, chance.choice(names), node_id, node.store.cluster_id, stores)
+        stores = {name: each.group.directory.store_id for name, each in nodes.items()}
+        return hello(chance, chance.choice(names), node_id, node.group.store.cluster_id, stores)
 
     def _whole(self) -> bool:
         """Whether every node runs, is level with the others, and has connections of its own with each of them."""
@@ -134,10 +134,15 @@ class Strangers:
 
 
 def _is_connected(node: Node, others: set[str]) -> bool:
-    transport = node.transport
+    transport = node.group.transport
     assert isinstance(transport, SimTransport)
     stands = all(transport.stands(other) for other in sorted(others))
-    return stands and node.store.cluster_id is not None and node.group.role != "learner" and node.caught_up()
+    return (
+        stands
+        and node.group.store.cluster_id is not None
+        and node.group.raft.role != "learner"
+        and node.group.caught_up()
+    )
 
 
 def _run(call: Callable[..., None], *args: Any) -> None:

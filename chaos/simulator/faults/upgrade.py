@@ -17,7 +17,7 @@ from chaos.simulator.load.client import caller_of
 from chaos.simulator.network.transport import SimTransport
 from chaos.simulator.world.process import End, Process
 from chaos.simulator.world.world import World
-from node.server import Node
+from node.group.group import Group
 from replication.wire.handshake import Hello, entries_of
 from storage.catalog.level import LEVELS
 
@@ -29,7 +29,7 @@ LATELY_S: Final = 20.0
 def risen(world: World) -> bool:
     """Whether all nodes run, and are at the newest level of this build."""
     nodes = world.nodes()
-    return len(nodes) == len(world.ids) and all(node.machine.level == LEVELS[1] for node in nodes.values())
+    return len(nodes) == len(world.ids) and all(node.group.machine.level == LEVELS[1] for node in nodes.values())
 
 
 class Upgrade:
@@ -78,10 +78,10 @@ class Upgrade:
 
     # -- what is seen
 
-    def watch(self, node_id: str, node: Node) -> None:
+    def watch(self, node_id: str, group: Group) -> None:
         """Be told of what this incarnation hears of the others, and of a level that it proposes."""
         heard: dict[str, int] = {}
-        transport, propose = node.transport, node.levels._raise
+        transport, propose = group.transport, group.levels._raise
         assert isinstance(transport, SimTransport)
 
         def greeted(peer: str, hello: Hello) -> None:
@@ -92,12 +92,12 @@ class Upgrade:
 
         async def proposed(level: int) -> str | None:
             self.raised = True
-            others = tuple((peer, reads(peer)) for peer in sorted(node.members.ids()) if peer != node_id)
+            others = tuple((peer, reads(peer)) for peer in sorted(group.members.ids()) if peer != node_id)
             self._history.record(Raised(**self._history.stamp(), node=node_id, level=level, heard=others))
             return await propose(level)
 
         transport.on_up = greeted
-        node.levels._raise = proposed  # type: ignore[method-assign]
+        group.levels._raise = proposed  # type: ignore[method-assign]
 
     # -- somebody asks
 

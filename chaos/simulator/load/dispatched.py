@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from chaos.simulator.time.cost import free
+from node.group.group import Group
 from node.leader.leader_term import LeaderTerm
-from node.server import Node
 from storage.format.array import U64
 from storage.format.position import MS_PER_TICK
 from storage.format.rows import LEASED, PENDING
@@ -19,8 +19,8 @@ from storage.wheel.slot import DueUnits
 class Dispatched:
     """What one term has dispatched of the units made in it, against what its dispatch state says."""
 
-    def __init__(self, node: Node, leader_term: LeaderTerm) -> None:
-        self._node = node
+    def __init__(self, group: Group, leader_term: LeaderTerm) -> None:
+        self._group = group
         self._pending: list[tuple[int, int, int]] = []  # heap of (due_ms, position, index of the entry)
         self._seen: set[int] = set()
         ready, lease_ahead = leader_term.dispatcher._ready, leader_term.handing_over.lease_ahead
@@ -42,7 +42,7 @@ class Dispatched:
     def _on_their_way(self, positions: U64) -> None:
         """The wheel gave these out, and no window has them: dispatched if their planned lease runs. It may be taken
         back later, also between then and the next state."""
-        leased = self._node.store.states(positions).state == LEASED
+        leased = self._group.store.states(positions).state == LEASED
         self._seen.update(positions[leased].tolist())
 
     def made(self, index: int, units: list[tuple[int, int]]) -> None:
@@ -68,7 +68,7 @@ class Dispatched:
         return left
 
     def _is_open(self, position: int) -> bool:
-        states = self._node.store.states(np.array([position], np.uint64))
+        states = self._group.store.states(np.array([position], np.uint64))
         return int(states.state[0]) == PENDING
 
 

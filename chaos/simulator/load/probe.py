@@ -19,8 +19,8 @@ from chaos.simulator.load.crowd import TOPIC as CROWD
 from chaos.simulator.load.dispatched import Dispatched, replace_call
 from chaos.simulator.time.cost import free
 from chaos.simulator.world.world import World
+from node.group.group import Group
 from node.handover.delivery_log import FAILED, PUSH
-from node.server import Node
 from replication.apply.message.attempt_order import fence
 from replication.command.entry import EntryRefused, Kind, decode_entry
 from storage.format.array import U64
@@ -61,16 +61,16 @@ class Probe:
         """Look no more."""
         self._over = True
 
-    def watch(self, node_id: str, node: Node) -> None:
+    def watch(self, node_id: str, group: Group) -> None:
         """Be told of what this incarnation of a node does."""
-        self._watch_apply(node_id, node)
-        self._watch_deliveries(node_id, node)
-        self._watch_clock(node_id, node)
+        self._watch_apply(node_id, group)
+        self._watch_deliveries(node_id, group)
+        self._watch_clock(node_id, group)
 
     # -- entries
 
-    def _watch_apply(self, node_id: str, node: Node) -> None:
-        apply, append, machine = node.machine.apply, node.store.append, node.machine
+    def _watch_apply(self, node_id: str, group: Group) -> None:
+        apply, append, machine = group.machine.apply, group.store.append, group.machine
 
         def appended(batch: Any) -> U64:
             positions = append(batch)
@@ -83,26 +83,26 @@ class Probe:
             before = (machine.tick, machine.local_index, machine.dispatched.applied_index)
             result = apply(index, term, entry)
             after = (machine.tick, machine.local_index, machine.dispatched.applied_index)
-            self._tell(node_id, node, index, term, entry, None if after == before else after)
+            self._tell(node_id, group, index, term, entry, None if after == before else after)
             wheel = self._wheels.get(node_id)
             if wheel is not None:
                 wheel.made(index, self._units)
             return result
 
         def settled(batch: SettleBatch) -> None:
-            self._look_back(node_id, node, batch)
+            self._look_back(node_id, group, batch)
             settle(batch)
             if self._entry:
-                self._settled(node, batch)
+                self._settled(group, batch)
 
-        settle = node.store.settle
-        replace_call(node.store, "append", appended)
-        replace_call(node.store, "settle", settled)
-        replace_call(node.group, "_apply_command", applied)
+        settle = group.store.settle
+        replace_call(group.store, "append", appended)
+        replace_call(group.store, "settle", settled)
+        replace_call(group.raft, "_apply_command", applied)
 
     @free
     def _tell(
-        self, node_id: str, node: Node, index: int, term: int, entry: bytes, state: tuple[int, int, int] | None
+        self, node_id: str, group: Group, index: int, term: int, entry: bytes, state: tuple[int, int, int] | None
     ) -> None:
         told: dict[str, Any] = {}
         if index not in self._told:
@@ -124,18 +124,18 @@ class Probe:
                 index=index,
                 term=term,
                 crc=zlib.crc32(entry),
-                rolling=node.machine.rolling_hash.hex(),
+                rolling=group.machine.rolling_hash.hex(),
                 **told,
             )
         )
 
     @free
-    def _look_back(self, node_id: str, node: Node, batch: SettleBatch) -> None:
+    def _look_back(self, node_id: str, group: Group, batch: SettleBatch) -> None:
         """A lease is about to be recorded; an older one than the newest is what the fence is there to keep out."""
         leases = (batch.what == LEASED).nonzero()[0]
         if not len(leases):
             return
-        states = node.store.states(batch.position[leases])
+        states = group.store.states(batch.position[leases])
         older = fence(batch.term[leases], batch.attempt[leases]) < fence(states.term, states.attempt)
         for row in older.nonzero()[0].tolist():
             at = leases[row]
@@ -150,14 +150,14 @@ class Probe:
             )
 
     @free
-    def _settled(self, node: Node, batch: SettleBatch) -> None:
+    def _settled(self, group: Group, batch: SettleBatch) -> None:
         """What an entry did with messages, but for leases."""
         rows = np.flatnonzero(batch.what != LEASED)
         if not len(rows):
             return
-        records = node.store.records(batch.position[rows])
+        records = group.store.records(batch.position[rows])
         homes = np.array([record.position for record in records], np.uint64)
-        ids = _ids(node.store, homes, np.array([record.random for record in records], np.uint64))
+        ids = _ids(group.store, homes, np.array([record.random for record in records], np.uint64))
         for row, name in zip(rows.tolist(), ids, strict=True):
             self._history.record(
                 Settled(
@@ -173,28 +173,28 @@ class Probe:
 
     # -- hand-overs
 
-    def _watch_deliveries(self, node_id: str, node: Node) -> None:
-        log = node.delivery_log
+    def _watch_deliveries(self, node_id: str, group: Group) -> None:
+        log = group.delivery_log
         start, end = log.start, log.end
 
         def started(**columns: Any) -> None:
             start(**columns)
-            self._begun(node_id, node, columns)
+            self._begun(node_id, group, columns)
 
         def ended(**columns: Any) -> None:
             end(**columns)
             if columns["mode"] == PUSH and columns["outcome"] == FAILED:
-                self._failed(node_id, node, columns)
+                self._failed(node_id, group, columns)
 
         replace_call(log, "start", started)
         replace_call(log, "end", ended)
 
     @free
-    def _begun(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
-        ids = _ids(node.store, columns["home"], columns["random"])
+    def _begun(self, node_id: str, group: Group, columns: dict[str, Any]) -> None:
+        ids = _ids(group.store, columns["home"], columns["random"])
         asked = np.broadcast_to(columns["asked_due_ms"], len(ids)).tolist()
-        places = node.store.locate(columns["home"])
-        due, states = node.store.units(places)["due_ms"].tolist(), node.store.states(places)
+        places = group.store.locate(columns["home"])
+        due, states = group.store.units(places)["due_ms"].tolist(), group.store.states(places)
         leased = (states.term == columns["term"]) & (states.attempt == columns["attempt"])
         ends = np.where(leased, states.lease_end_ms, 0).tolist()
         median_ms = max([*self._medians_ms[node_id], self._median_ms(node_id)])
@@ -211,14 +211,14 @@ class Probe:
                 pushed=columns["mode"] == PUSH,
                 due_ms=due_ms,
                 median_ahead_ms=median_ms,
-                known_s=node.clock.monotonic() - self._known_s[node_id],
+                known_s=group.clock.monotonic() - self._known_s[node_id],
                 leased_until_ms=leased_until_ms,
             )
             self.begun.setdefault((name, columns["term"], attempt), event)
             self._history.record(event)
 
-    def _failed(self, node_id: str, node: Node, columns: dict[str, Any]) -> None:
-        ids = _ids(node.store, columns["home"], columns["random"])
+    def _failed(self, node_id: str, group: Group, columns: dict[str, Any]) -> None:
+        ids = _ids(group.store, columns["home"], columns["random"])
         terms = np.broadcast_to(columns["term"], len(ids)).tolist()
         for name, term, attempt in zip(ids, terms, columns["attempt"].tolist(), strict=True):
             self._history.record(
@@ -227,20 +227,20 @@ class Probe:
 
     # -- clocks
 
-    def _watch_clock(self, node_id: str, node: Node) -> None:
+    def _watch_clock(self, node_id: str, group: Group) -> None:
         """Note the latest time that a leader's clock showed before a step turned it back: a bound, or a slew."""
-        bound, slew, clock = node.clock.bound, node.clock.slew, node.clock
+        bound, slew, clock = group.clock.bound, group.clock.slew, group.clock
 
         def shown(before_ms: int) -> None:
             if clock.leading and clock.now_ms() < before_ms:
-                term = node.group.term
+                term = group.raft.term
                 self._shown_ms[term] = max(self._shown_ms.get(term, 0), before_ms)
 
         def bounded(median_ms: float) -> None:
             before_ms = clock.now_ms()
             bound(median_ms)
             shown(before_ms)
-            self._known_s[node_id] = _known_since_s(node)
+            self._known_s[node_id] = _known_since_s(group)
 
         def slewed() -> bool:
             before_ms = clock.now_ms()
@@ -257,7 +257,7 @@ class Probe:
         (node/cluster/clock_skew.py)."""
         own_ms = self._ahead_ms(leader)
         leading = self._world.processes[leader].node
-        peers = leading.group.peers if leading is not None else {}
+        peers = leading.group.raft.peers if leading is not None else {}
         ahead_ms = [own_ms]
         for name, process in self._world.processes.items():
             if name != leader:
@@ -270,7 +270,7 @@ class Probe:
     def _ahead_ms(self, name: str) -> float:
         process = self._world.processes[name]
         node = process.node if process.alive else None
-        return process.clock.skew_s * 1000 - (node.clock.error_ms() if node is not None else 0.0)
+        return process.clock.skew_s * 1000 - (node.group.clock.error_ms() if node is not None else 0.0)
 
     # -- leadership
 
@@ -281,41 +281,41 @@ class Probe:
         for node_id in sorted(self._world.processes):
             process = self._world.processes[node_id]
             node = process.node
-            if node is None or not process.alive or process.paused or node.leader_term is None:
+            if node is None or not process.alive or process.paused or node.group.leader_term is None:
                 continue
-            if self._leading.get(node_id) is not node.leader_term:
-                self._leading[node_id] = node.leader_term
-                self._promoted(node_id, node)
+            if self._leading.get(node_id) is not node.group.leader_term:
+                self._leading[node_id] = node.group.leader_term
+                self._promoted(node_id, node.group)
             self._medians_ms[node_id].append(self._median_ms(node_id))
-            if node.leader_term.trusted():
-                self._history.record(Sure(**self._history.stamp(), node=node_id, term=node.leader_term.term))
+            if node.group.leader_term.trusted():
+                self._history.record(Sure(**self._history.stamp(), node=node_id, term=node.group.leader_term.term))
         self._world.after(LOOK_S, self._look)
 
-    def _promoted(self, node_id: str, node: Node) -> None:
+    def _promoted(self, node_id: str, group: Group) -> None:
         """What is open by the records alone; nothing where a fault has flipped a bit of them and the node itself has
         not met that yet (seed 42992)."""
-        self._watch_state(node_id, node)
+        self._watch_state(node_id, group)
         open_ids: tuple[str, ...] = ()
         try:
-            open_ids = _open_ids(node.store, node.clock.now_ms())
+            open_ids = _open_ids(group.store, group.clock.now_ms())
         except Corrupt:
             if not self._history.flipped(node_id):
                 raise
-        assert node.leader_term is not None
+        assert group.leader_term is not None
         event = Promoted(
             **self._history.stamp(),
             node=node_id,
-            term=node.leader_term.term,
+            term=group.leader_term.term,
             open_ids=open_ids,
-            given=node.group.given,
+            given=group.raft.given,
         )
         self._history.record(event)
 
-    def _watch_state(self, node_id: str, node: Node) -> None:
+    def _watch_state(self, node_id: str, group: Group) -> None:
         """From now on every state that this term proposes is held against what was dispatched."""
-        leader_term = node.leader_term
+        leader_term = group.leader_term
         assert leader_term is not None
-        wheel = self._wheels[node_id] = Dispatched(node, leader_term)
+        wheel = self._wheels[node_id] = Dispatched(group, leader_term)
         collect = leader_term.collect
 
         def collected(now_ms: int, *, going: bool) -> Any:
@@ -363,8 +363,8 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
     return tuple(sorted(_ids(store, homes, random)))
 
 
-def _known_since_s(node: Node) -> float:
+def _known_since_s(group: Group) -> float:
     """When it heard what is oldest of what its clock is bound by, by its monotonic clock."""
-    skew, now_s = node.skew, node.clock.monotonic()
+    skew, now_s = group.skew, group.clock.monotonic()
     told_s = skew.known.at_s if skew.known is not None else now_s
     return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in skew.voters), default=now_s)

@@ -13,7 +13,8 @@ from typing import cast
 from aiohttp import web
 
 from api.http.server import Server
-from api.port.port import ForwardAnswer, ForwardRequest, Port
+from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.port import Port
 from api.serve import ROUTES
 
 _HEAD_END = b"\r\n\r\n"

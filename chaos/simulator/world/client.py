@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.port.port import ForwardAnswer, ForwardRequest, Port
+from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.port import Port
 from chaos.client.outcome import Outcome, refusal
 from chaos.simulator.network.network import Network, Socket
 from chaos.simulator.time.loop import Scheduler

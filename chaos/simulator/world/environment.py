@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from api.port.address_guard import Addresses
-from api.port.port import Delivery, ForwardAnswer, ForwardRequest, Port
+from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.port import Delivery, Port
 from api.port.problem import Problem
 from chaos.simulator.disk.disk import SimDisk
 from chaos.simulator.network.http import Routes
@@ -30,7 +31,7 @@ from chaos.simulator.time.loop import SimLoop
 from chaos.simulator.world.receivers import Receivers as SimReceivers
 from chaos.simulator.world.receivers import SimPushClient
 from node.environment import Environment
-from node.forward import Forwarder, lost_answer
+from node.front.pass_on import Forwarder, lost_answer
 from node.port.loopback import FramedReceivers
 from node.port.push_port import PushWork, Receivers
 from node.push_wire.connection import Ended
@@ -43,7 +44,7 @@ from replication.journal.writer import Writer, Written
 from replication.wire.listener import Identity
 from storage.file.disk import DiskFailed
 
-#: How long dialling the leader may take, as node.forward has it.
+#: How long dialling the leader may take, as node.front.pass_on has it.
 CONNECT_S = 1.0
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,9 +34,9 @@ from chaos.simulator.time.loop import Gone, Scheduler, SimLoop
 from chaos.simulator.time.trace import Trace
 from chaos.simulator.world.environment import SimEnvironment
 from chaos.simulator.world.receivers import Receivers
+from node.group.group import Group
+from node.node import Node
 from node.runtime.config import Config
-from node.server import Node
-from node.upkeep.snapshot import Reinstalled
 from storage.file.disk import DiskFailed
 
 #: From the start of a process to its first instruction of ours.
@@ -65,7 +66,7 @@ class Surroundings:
     receivers: Receivers
     trace: Trace
     chance: Callable[[str], random.Random]
-    on_node: Callable[[str, Node], None]
+    on_group: Callable[[str, Group], None]
     on_end: Callable[[End], None]
     on_held: Callable[[str, float, dict[str, float]], None]
     weight: int = 1
@@ -251,19 +252,17 @@ class Process:
         task.add_done_callback(lambda _: self._over(incarnation, task.exception()))
 
     async def _live(self, incarnation: _Incarnation) -> None:
-        while True:
-            incarnation.node = node = Node(self.config, incarnation.outside)
-            self._around.on_node(self.id, node)
-            opened_s, _ = incarnation.loop.meter.take()
-            await asyncio.sleep(opened_s)  # nobody is kept waiting by a node that does not serve yet
-            try:
-                await node.run()
-            except Reinstalled:  # as node.process does
-                if incarnation.stopping:
-                    return
+        opens = itertools.count()
+
+        def opened(group: Group) -> None:
+            if next(opens):
                 self._around.trace.note(self.id, "reinstalled")
-            else:
-                return
+            self._around.on_group(self.id, group)
+
+        incarnation.node = node = Node(self.config, incarnation.outside, opened=opened)
+        opened_s, _ = incarnation.loop.meter.take()
+        await asyncio.sleep(opened_s)  # nobody is kept waiting by a node that does not serve yet
+        await node.run()
 
     def _over(self, incarnation: _Incarnation, error: BaseException | None) -> None:
         """The node has ended by itself."""
@@ -303,5 +302,6 @@ class Process:
             incarnation.loop.bury()
             if incarnation.node is not None:
                 with contextlib.suppress(BaseException):
-                    incarnation.node._closing.close()
+                    for group in incarnation.node.groups.values():
+                        group.let_go()
             incarnation.disk.release()

@@ -34,8 +34,9 @@ from chaos.simulator.time.trace import Trace
 from chaos.simulator.world.client import Client
 from chaos.simulator.world.process import End, Process, Surroundings
 from chaos.simulator.world.receivers import NETWORK, Receivers
+from node.group.group import Group
+from node.node import Node
 from node.runtime.config import Config, parse_config
-from node.server import Node
 from storage.directory.verify import digest
 
 RAFT_PORT = 7000
@@ -70,7 +71,7 @@ class World:
         self.trace = Trace(lambda: self.scheduler.now)
         self.log = Log(lambda: self.scheduler.now)
         self.leaps = 0  # how often all clocks together were set
-        self.on_node: Callable[[str, Node], None] = lambda node_id, node: None
+        self.on_group: Callable[[str, Group], None] = lambda node_id, group: None
         self.on_end: Callable[[End], None] = lambda end: None
         self.on_held: Callable[[str, float, dict[str, float]], None] = lambda node_id, seconds, by: None
         self.network = Network(self.scheduler, self.random("network"), self.trace)
@@ -91,7 +92,7 @@ class World:
             self.receivers,
             self.trace,
             self.random,
-            lambda node_id, node: self.on_node(node_id, node),
+            lambda node_id, group: self.on_group(node_id, group),
             lambda end: self.on_end(end),
             lambda node_id, seconds, by: self.on_held(node_id, seconds, by),
             weight,
@@ -203,15 +204,19 @@ class World:
         """The node that leads the newest term and may act as leader now."""
         found: tuple[int, str] | None = None
         for node_id, node in self.nodes().items():
-            if node.leader_term is not None and not self.processes[node_id].paused and node.leader_term.trusted():
-                found = max(found or (0, ""), (node.leader_term.term, node_id))
+            if (
+                node.group.leader_term is not None
+                and not self.processes[node_id].paused
+                and node.group.leader_term.trusted()
+            ):
+                found = max(found or (0, ""), (node.group.leader_term.term, node_id))
         return found[1] if found else None
 
     def applied(self, node_id: str) -> int:
         """Index of the last entry that a living node has applied."""
         node = self.processes[node_id].node
         assert node is not None, f"{node_id} is down"
-        return node.machine.applied_index
+        return node.group.machine.applied_index
 
     def digests(self) -> dict[str, tuple[str, int]]:
         """(digest of the replicated content, applied index) of every living node, by a checkpoint made now. Nothing may
@@ -219,7 +224,7 @@ class World:
         found: dict[str, tuple[str, int]] = {}
         for node_id, node in self.nodes().items():
             self.processes[node_id].disk.spare()
-            job = node.store.begin_checkpoint(node.machine.checkpoint_record())
+            job = node.group.store.begin_checkpoint(node.group.machine.checkpoint_record())
             job.run()
             job.finish()
             copy = self.directory / f"{node_id}-copy"

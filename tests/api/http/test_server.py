@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
 from tests.api.harness import Client, Reply, run, running, talk
 from tests.api.memory_port import MemoryPort

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.member import MemberView
-from api.port.port import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
 from tests.api.harness import run, running
 from tests.api.memory_port import MemoryPort

@@ -32,7 +32,7 @@ def test_backup_under_load() -> None:
         (path,) = backups(world, follower)
         report = verify_backup(path)
         assert report.sound, report.faults
-        assert 0 < report.applied_index <= world.nodes()[follower].machine.applied_index
+        assert 0 < report.applied_index <= world.nodes()[follower].group.machine.applied_index
         finish(world, load)
 
 

@@ -34,17 +34,17 @@ def test_a_caretaker_that_is_elected_anew_lets_go() -> None:
         stays, stops, down = roles(world)
         leader, stopped = world.processes[stays].node, world.processes[stops]
         assert leader is not None
-        term = leader.group.term
+        term = leader.group.raft.term
         world.processes[down].kill()
         world.run(0.6)
         stopped.stop()
         world.run(0.2)
-        assert world.run_until(lambda: leader.leadership.frozen, 1), "it cares for the one that stops"
+        assert world.run_until(lambda: leader.group.leadership.frozen, 1), "it cares for the one that stops"
         stopped.pause()
-        assert world.run_until(lambda: leader.leader_term is None, 2)
+        assert world.run_until(lambda: leader.group.leader_term is None, 2)
         stopped.resume()
-        assert world.run_until(lambda: leader.leader_term is not None, 3)
-        assert leader.group.term > term
+        assert world.run_until(lambda: leader.group.leader_term is not None, 3)
+        assert leader.group.raft.term > term
         assert world.run_until(lambda: not stopped.alive, 0.2 * LEAVE_S)
 
 
@@ -80,10 +80,10 @@ def test_a_caretaker_hands_over_as_soon_as_a_majority_is_back() -> None:
         world.run(0.5)
         world.processes[down].kill()
         stopped.stop()
-        assert world.run_until(lambda: leader.leadership.frozen, 1)
+        assert world.run_until(lambda: leader.group.leadership.frozen, 1)
         world.processes[down].start()
         assert world.run_until(lambda: len(world.receivers.log) == 2, 4), "nothing was handed over"
         world.run(0.5)
-        assert leader.push_feed.on_wire == 1, "the first is not answered yet"
+        assert leader.group.push_feed.on_wire == 1, "the first is not answered yet"
         assert world.run_until(lambda: not stopped.alive, 2)
         assert world.leader() == stays

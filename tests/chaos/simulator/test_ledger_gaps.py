@@ -29,7 +29,7 @@ def asked(world: World, node: str, method: str, target: str, body: Any = None) -
 def grown(world: World) -> str:
     """The leader of a cluster that has reached the newest level."""
     world.start()
-    assert world.run_until(lambda: {node.store.level for node in world.nodes().values()} == {LEVEL}, 20)
+    assert world.run_until(lambda: {node.group.store.level for node in world.nodes().values()} == {LEVEL}, 20)
     return led(world)
 
 
@@ -41,7 +41,7 @@ def led(world: World, *, but: str | None = None) -> str:
 
 def written_back(world: World, node_id: str) -> None:
     """The kernel wrote this node's account to its disk, as it does after a while."""
-    disk, directory = world.processes[node_id].disk, world.nodes()[node_id].directory.deliveries
+    disk, directory = world.processes[node_id].disk, world.nodes()[node_id].group.directory.deliveries
     for name in disk.list_directory(directory):
         fd = disk.open_write(directory / name)
         disk.fdatasync(fd)
@@ -70,12 +70,12 @@ def passed_by(world: World, node_ids: list[str]) -> None:
     nodes = {node_id: world.nodes()[node_id] for node_id in node_ids}
     with pytest.MonkeyPatch.context() as held:
         for node in nodes.values():
-            held.setattr(node.group, "_apply", lambda now: False)
-        assert world.run_until(lambda: any(node.group.is_leader for node in nodes.values()), 20)
-        (second,) = (node for node in nodes.values() if node.group.is_leader)
+            held.setattr(node.group.raft, "_apply", lambda now: False)
+        assert world.run_until(lambda: any(node.group.raft.is_leader for node in nodes.values()), 20)
+        (second,) = (node for node in nodes.values() if node.group.raft.is_leader)
         world.run(0.05)  # its no-op goes out
-        assert not second.group.established
-        second.group.resign()
+        assert not second.group.raft.established
+        second.group.raft.resign()
 
 
 def pushed_twice(
@@ -188,7 +188,7 @@ def test_44159_a_summary_of_a_window_whose_hours_went_by_age_is_not_complete() -
         before = world.nodes()[leader].clock.now_ms()
         for process in world.processes.values():
             process.clock.jump(3_700.0)
-        catalog = world.nodes()[leader].store.catalog
+        catalog = world.nodes()[leader].group.store.catalog
         assert world.run_until(lambda: catalog.last_unlinked(0, 1 << 32) is not None, 60)
         for process in world.processes.values():
             process.clock.true()

@@ -48,7 +48,7 @@ class Operator:
 
     def _votes(self, node_id: str) -> bool:
         node = self.world.processes[node_id].node
-        return node is not None and node.members.number > 0 and node.members.role(node_id) == "voter"
+        return node is not None and node.group.members.number > 0 and node.group.members.role(node_id) == "voter"
 
     def _ask(self, method: str, target: str, body: bytes, done_before: Callable[[str], bool]) -> None:
         for turn in range(80):
@@ -124,5 +124,5 @@ def test_every_node_is_replaced_while_others_fail(seed: int) -> None:
         digests = world.digests()
         assert sorted(digests) == ["n4", "n5", "n6"]
         assert len(set(digests.values())) == 1, digests
-        assert [node.members.number for _, node in sorted(world.nodes().items())] == [4, 5, 6]
+        assert [node.group.members.number for _, node in sorted(world.nodes().items())] == [4, 5, 6]
         assert [process.errors for process in world.processes.values()] == [[], [], []]

@@ -33,7 +33,7 @@ def strand(world: World, load: Load, how: str) -> str:
         )
     world.run(7)
     others = [node for node_id, node in world.nodes().items() if node_id != victim]
-    assert all(node.journal.first_index > 1 for node in others), "nobody kept the beginning of the journal"
+    assert all(node.group.journal.first_index > 1 for node in others), "nobody kept the beginning of the journal"
     return victim
 
 
@@ -48,7 +48,7 @@ def test_a_stranded_node_comes_back(how: str) -> None:
         world.run(2)
         victim = strand(world, load, how)
         made: list[str] = []
-        world.on_node = lambda node_id, _: made.append(node_id)
+        world.on_group = lambda node_id, _: made.append(node_id)
         finish(world, load)
         assert made == [victim] * 2, "once at the start, once with the snapshot in place"
         assert world.processes[victim].ends[1:] == []

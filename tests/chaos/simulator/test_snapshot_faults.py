@@ -8,7 +8,7 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn
 from chaos.client.outcome import Outcome
 from chaos.simulator.world.world import World
-from node.server import Node
+from node.group.group import Group
 from replication.journal.record import NO_OP
 from tests.chaos.simulator.small_load import Load
 
@@ -32,10 +32,10 @@ class Snapshots:
         self.load = Load(world)
         self.taken_over = dict.fromkeys(world.ids, 0)
         self.filled: list[Outcome[Any]] = []
-        world.on_node = self._made
+        world.on_group = self._made
 
-    def _made(self, node_id: str, node: Node) -> None:
-        journal = node.journal
+    def _made(self, node_id: str, group: Group) -> None:
+        journal = group.journal
         if journal.first_index == journal.last_index > 1 and journal[0][0] == NO_OP:
             self.taken_over[node_id] += 1
 
@@ -52,12 +52,12 @@ class Snapshots:
         world = self.world
         node = world.processes[away].node
         assert node is not None
-        index = node.machine.applied_index
+        index = node.group.machine.applied_index
         world.processes[away].kill()
         for _ in range(60):
             self.fill()
             world.run(0.3)
-            if all(other.journal.first_index > index + 1 for other in world.nodes().values()):
+            if all(other.group.journal.first_index > index + 1 for other in world.nodes().values()):
                 return
         raise AssertionError("the journals were not trimmed")
 
@@ -77,7 +77,7 @@ class Snapshots:
         assert len(digests) == 3
         assert len(set(digests.values())) == 1, digests
         wanted = sum(len(each.result.ids) for each in self.filled if each.kind == "ok")
-        held = [node.store.unit_count for node in world.nodes().values()]
+        held = [node.group.store.unit_count for node in world.nodes().values()]
         assert min(held) >= wanted, (held, wanted)
 
 
@@ -170,10 +170,10 @@ def journal_peak(seconds: float) -> tuple[int, int]:
         for _ in range(int(seconds / 2)):
             snapshots.fill(200)
             world.run(2)
-            peak = max(peak, *(node.journal.kept_bytes for node in world.nodes().values()))
+            peak = max(peak, *(node.group.journal.kept_bytes for node in world.nodes().values()))
         snapshots.settle()
         assert snapshots.taken_over[away] == 1
-        return peak, max(node.journal.written_bytes for node in world.nodes().values())
+        return peak, max(node.group.journal.written_bytes for node in world.nodes().values())
 
 
 def test_the_journal_is_bounded() -> None:

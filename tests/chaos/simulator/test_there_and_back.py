@@ -149,7 +149,7 @@ def lose_it_twice(scene: Scene) -> None:
         """The leader, as soon as the one who is to follow has all entries: else nobody could be elected."""
         nodes, leader = world.nodes(), world.leader()
         follower = next(node_id for node_id in world.ids if node_id not in (leader, *voters))
-        if leader is None or nodes[follower].group.last_index < nodes[leader].group.last_index:
+        if leader is None or nodes[follower].group.raft.last_index < nodes[leader].group.raft.last_index:
             world.after(LOOK_S, stand_still, seconds)
             return
         world.processes[leader].pause()

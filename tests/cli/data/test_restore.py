@@ -12,8 +12,8 @@ from api.port.problem import Problem
 from api.port.queries import DeadQuery
 from cli.main import main
 from node.leader import restored_overdue
+from node.node import Node
 from node.runtime.exit_code import ExitCode
-from node.server import Node
 from storage.catalog.catalog import Catalog
 from storage.catalog.overdue import OverdueRule
 from storage.file.disk import Disk
@@ -29,12 +29,12 @@ def hourwheel(*arguments: str | Path) -> tuple[int, str]:
 async def schedule(node: Node, topic: str, count: int, *, delay_ms: int) -> list[str]:
     """Messages that are due then; their ids."""
     sent = [MessageIn(topic=topic, body=b"%d" % number, delay_ms=delay_ms) for number in range(count)]
-    return [id.decode() for id in (await node.service.schedule(sent, ANONYMOUS)).ids.tolist()]
+    return [id.decode() for id in (await node.front.schedule(sent, ANONYMOUS)).ids.tolist()]
 
 
 async def pull(node: Node, topic: str, most: int, *, wait_ms: int = 0) -> dict[str, str]:
     """Receipts by id of what is handed over."""
-    found = await node.service.pull(PullIn(topic=topic, max=most, wait_ms=wait_ms), ANONYMOUS)
+    found = await node.front.pull(PullIn(topic=topic, max=most, wait_ms=wait_ms), ANONYMOUS)
     return {one.id: one.receipt for one in found}
 
 
@@ -57,15 +57,15 @@ class Backed:
         self.leased = dict.fromkeys(await schedule(node, "held", 2, delay_ms=0), "")
         self.leased = await pull(node, "held", 2, wait_ms=2_000)
         self.old = await schedule(node, "orders", 3_000, delay_ms=200)
-        self.boundary_ms = node.service.now_ms() + 300
+        self.boundary_ms = node.front.now_ms() + 300
         self.recent = await schedule(node, "orders", 5, delay_ms=400)
         self.later = await schedule(node, "orders", 3, delay_ms=3_600_000)
-        self.term = node.group.term
-        self.path = Path((await node.service.snapshot(None)).directory)
+        self.term = node.group.raft.term
+        self.path = Path((await node.front.snapshot(None)).directory)
         self.lost = await schedule(node, "orders", 2, delay_ms=300)
-        again = await node.service.pull(PullIn(topic="orders", max=20, wait_ms=2_000), ANONYMOUS)
+        again = await node.front.pull(PullIn(topic="orders", max=20, wait_ms=2_000), ANONYMOUS)
         self.handed_over = {one.id: (one.term, one.attempt) for one in again}
-        await node.service.ack("orders", [one.receipt for one in again], ANONYMOUS)
+        await node.front.ack("orders", [one.receipt for one in again], ANONYMOUS)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ async def drained(node: Node) -> dict[str, str]:
 
 async def caught_up(node: Node) -> None:
     """Until the entry that says so is applied."""
-    catalog, done = node.store.catalog, asyncio.Event()
+    catalog, done = node.group.store.catalog, asyncio.Event()
     told = catalog.set_overdue_rule
 
     def set_overdue_rule(rule: OverdueRule | None) -> None:
@@ -104,7 +104,7 @@ async def dead_ids(node: Node) -> tuple[set[str], set[str]]:
     reasons: set[str] = set()
     cursor: str | None = None
     while True:
-        page = await node.service.dead(DeadQuery(topic="orders", limit=1_000, cursor=cursor), principal=ANONYMOUS)
+        page = await node.front.dead(DeadQuery(topic="orders", limit=1_000, cursor=cursor), principal=ANONYMOUS)
         ids |= {one.id for one in page.items}
         reasons |= {one.reason for one in page.items}
         cursor = page.next_cursor
@@ -128,12 +128,12 @@ def test_everything_that_is_overdue(backed: Backed, tmp_path: Path) -> None:
     assert said["cluster_id"] != said["restored_cluster_id"]
 
     async def play(node: Node) -> None:
-        assert node.store.cluster_id is not None
-        assert node.store.cluster_id.hex() == said["cluster_id"]
-        assert node.group.term > backed.term + 1_000_000
+        assert node.group.store.cluster_id is not None
+        assert node.group.store.cluster_id.hex() == said["cluster_id"]
+        assert node.group.raft.term > backed.term + 1_000_000
         assert set(await drained(node)) == {*backed.old, *backed.recent}
-        assert set(await node.service.ack("held", list(backed.leased.values()), ANONYMOUS)) == {"acked"}
-        (later,) = {(await node.service.message(id, local=False, principal=ANONYMOUS)).state for id in backed.later}
+        assert set(await node.front.ack("held", list(backed.leased.values()), ANONYMOUS)) == {"acked"}
+        (later,) = {(await node.front.message(id, local=False, principal=ANONYMOUS)).state for id in backed.later}
         assert later == "scheduled"
         assert await schedule(node, "orders", 1, delay_ms=0)
         assert len(await pull(node, "orders", 1, wait_ms=2_000)) == 1
@@ -149,14 +149,14 @@ def test_what_the_old_cluster_did_after_the_backup(backed: Backed, tmp_path: Pat
 
     async def play(node: Node) -> None:
         found: dict[str, tuple[int, int]] = {}
-        while more := await node.service.pull(PullIn(topic="orders", max=1_000, wait_ms=300), ANONYMOUS):
+        while more := await node.front.pull(PullIn(topic="orders", max=1_000, wait_ms=300), ANONYMOUS):
             assert not found.keys() & {one.id for one in more}
             found |= {one.id: (one.term, one.attempt) for one in more}
         assert found.keys() == {*backed.old, *backed.recent}
         assert all(found[id] > before for id, before in backed.handed_over.items())
         for id in backed.lost:
             with pytest.raises(Problem, match="unknown-message"):
-                await node.service.message(id, local=False, principal=ANONYMOUS)
+                await node.front.message(id, local=False, principal=ANONYMOUS)
 
     run_node(tmp_path / "data", play)
 
@@ -171,15 +171,15 @@ def test_nothing_that_is_overdue(backed: Backed, tmp_path: Path) -> None:
         assert set(await pull(node, "orders", 10, wait_ms=2_000)) == set(fresh)
         assert await dead_ids(node) == ({*backed.old, *backed.recent}, {"restored"})
         assert not await drained(node)
-        assert set(await node.service.ack("held", list(backed.leased.values()), ANONYMOUS)) == {"acked"}
-        again = await node.service.redrive(DeadQuery(topic="orders", limit=1), dry_run=False, principal=ANONYMOUS)
+        assert set(await node.front.ack("held", list(backed.leased.values()), ANONYMOUS)) == {"acked"}
+        again = await node.front.redrive(DeadQuery(topic="orders", limit=1), dry_run=False, principal=ANONYMOUS)
         assert again.changed == len(backed.old) + len(backed.recent)
         assert set(await drained(node)) == {*backed.old, *backed.recent}, "given up like any other, and redriven"
 
     run_node(tmp_path / "data", play)
 
     async def second(node: Node) -> None:
-        assert node.store.catalog.overdue_rule is None, "done once"
+        assert node.group.store.catalog.overdue_rule is None, "done once"
 
     run_node(tmp_path / "data", second)
 
@@ -223,7 +223,7 @@ def test_stopped_while_it_gives_up(backed: Backed, tmp_path: Path, monkeypatch: 
 
     async def first(node: Node) -> None:
         between.extend(await schedule(node, "orders", 4, delay_ms=300))
-        row = node.store.catalog.overdue_rule
+        row = node.group.store.catalog.overdue_rule
         assert row is not None
         fixed.append(row.cutoff_ms)
 
@@ -233,7 +233,7 @@ def test_stopped_while_it_gives_up(backed: Backed, tmp_path: Path, monkeypatch: 
     assert fixed[0] is not None
 
     async def second(node: Node) -> None:
-        row = node.store.catalog.overdue_rule
+        row = node.group.store.catalog.overdue_rule
         assert row is None or row.cutoff_ms == fixed[0]
         ids, reasons = await dead_ids(node)
         assert (ids, reasons) == ({*backed.old, *backed.recent}, {"restored"})

@@ -12,7 +12,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, read_request, receiver
 from tests.node.single_node import run_node
@@ -44,13 +44,13 @@ def cares(nodes: list[Node]) -> list[bool]:
     """One for each time that a leader, from now on, hands nothing over because a majority goes."""
     caring: list[bool] = []
     for node in nodes:
-        care = node.drain._care
+        care = node.group.drain._care
 
         async def noted(*how: Any, care: Any = care) -> None:
             caring.append(True)
             await care(*how)
 
-        setattr(node.drain, "_care", noted)  # noqa: B010 - its types are those of `care`
+        setattr(node.group.drain, "_care", noted)  # noqa: B010 - its types are those of `care`
     return caring
 
 
@@ -82,12 +82,13 @@ def test_a_majority_that_stops_at_once_pushes_nothing_twice(tmp_path: Path, stop
         await until(lambda: any(caring), what="somebody cares for those that go")
         open_gate()
         if stopped != "all":
-            await until(lambda: not leader.group.is_leader or not any(p.connected for p in leader.group.peers.values()))
+            raft = leader.group.raft
+            await until(lambda: not raft.is_leader or not any(peer.connected for peer in raft.peers.values()))
 
     async def again(nodes: list[Node]) -> None:
         await until(lambda: len({each.headers["webhook-id"] for each in seen}) == 300, 20)
         leader = await leader_of(nodes)
-        await until(lambda: leader.push_feed.on_wire == 0)
+        await until(lambda: leader.group.push_feed.on_wire == 0)
 
     async def whole() -> None:
         gate, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -126,7 +127,7 @@ def test_what_a_receiver_said_reaches_the_new_leader(tmp_path: Path) -> None:
             (id,) = await schedule(leader, MessageIn("orders", b"{}"))
             (last,) = await schedule(leader, MessageIn("last", b"{}"))
             await until(lambda: len(seen) == 2)
-            moved = await leader.service.transfer(None, principal=ANONYMOUS)
+            moved = await leader.front.transfer(None, principal=ANONYMOUS)
             assert (moved.in_flight_carried, moved.repeated) == (2, 0)
             new = await leader_of(nodes, term_above=moved.term_before)
             gate.set()
@@ -150,7 +151,7 @@ def test_a_drained_leader_gives_leadership_away_and_finishes_its_pushes(tmp_path
         gate = asyncio.Event()
         async with slow(seen, gate) as url:
             leader = await leader_of(nodes)
-            name, term = leader.config.node_id, leader.group.term
+            name, term = leader.config.node_id, leader.group.raft.term
             await put(leader, "orders", url)
             (id,) = await schedule(leader, MessageIn("orders", b"{}"))
             await until(lambda: len(seen) == 1)
@@ -167,17 +168,17 @@ def test_a_drained_leader_gives_leadership_away_and_finishes_its_pushes(tmp_path
             assert (await call(leader, "GET", "/readyz"))[0] == 503
             assert (await call(leader, "GET", "/v1/cluster"))[0] == 200
             await schedule(new, MessageIn("orders", b"{}"))
-            await until(lambda: leader.group.applied_index == new.group.applied_index)
+            await until(lambda: leader.group.raft.applied_index == new.group.raft.applied_index)
             with pytest.raises(Problem, match="is draining and shall not lead"):
-                await new.service.transfer(name, principal=ANONYMOUS)
-            best = await new.service.transfer(None, principal=ANONYMOUS)
+                await new.front.transfer(name, principal=ANONYMOUS)
+            best = await new.front.transfer(None, principal=ANONYMOUS)
             assert best.to_node != name
             status, document = await call(leader, "DELETE", "/v1/node/drain")
             assert (status, document["draining"]) == (200, False)
             assert (await call(leader, "GET", "/readyz"))[0] == 200
             new = await leader_of(nodes, term_above=best.term_before)
-            await until(lambda: not new.group.peers[name].retiring)
-            assert (await new.service.transfer(name, principal=ANONYMOUS)).to_node == name
+            await until(lambda: not new.group.raft.peers[name].retiring)
+            assert (await new.front.transfer(name, principal=ANONYMOUS)).to_node == name
 
     run_nodes(tmp_path, scene, push=LOOPBACK)
 
@@ -187,11 +188,11 @@ def test_a_drained_node_does_not_stand(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         drained = others(nodes, await leader_of(nodes))[0]
-        await drained.service.drain(None, principal=ANONYMOUS)
+        await drained.front.drain(None, principal=ANONYMOUS)
         for _ in range(3):
             leader = await leader_of(nodes)
-            term = leader.group.term
-            leader.group.resign()
+            term = leader.group.raft.term
+            leader.group.raft.resign()
             new = await leader_of(nodes, term_above=term)
             assert new is not drained
 
@@ -205,23 +206,23 @@ def test_a_drain_that_cannot_be_changes_nothing(tmp_path: Path) -> None:
         leader = await leader_of(nodes)
         down, drained = others(nodes, leader)
         with pytest.raises(Problem, match="unknown-node"):
-            await leader.service.drain("n9", principal=ANONYMOUS)
+            await leader.front.drain("n9", principal=ANONYMOUS)
         with pytest.raises(Problem, match="unknown-node"):
-            await leader.service.undrain("n9", principal=ANONYMOUS)
-        assert (await drained.service.drain(None, principal=ANONYMOUS)).led is False
+            await leader.front.undrain("n9", principal=ANONYMOUS)
+        assert (await drained.front.drain(None, principal=ANONYMOUS)).led is False
         down.life.stop()
-        await until(lambda: not leader.group.peers[down.config.node_id].connected)
-        await until(lambda: leader.group.peers[drained.config.node_id].retiring)
+        await until(lambda: not leader.group.raft.peers[down.config.node_id].connected)
+        await until(lambda: leader.group.raft.peers[drained.config.node_id].retiring)
         with pytest.raises(Problem, match="not-caught-up"):
-            await leader.service.drain(None, principal=ANONYMOUS)
-        assert not leader.service.drained()
-        assert leader.service.leads()
+            await leader.front.drain(None, principal=ANONYMOUS)
+        assert not leader.front.drained()
+        assert leader.front.leads()
         await schedule(leader, MessageIn("t", b"1"))
-        assert await leader.service.pull(PullIn("t", 1, 2_000), ANONYMOUS)
+        assert await leader.front.pull(PullIn("t", 1, 2_000), ANONYMOUS)
         leader.life.stop()
-        await until(lambda: leader.life.draining)
+        await until(lambda: leader.group.life.draining)
         with pytest.raises(Problem, match="draining"):
-            await leader.service.drain(None, principal=ANONYMOUS)
+            await leader.front.drain(None, principal=ANONYMOUS)
 
     run_nodes(tmp_path, scene)
 
@@ -231,7 +232,7 @@ def test_the_only_node_cannot_be_drained(tmp_path: Path) -> None:
 
     async def scene(node: Node) -> None:
         with pytest.raises(Problem, match="not-caught-up"):
-            await node.service.drain(None, principal=ANONYMOUS)
-        assert node.service.leads()
+            await node.front.drain(None, principal=ANONYMOUS)
+        assert node.front.leads()
 
     run_node(tmp_path, scene)

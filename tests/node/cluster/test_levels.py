@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from storage.catalog.level import LEVELS
 from tests.node.place import Place, cluster
 from tests.waiting import until
@@ -27,11 +27,11 @@ def test_the_level_rises_by_itself_when_all_members_read_it(tmp_path: Path) -> N
 
     async def scene() -> None:
         async with cluster(tmp_path, *IDS) as place:
-            await until(lambda: all(node.levels.level == LEVELS[1] for node in place.nodes.values()))
-            document = (await place.leader()).status.cluster()
+            await until(lambda: all(node.group.levels.level == LEVELS[1] for node in place.nodes.values()))
+            document = (await place.leader()).group.status.cluster()
             assert document["level"] == LEVELS[1]
             assert [member["reads"] for member in document["nodes"]] == [LEVELS] * 3
-            assert await place.led(lambda leader: leader.service.upgrade(None)) == LEVELS[1]
+            assert await place.led(lambda leader: leader.front.upgrade(None)) == LEVELS[1]
 
     asyncio.run(scene())
 
@@ -44,25 +44,25 @@ def test_a_member_that_is_away_holds_the_level_and_is_named(tmp_path: Path) -> N
         for node_id in IDS:
             asked(place, node_id)
         try:
-            await until(lambda: all(node.store.cluster_id for node in place.nodes.values()))
+            await until(lambda: all(node.group.store.cluster_id for node in place.nodes.values()))
             await place.stop("n3")
-            problem = await place.refusal(lambda leader: leader.service.upgrade(2))
+            problem = await place.refusal(lambda leader: leader.front.upgrade(2))
             assert (problem.status, problem.code) == (422, "not-supported-yet")
             assert (problem.extra["node"], problem.extra["reads"], problem.extra["level"]) == ("n3", None, 1)
             assert "n3 is not connected" in problem.detail
             with pytest.raises(Problem, match="n3 is not connected"):
-                (await place.leader()).levels.require("hello-group")
+                (await place.leader()).group.levels.require("hello-group")
             asked(place, "n3")
             nodes = list(place.nodes.values())
-            await until(lambda: all(set(node.levels.reads().values()) == {LEVELS} for node in nodes))
+            await until(lambda: all(set(node.group.levels.reads().values()) == {LEVELS} for node in nodes))
             with pytest.raises(Problem, match="it rises in a moment, or when it is asked to"):
-                (await place.leader()).levels.require("hello-group")
-            assert [node.levels.level for node in nodes] == [1, 1, 1]
-            problem = await place.refusal(lambda leader: leader.service.upgrade(LEVELS[1] + 1))
+                (await place.leader()).group.levels.require("hello-group")
+            assert [node.group.levels.level for node in nodes] == [1, 1, 1]
+            problem = await place.refusal(lambda leader: leader.front.upgrade(LEVELS[1] + 1))
             assert problem.extra["reads"] == LEVELS
-            assert await place.led(lambda leader: leader.service.upgrade(None)) == LEVELS[1]
-            await until(lambda: all(node.levels.level == LEVELS[1] for node in nodes))
-            (await place.leader()).levels.require("hello-group")
+            assert await place.led(lambda leader: leader.front.upgrade(None)) == LEVELS[1]
+            await until(lambda: all(node.group.levels.level == LEVELS[1] for node in nodes))
+            (await place.leader()).group.levels.require("hello-group")
         finally:
             for node in place.nodes.values():
                 node.life.stop()
@@ -79,9 +79,9 @@ def test_who_leaves_between_two_levels_holds_the_second(tmp_path: Path) -> None:
         for node_id in IDS:
             asked(place, node_id)
         try:
-            await until(lambda: all(node.store.cluster_id for node in place.nodes.values()))
+            await until(lambda: all(node.group.store.cluster_id for node in place.nodes.values()))
             leader = await place.leader()
-            levels = leader.levels
+            levels = leader.group.levels
             await until(lambda: levels.lagging(LEVELS[1]) is None)
             away = next(name for name, node in place.nodes.items() if node is not leader)
             propose = levels._raise
@@ -111,10 +111,10 @@ def test_a_node_that_follows_says_so(tmp_path: Path) -> None:
         async with cluster(tmp_path, *IDS) as place:
             leader = await place.leader()
             follower = next(node for node in place.nodes.values() if node is not leader)
-            if follower.levels.level < 2:
+            if follower.group.levels.level < 2:
                 with pytest.raises(Problem, match=r"no-leader|not-supported-yet"):
-                    await follower.service.upgrade(2)
-            await until(lambda: follower.levels.level == 2)
-            assert await follower.service.upgrade(2) == 2
+                    await follower.front.upgrade(2)
+            await until(lambda: follower.group.levels.level == 2)
+            assert await follower.front.upgrade(2) == 2
 
     asyncio.run(scene())

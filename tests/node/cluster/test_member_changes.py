@@ -10,7 +10,7 @@ import pytest
 from api.port.problem import Problem
 from chaos.cluster.ports import free_ports
 from node.cluster.members import NodeRemoved
-from node.server import Node
+from node.node import Node
 from replication.command.member import REMOVE, ChangeMember
 from tests.node.place import Place, cluster
 from tests.waiting import until
@@ -18,7 +18,7 @@ from tests.waiting import until
 
 def roles(node: Node) -> dict[str, str]:
     """As GET /v1/cluster tells."""
-    return {member["id"]: member["role"] for member in node.status.cluster()["nodes"]}
+    return {member["id"]: member["role"] for member in node.group.status.cluster()["nodes"]}
 
 
 def test_one_node_grows_to_three_and_each_is_replaced(tmp_path: Path) -> None:
@@ -32,11 +32,11 @@ def test_one_node_grows_to_three_and_each_is_replaced(tmp_path: Path) -> None:
                 await place.grow(node_id)
                 await place.schedule(10)
             leader = await place.leader()  # the founder, where the machine was not too busy for it to stay
-            first, number = leader.config.node_id, leader.members.number
+            first, number = leader.config.node_id, leader.group.members.number
             with pytest.raises(Problem, match="no-leader"):
-                await leader.service.remove_member(first)
+                await leader.front.remove_member(first)
             assert (await place.leader()).config.node_id != first
-            view = await place.led(lambda leader: leader.service.remove_member(first))
+            view = await place.led(lambda leader: leader.front.remove_member(first))
             assert (view.number, view.role) == (number, "removed")
             why = await place.ended(first)
             assert isinstance(why, NodeRemoved)
@@ -44,8 +44,8 @@ def test_one_node_grows_to_three_and_each_is_replaced(tmp_path: Path) -> None:
             await place.is_out(first)
             await place.schedule(10)
             assert roles(await place.leader()).keys() == {"n1", "n2", "n3", "n4"} - {first}
-            assert {node.members.number for node in place.nodes.values()} == {1, 2, 3, 4} - {number}
-            await until(lambda: {node.store.unit_count for node in place.nodes.values()} == {50})
+            assert {node.group.members.number for node in place.nodes.values()} == {1, 2, 3, 4} - {number}
+            await until(lambda: {node.group.store.unit_count for node in place.nodes.values()} == {50})
 
     asyncio.run(scene())
 
@@ -56,12 +56,12 @@ def test_a_node_that_was_down_when_it_was_removed_is_told(tmp_path: Path) -> Non
 
     async def scene() -> None:
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
-            away = next(node_id for node_id, node in place.nodes.items() if node.leader_term is None)
+            away = next(node_id for node_id, node in place.nodes.items() if node.group.leader_term is None)
             await place.stop(away)
             await place.schedule()
             leader = await place.leader()
-            await until(lambda: not leader.group.peers[away].connected)
-            await place.led(lambda leader: leader.service.remove_member(away))
+            await until(lambda: not leader.group.raft.peers[away].connected)
+            await place.led(lambda leader: leader.front.remove_member(away))
             place.start(away, "n1", "n2", "n3")
             why = await place.ended(away)
             assert isinstance(why, NodeRemoved)
@@ -69,7 +69,7 @@ def test_a_node_that_was_down_when_it_was_removed_is_told(tmp_path: Path) -> Non
             await place.is_out(away)
             await place.schedule()
             old = place.peer(away)  # with the addresses it had it looks like a request that is sent again
-            problem = await place.refusal(lambda leader: leader.service.add_member(away, old["raft"], old["http"]))
+            problem = await place.refusal(lambda leader: leader.front.add_member(away, old["raft"], old["http"]))
             assert problem.errors[0].pointer == "/id"
             assert "an id is not given again" in problem.detail
 
@@ -87,12 +87,12 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
             n2 = place.peer("n2")
 
             async def faults(*fields: str) -> tuple[str, str]:
-                problem = await place.refusal(lambda leader: leader.service.add_member(*fields))
+                problem = await place.refusal(lambda leader: leader.front.add_member(*fields))
                 assert problem.code == "invalid-field"
                 return problem.errors[0].pointer, problem.detail
 
             assert await faults("n2", *free) == ("/id", "n2 is a member already")
-            again = await place.led(lambda leader: leader.service.add_member("n2", n2["raft"], n2["http"]))
+            again = await place.led(lambda leader: leader.front.add_member("n2", n2["raft"], n2["http"]))
             assert (again.id, again.role) == ("n2", "voter")  # asked again after an answer that was lost: no fault
             assert await faults("n4", n2["raft"], free[1]) == ("/raft", f"{n2['raft']} is an address of n2")
             assert await faults("n4", free[0], n2["http"]) == ("/http", f"{n2['http']} is an address of n2")
@@ -114,17 +114,17 @@ def test_refusals_name_what_is_wrong(tmp_path: Path) -> None:
             stranger = other.peer("m1")
             pointer, detail = await faults("m1", stranger["raft"], stranger["http"])
             assert "belongs to another cluster" in detail
-            assert (await place.refusal(lambda leader: leader.service.remove_member("n9"))).code == "unknown-node"
-            assert (await place.refusal(lambda leader: leader.service.remove_member("n5"))).code == "unknown-node"
+            assert (await place.refusal(lambda leader: leader.front.remove_member("n9"))).code == "unknown-node"
+            assert (await place.refusal(lambda leader: leader.front.remove_member("n5"))).code == "unknown-node"
             followers = [node_id for node_id in ("n1", "n2", "n3") if place.nodes[node_id] is not leader]
             await place.stop(followers[0])
-            await until(lambda: not leader.group.peers[followers[0]].connected)
-            lost = await place.refusal(lambda leader: leader.service.remove_member(followers[1]))
+            await until(lambda: not leader.group.raft.peers[followers[0]].connected)
+            lost = await place.refusal(lambda leader: leader.front.remove_member(followers[1]))
             assert lost.code == "quorum-loss"
             assert "and up is" in lost.detail
             assert (
                 "the last node with a vote"
-                in (await other.refusal(lambda leader: leader.service.remove_member("m1"))).detail
+                in (await other.refusal(lambda leader: leader.front.remove_member("m1"))).detail
             )
             await place.schedule()
 
@@ -143,8 +143,8 @@ def test_one_change_at_a_time(tmp_path: Path) -> None:
             refused = [result for result in results if isinstance(result, Problem)]
             assert [problem.code for problem in refused] == ["change-in-progress"]
             added = "n2" if refused[0] is results[1] else "n3"
-            await until(lambda: leader.members.role(added) == "voter")
-            assert len(leader.members.ids()) == 2
+            await until(lambda: leader.group.members.role(added) == "voter")
+            assert len(leader.group.members.ids()) == 2
 
     asyncio.run(scene())
 
@@ -156,21 +156,21 @@ def test_a_learner_counts_for_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     async def scene() -> None:
         async with cluster(tmp_path, "n1") as place:
             leader = place.nodes["n1"]
-            monkeypatch.setattr(leader.member_changes, "_has_caught_up", lambda peer: False)
+            monkeypatch.setattr(leader.group.member_changes, "_has_caught_up", lambda peer: False)
             learner = place.start("n2", "n1", join=True)
             view = await place.add("n2")
             assert (view.number, view.role) == (2, "learner")
-            await until(lambda: learner.members.role("n2") == "learner" and learner.members.number)
+            await until(lambda: learner.group.members.role("n2") == "learner" and learner.group.members.number)
             assert roles(leader) == {"n1": "leader", "n2": "learner"}
             await place.stop("n2")
             await place.schedule(5)
             free = [f"127.0.0.1:{port}" for port in free_ports(2)]
-            waiting = await place.refusal(lambda leader: leader.service.add_member("n3", *free))
+            waiting = await place.refusal(lambda leader: leader.front.add_member("n3", *free))
             assert waiting.code == "change-in-progress"
             assert "n2 is being added" in waiting.detail
-            removed = await leader.service.remove_member("n2")
+            removed = await leader.front.remove_member("n2")
             assert removed.role == "removed"
-            assert await leader.service.remove_member("n2") == removed
+            assert await leader.front.remove_member("n2") == removed
             await place.schedule(5)
 
     asyncio.run(scene())
@@ -182,11 +182,15 @@ def test_an_empty_directory_under_a_new_id_founds_nothing(tmp_path: Path) -> Non
     async def scene() -> None:
         async with cluster(tmp_path, "n1") as place:
             waiting = place.start("n2", "n1", join=True)
-            await until(lambda: bool(waiting.transport.refusals))
-            assert waiting.transport.refusals["n1"].reason == "unknown-node"
-            assert (waiting.group.role, waiting.store.cluster_id, waiting.group.term) == ("learner", None, 0)
-            assert not waiting.status.ready().ready
-            assert not waiting.members.number
+            await until(lambda: bool(waiting.group.transport.refusals))
+            assert waiting.group.transport.refusals["n1"].reason == "unknown-node"
+            assert (waiting.group.raft.role, waiting.group.store.cluster_id, waiting.group.raft.term) == (
+                "learner",
+                None,
+                0,
+            )
+            assert not waiting.group.status.ready().ready
+            assert not waiting.group.members.number
 
     asyncio.run(scene())
 
@@ -205,9 +209,9 @@ def test_a_member_that_slept_while_all_others_were_replaced_finds_them(tmp_path:
                 assert isinstance(await place.ended(node_id), NodeRemoved)
             await place.schedule(7)
             slept = place.start("n3", "n1", "n2")
-            await until(lambda: slept.store.unit_count == 7)
-            assert slept.members.ids() == ["n3", "n4", "n5"]
-            assert slept.members.number == 3
+            await until(lambda: slept.group.store.unit_count == 7)
+            assert slept.group.members.ids() == ["n3", "n4", "n5"]
+            assert slept.group.members.number == 3
 
     asyncio.run(scene())
 
@@ -217,7 +221,7 @@ async def remove(place: Place, node_id: str) -> None:
 
     async def removed() -> bool:
         try:
-            await (await place.leader()).service.remove_member(node_id)
+            await (await place.leader()).front.remove_member(node_id)
         except Problem as problem:
             # A leader that has just begun has not met all the others yet: to it those are down.
             if problem.code not in ("no-leader", "change-in-progress", "not-caught-up", "quorum-loss"):
@@ -256,9 +260,9 @@ def test_every_node_is_replaced_under_load(tmp_path: Path) -> None:
             await loading
             await place.schedule()
             nodes = list(place.nodes.values())
-            await until(lambda: len({node.machine.applied_index for node in nodes}) == 1)
-            assert acked < nodes[0].store.unit_count <= acked + unknown + 1
-            assert len({node.machine.rolling_hash for node in nodes}) == 1
+            await until(lambda: len({node.group.machine.applied_index for node in nodes}) == 1)
+            assert acked < nodes[0].group.store.unit_count <= acked + unknown + 1
+            assert len({node.group.machine.rolling_hash for node in nodes}) == 1
             assert acked > 200
 
     asyncio.run(scene())
@@ -272,11 +276,11 @@ def test_a_leader_that_finds_itself_removed_ends(tmp_path: Path) -> None:
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
             leader = await place.leader()
             own = leader.config.node_id
-            await leader.member_changes._change(ChangeMember(REMOVE, own, leader.members.table.index))
+            await leader.group.member_changes._change(ChangeMember(REMOVE, own, leader.group.members.table.index))
             assert isinstance(await place.ended(own), NodeRemoved)
             successor = await place.leader()
             await place.schedule()
-            assert sorted(successor.members.ids()) == sorted(place.nodes)
+            assert sorted(successor.group.members.ids()) == sorted(place.nodes)
 
     asyncio.run(scene())
 
@@ -288,10 +292,10 @@ def test_a_majority_that_lags_keeps_a_node_in(tmp_path: Path, monkeypatch: pytes
         async with cluster(tmp_path, "n1", "n2", "n3") as place:
             leader = await place.leader()
             slow, quick = (node_id for node_id in place.nodes if node_id != leader.config.node_id)
-            monkeypatch.setattr(leader.member_changes, "_lag", lambda peer: 1_000 * (peer.node_id == slow))
-            behind = await place.refusal(lambda leader: leader.service.remove_member(quick))
+            monkeypatch.setattr(leader.group.member_changes, "_lag", lambda peer: 1_000 * (peer.node_id == slow))
+            behind = await place.refusal(lambda leader: leader.front.remove_member(quick))
             assert (behind.code, slow in behind.detail) == ("not-caught-up", True)
-            assert (await leader.service.remove_member(slow)).role == "removed"
+            assert (await leader.front.remove_member(slow)).role == "removed"
             assert isinstance(await place.ended(slow), NodeRemoved)
 
     asyncio.run(scene())

@@ -12,31 +12,25 @@ from click.testing import CliRunner
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from chaos.cluster.ports import free_ports
 from cli.main import main
+from node.group.group import Group
+from node.node import Node
 from node.runtime.config import parse_config
-from node.server import Node
-from node.upkeep.snapshot import Reinstalled
 from storage.directory.verify import digest
 from tests.node.three_nodes import leader_of
 from tests.waiting import until
 
 
 class Machine:
-    """One node as its process runs it: opened again when a snapshot was put in place."""
+    """One node. `restarts`: how often its group was opened again, with a snapshot in place."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.raw = raw
-        self.node = Node(parse_config(raw, {}))
-        self.restarts = 0
-        self._serving = asyncio.ensure_future(self._run())
+        self.restarts = -1
+        self.node = Node(parse_config(raw, {}), opened=self._opened)
+        self._serving = asyncio.ensure_future(self.node.run())
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.node.run()
-                return
-            except Reinstalled:
-                self.restarts += 1
-                self.node = Node(parse_config(self.raw, {}))
+    def _opened(self, group: Group) -> None:
+        self.restarts += 1
 
     async def stop(self) -> None:
         """SIGTERM, and wait."""
@@ -62,7 +56,7 @@ def raws(directory: Path) -> dict[str, dict[str, Any]]:
 
 async def voters(leader: Node, ids: set[str]) -> None:
     """Until these have their votes."""
-    await until(lambda: {each for each in ids if leader.members.role(each) == "voter"} == ids)
+    await until(lambda: {each for each in ids if leader.group.members.role(each) == "voter"} == ids)
 
 
 async def reigning(machines: list[Machine]) -> Node:
@@ -76,17 +70,17 @@ async def _backed_up(configs: dict[str, dict[str, Any]]) -> tuple[Path, set[str]
     machines = [Machine(raw) for raw in configs.values()]
     leader = await reigning(machines)
     sent = [MessageIn(topic="orders", body=b"%d" % number, delay_ms=300) for number in range(300)]
-    ids = {id.decode() for id in (await leader.service.schedule(sent, ANONYMOUS)).ids.tolist()}
+    ids = {id.decode() for id in (await leader.front.schedule(sent, ANONYMOUS)).ids.tolist()}
     follower = next(machine.node for machine in machines if machine.node is not leader)
-    await until(lambda: follower.store.unit_count == 300)
-    written = await follower.service.snapshot(None)
+    await until(lambda: follower.group.store.unit_count == 300)
+    written = await follower.front.snapshot(None)
     for machine in machines:
         await machine.stop()
     return Path(written.directory), ids
 
 
 async def _pulled(node: Node) -> set[str]:
-    pulled = await node.service.pull(PullIn(topic="orders", max=1_000, wait_ms=5_000), ANONYMOUS)
+    pulled = await node.front.pull(PullIn(topic="orders", max=1_000, wait_ms=5_000), ANONYMOUS)
     return {one.id for one in pulled}
 
 
@@ -108,17 +102,19 @@ def test_the_others_join_empty_and_an_old_one_is_refused(tmp_path: Path) -> None
         second = Machine(configs["n2"])
         await voters(leader, {"n1", "n2"})
         assert second.restarts == 1
-        assert leader.members.role("n3") == "learner"
-        assert old.node.store.cluster_id != leader.store.cluster_id
-        reasons = {refusal.reason for refusal in old.node.transport.refusals.values()}
-        assert reasons == {"other-cluster"}, old.node.transport.refusals
+        assert leader.group.members.role("n3") == "learner"
+        assert old.node.group.store.cluster_id != leader.group.store.cluster_id
+        reasons = {refusal.reason for refusal in old.node.group.transport.refusals.values()}
+        assert reasons == {"other-cluster"}, old.node.group.transport.refusals
         await old.stop()
         shutil.rmtree(tmp_path / "n3")
         third = Machine(configs["n3"])
         await voters(leader, {"n1", "n2", "n3"})
         machines = (first, second, third)
-        await until(lambda: {each.node.machine.applied_index for each in machines} == {leader.group.last_index})
-        assert len({each.node.machine.rolling_hash for each in machines}) == 1
+        await until(
+            lambda: {each.node.group.machine.applied_index for each in machines} == {leader.group.raft.last_index}
+        )
+        assert len({each.node.group.machine.rolling_hash for each in machines}) == 1
         for machine in machines[::-1]:
             await machine.stop()
         # A leader writes something more when the others go: one of them may have ended before.

@@ -14,8 +14,8 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.cluster.transfer import QUIESCE_S
-from node.forward import Forwarder
-from node.server import Node
+from node.front.pass_on import Forwarder
+from node.node import Node
 from tests.node.three_nodes import leader_of, run_nodes
 from tests.waiting import turns, until
 
@@ -34,13 +34,13 @@ def under_way(node: Node) -> int:
 async def refusal(node: Node, to: str | None) -> str:
     """The code with which a transfer asked of this node is refused."""
     with pytest.raises(Problem) as refused:
-        await node.service.transfer(to, principal=ANONYMOUS)
+        await node.front.transfer(to, principal=ANONYMOUS)
     return refused.value.code
 
 
 async def schedule(node: Node) -> str:
     """One message, due now."""
-    result = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+    result = await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
     return bytes(result.ids[0]).decode()
 
 
@@ -48,18 +48,18 @@ async def schedule(node: Node) -> str:
 def stuck_disk(node: Node) -> Iterator[threading.Event]:
     """The node's journal is not written from here on, until the event is set or the block ends."""
     let_go = threading.Event()
-    real = node.disk.fdatasync
+    real = node.group.disk.fdatasync
 
     def wait(fd: int) -> None:
         let_go.wait(20)
         real(fd)
 
-    node.disk.fdatasync = wait  # type: ignore[method-assign]
+    node.group.disk.fdatasync = wait  # type: ignore[method-assign]
     try:
         yield let_go
     finally:
         let_go.set()
-        node.disk.fdatasync = real  # type: ignore[method-assign]
+        node.group.disk.fdatasync = real  # type: ignore[method-assign]
 
 
 def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path) -> None:
@@ -70,24 +70,24 @@ def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path
         leader = await leader_of(nodes)
         seen: list[bool] = []
         seals: list[float] = []
-        term, thaw, seal = leader.group.term, leader.transfer.thaw, leader.proposer.seal
+        term, thaw, seal = leader.group.raft.term, leader.group.transfer.thaw, leader.group.proposer.seal
 
         def thawed() -> None:
-            seen.append(leader.group.is_leader)
+            seen.append(leader.group.raft.is_leader)
             thaw()
 
         async def sealed(seconds: float, freeze: Callable[[], None]) -> bool:
             seals.append(seconds)
             return await seal(seconds, freeze)
 
-        leader.transfer.thaw = thawed  # type: ignore[method-assign]
-        leader.proposer.seal = sealed  # type: ignore[method-assign]
+        leader.group.transfer.thaw = thawed  # type: ignore[method-assign]
+        leader.group.proposer.seal = sealed  # type: ignore[method-assign]
         loop = asyncio.get_running_loop()
         with stuck_disk(leader) as let_go:  # so that the one is not over before the other comes
             waits = loop.create_task(schedule(leader))
-            first = loop.create_task(leader.transfer.give_up())
+            first = loop.create_task(leader.group.transfer.give_up())
             await asyncio.sleep(0)
-            second = loop.create_task(leader.transfer.leave())
+            second = loop.create_task(leader.group.transfer.leave())
             await asyncio.sleep(0)
             begun_s = loop.time()
             let_go.set()
@@ -96,7 +96,7 @@ def test_a_leader_that_is_told_to_stop_while_it_yields_gives_once(tmp_path: Path
         assert loop.time() - begun_s < QUIESCE_S
         assert True not in seen
         assert len(seals) == 1
-        assert leader.leader_term is None
+        assert leader.group.leader_term is None
         await leader_of(nodes, term_above=term)  # beside disks that take a second the former one may win again
         await asyncio.gather(waits, return_exceptions=True)
 
@@ -110,18 +110,18 @@ def test_the_answer_says_who_leads_since_which_term(tmp_path: Path) -> None:
     async def scene(nodes: list[Node]) -> None:
         for _ in range(4):
             old = await leader_of(nodes)
-            term = old.group.term
+            term = old.group.raft.term
             id = await schedule(old)
             to = followers(nodes, old)[0].config.node_id
-            answer = await old.service.transfer(to, principal=ANONYMOUS)
+            answer = await old.front.transfer(to, principal=ANONYMOUS)
             assert (answer.from_node, answer.term_before) == (old.config.node_id, term)
             assert answer.to_node == to or answer.term_after > term + 1
             assert 0 <= answer.took_ms < 5_000
-            assert old.leader_term is None
+            assert old.group.leader_term is None
             new = await leader_of(nodes, term_above=term)
-            assert (answer.to_node, answer.term_after) == (new.config.node_id, new.group.term)
-            assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "ready"
-        best = await new.service.transfer(None, principal=ANONYMOUS)
+            assert (answer.to_node, answer.term_after) == (new.config.node_id, new.group.raft.term)
+            assert (await new.front.message(id, local=False, principal=ANONYMOUS)).state == "ready"
+        best = await new.front.transfer(None, principal=ANONYMOUS)
         assert best.to_node != best.from_node == new.config.node_id
 
     run_nodes(tmp_path, scene)
@@ -132,13 +132,13 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        term, name = leader.group.term, leader.config.node_id
+        term, name = leader.group.raft.term, leader.config.node_id
         assert await refusal(leader, "n9") == "unknown-node"
         assert await refusal(followers(nodes, leader)[0], name) == "no-leader"
-        same = await leader.service.transfer(name, principal=ANONYMOUS)
+        same = await leader.front.transfer(name, principal=ANONYMOUS)
         assert (same.from_node, same.to_node, same.term_before, same.term_after) == (name, name, term, term)
         to = followers(nodes, leader)[1].config.node_id
-        first = asyncio.ensure_future(leader.service.transfer(to, principal=ANONYMOUS))
+        first = asyncio.ensure_future(leader.front.transfer(to, principal=ANONYMOUS))
         await asyncio.sleep(0)
         assert await refusal(leader, None) == "change-in-progress"
         moved = await first
@@ -153,13 +153,13 @@ def test_a_target_that_is_down_is_refused_at_once(tmp_path: Path) -> None:
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         down, other = followers(nodes, leader)
-        term, name = leader.group.term, down.config.node_id
+        term, name = leader.group.raft.term, down.config.node_id
         down.life.stop()
-        await until(lambda: not leader.group.peers[name].connected)
+        await until(lambda: not leader.group.raft.peers[name].connected)
         assert await refusal(leader, name) == "not-caught-up"
-        assert (leader.group.term, leader.leader_term is not None) == (term, True)
+        assert (leader.group.raft.term, leader.group.leader_term is not None) == (term, True)
         await schedule(leader)
-        answer = await leader.service.transfer(None, principal=ANONYMOUS)
+        answer = await leader.front.transfer(None, principal=ANONYMOUS)
         assert answer.to_node == other.config.node_id
 
     run_nodes(tmp_path, scene)
@@ -171,19 +171,19 @@ def test_a_target_that_does_not_get_there_holds_nobody_for_long(tmp_path: Path) 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         target = followers(nodes, leader)[0]
-        term = leader.group.term
+        term = leader.group.raft.term
         with stuck_disk(target):
             await schedule(leader)  # what the target has not on disk
             refused = asyncio.ensure_future(refusal(leader, target.config.node_id))
-            await until(lambda: leader.leadership.frozen)
-            assert not leader.service.leads()
+            await until(lambda: leader.group.leadership.frozen)
+            assert not leader.front.leads()
             url = f"http://{leader.config.http.listen}/v1/messages"
             async with aiohttp.ClientSession() as http, http.post(url, json={"topic": "t", "body": 2}) as answer:
                 assert (answer.status, answer.headers["Hourwheel-Node"]) == (201, leader.config.node_id)
             assert await refused == "not-caught-up"
-        assert (leader.group.term, leader.service.leads()) == (term, True)
+        assert (leader.group.raft.term, leader.front.leads()) == (term, True)
         await schedule(leader)
-        assert (await leader.service.transfer(None, principal=ANONYMOUS)).term_after == term + 1
+        assert (await leader.front.transfer(None, principal=ANONYMOUS)).term_after == term + 1
 
     run_nodes(tmp_path, scene)
 
@@ -195,7 +195,7 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         target, third = followers(nodes, leader)
-        term = leader.group.term
+        term = leader.group.raft.term
 
         async def post(http: aiohttp.ClientSession, node: Node, path: str, document: Any) -> tuple[int, str, Any]:
             async with http.post(f"http://{node.config.http.listen}{path}", json=document) as answer:
@@ -206,7 +206,7 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
                 await schedule(leader)
                 to = {"to": target.config.node_id}
                 moving = asyncio.ensure_future(post(http, third, "/v1/cluster/transfer", to))
-                await until(lambda: leader.leadership.frozen)
+                await until(lambda: leader.group.leadership.frozen)
                 frozen_s = time.monotonic()
                 posts = [
                     asyncio.ensure_future(post(http, node, "/v1/messages", {"topic": "u", "body": 1})) for node in nodes
@@ -230,7 +230,7 @@ def test_requests_wait_for_the_new_leader(tmp_path: Path) -> None:
                 for each in posts:
                     assert (await each)[:2] == (201, target.config.node_id)
         new = await leader_of(nodes, term_above=term)
-        pulled = await new.service.pull(PullIn("u", 100, 2_000), ANONYMOUS)
+        pulled = await new.front.pull(PullIn("u", 100, 2_000), ANONYMOUS)
         assert len(pulled) == 3
 
     run_nodes(tmp_path, scene)
@@ -243,8 +243,8 @@ def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         target = followers(nodes, leader)[0]
-        await leader.service.schedule([MessageIn("t", b"1")] * 9, ANONYMOUS)
-        pulled = await leader.service.pull(PullIn("t", 9, 2_000, 20_000), ANONYMOUS)
+        await leader.front.schedule([MessageIn("t", b"1")] * 9, ANONYMOUS)
+        pulled = await leader.front.pull(PullIn("t", 9, 2_000, 20_000), ANONYMOUS)
         assert len(pulled) == 9
         said = {"ack": {}, "nack": {"delay": "1h"}, "extend": {"lease": "2h"}}
 
@@ -258,8 +258,8 @@ def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> 
         async with aiohttp.ClientSession() as http:
             with stuck_disk(target) as let_go:
                 await schedule(leader)
-                moving = asyncio.ensure_future(leader.service.transfer(target.config.node_id, principal=ANONYMOUS))
-                await until(lambda: leader.leadership.frozen)
+                moving = asyncio.ensure_future(leader.front.transfer(target.config.node_id, principal=ANONYMOUS))
+                await until(lambda: leader.group.leadership.frozen)
                 words = [(node, verb) for node in nodes for verb in said]
                 saying = [
                     asyncio.ensure_future(say(http, node, verb, delivery.receipt))
@@ -270,7 +270,7 @@ def test_what_consumers_say_meanwhile_is_answered_truthfully(tmp_path: Path) -> 
                 moved = await moving
             assert await asyncio.gather(*saying) == ["acked", "nacked", "extended"] * 3
         new = await leader_of(nodes, term_above=moved.term_before)
-        states = [(await new.service.message(each.id, local=False, principal=ANONYMOUS)).state for each in pulled]
+        states = [(await new.front.message(each.id, local=False, principal=ANONYMOUS)).state for each in pulled]
         assert states == ["delivered", "scheduled", "leased"] * 3
         assert moved.repeated == 0
 
@@ -282,19 +282,19 @@ def test_not_during_a_change_of_members_nor_to_one_that_lags(tmp_path: Path, mon
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        term, to = leader.group.term, followers(nodes, leader)[0].config.node_id
+        term, to = leader.group.raft.term, followers(nodes, leader)[0].config.node_id
         with monkeypatch.context() as changing:
-            changing.setattr(type(leader.group), "changing", True)
+            changing.setattr(type(leader.group.raft), "changing", True)
             assert await refusal(leader, to) == "change-in-progress"
         with monkeypatch.context() as lagging:
-            lagging.setattr(leader.transfer, "_lag", lambda peer: 101)
+            lagging.setattr(leader.group.transfer, "_lag", lambda peer: 101)
             with pytest.raises(Problem, match="lacks the last 101 entries"):
-                await leader.service.transfer(to, principal=ANONYMOUS)
+                await leader.front.transfer(to, principal=ANONYMOUS)
             with pytest.raises(Problem, match=r"n\d lacks the last 101 entries; n\d lacks .*; this node leads on"):
-                await leader.service.transfer(None, principal=ANONYMOUS)
+                await leader.front.transfer(None, principal=ANONYMOUS)
         await schedule(leader)
-        assert leader.group.term == term
-        assert (await leader.service.transfer(to, principal=ANONYMOUS)).to_node == to
+        assert leader.group.raft.term == term
+        assert (await leader.front.transfer(to, principal=ANONYMOUS)).to_node == to
 
     run_nodes(tmp_path, scene)
 
@@ -304,15 +304,15 @@ def test_leadership_lost_before_it_begins_is_a_refusal(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        term = leader.group.term
-        asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
+        term = leader.group.raft.term
+        asked = asyncio.ensure_future(leader.front.transfer(None, principal=ANONYMOUS))
         await asyncio.sleep(0)
-        leader.group.resign()
+        leader.group.raft.resign()
         with pytest.raises(Problem, match="no-leader"):
             await asked
         new = await leader_of(nodes, term_above=term)
         assert not leader.life.failed
-        assert (await new.service.transfer(None, principal=ANONYMOUS)).repeated == 0
+        assert (await new.front.transfer(None, principal=ANONYMOUS)).repeated == 0
 
     run_nodes(tmp_path, scene)
 
@@ -322,18 +322,18 @@ def test_a_leader_that_is_not_sure_waits_for_the_next_echoes(tmp_path: Path, mon
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        assert leader.leader_term is not None
+        assert leader.group.leader_term is not None
         removed, other = (node.config.node_id for node in followers(nodes, leader))
         with monkeypatch.context() as unsure:
-            unsure.setattr(type(leader.group), "trusted", lambda group, now: False)
+            unsure.setattr(type(leader.group.raft), "trusted", lambda group, now: False)
             refused = asyncio.ensure_future(refusal(leader, removed))
-            asked = asyncio.ensure_future(leader.service.transfer(other, principal=ANONYMOUS))
+            asked = asyncio.ensure_future(leader.front.transfer(other, principal=ANONYMOUS))
             await turns(20)
             assert not refused.done()
             assert not asked.done()
         with monkeypatch.context() as changed:
-            changed.setattr(leader.members, "ids", lambda: {leader.config.node_id, other})
-            leader.leader_term.trust_returned()
+            changed.setattr(leader.group.members, "ids", lambda: {leader.config.node_id, other})
+            leader.group.leader_term.trust_returned()
             assert (await asked).to_node == other
             assert await refused == "unknown-node"
 
@@ -345,14 +345,14 @@ def test_a_caller_that_goes_away_changes_nothing(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        term = leader.group.term
-        asked = asyncio.ensure_future(leader.service.transfer(None, principal=ANONYMOUS))
-        await until(lambda: leader.leadership.frozen)
+        term = leader.group.raft.term
+        asked = asyncio.ensure_future(leader.front.transfer(None, principal=ANONYMOUS))
+        await until(lambda: leader.group.leadership.frozen)
         asked.cancel()
         new = await leader_of(nodes, term_above=term)
-        await new.service.transfer(leader.config.node_id, principal=ANONYMOUS)
+        await new.front.transfer(leader.config.node_id, principal=ANONYMOUS)
         await leader_of(nodes, term_above=term + 1)
-        assert leader.leader_term is not None
+        assert leader.group.leader_term is not None
         assert await refusal(leader, "n9") == "unknown-node"
 
     run_nodes(tmp_path, scene)
@@ -363,16 +363,16 @@ def test_a_leader_that_stops_hands_over_first(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        term = leader.group.term
+        term = leader.group.raft.term
         id = await schedule(leader)
-        (delivery,) = await leader.service.pull(PullIn("t", 10, 5_000, 30_000), ANONYMOUS)
+        (delivery,) = await leader.front.pull(PullIn("t", 10, 5_000, 30_000), ANONYMOUS)
         leader.life.stop()
         loop = asyncio.get_running_loop()
         begun = loop.time()
         new = await leader_of(followers(nodes, leader), term_above=term)
-        assert new.group.term == term + 1
+        assert new.group.raft.term == term + 1
         assert loop.time() - begun < 2
-        assert (await new.service.message(id, local=False, principal=ANONYMOUS)).state == "leased"
-        assert await new.service.ack("t", [delivery.receipt], ANONYMOUS) == ["acked"]
+        assert (await new.front.message(id, local=False, principal=ANONYMOUS)).state == "leased"
+        assert await new.front.ack("t", [delivery.receipt], ANONYMOUS) == ["acked"]
 
     run_nodes(tmp_path, scene)

@@ -10,7 +10,7 @@ import pytest
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.message.view import EVENTS, find, newest_lease
-from node.server import Node
+from node.node import Node
 from storage.catalog.doubt import CLOCKS_MS
 from storage.catalog.level import LEVELS
 from storage.format.pieces import at_once
@@ -26,18 +26,18 @@ from tests.waiting import turns, until
 async def strict_pull(node: Node, topic: str = "t") -> None:
     """A strict topic to pull from."""
     change = TopicChange(handover="strict")
-    await node.service.put_topic(topic, change, create=True, if_match=None, principal=ANONYMOUS)
+    await node.front.put_topic(topic, change, create=True, if_match=None, principal=ANONYMOUS)
 
 
 async def pull(node: Node, wait_ms: int = 0) -> list[Delivery]:
     """One pull."""
-    return [*await node.service.pull(PullIn("t", 100, wait_ms), ANONYMOUS)]
+    return [*await node.front.pull(PullIn("t", 100, wait_ms), ANONYMOUS)]
 
 
 def newest(node: Node, id: str) -> list[tuple[str, int]]:
     """The message's story in the log: events and attempts."""
-    found = find(node.store, id)
-    return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in at_once(node.store.history(found.home))]
+    found = find(node.group.store, id)
+    return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in at_once(node.group.store.history(found.home))]
 
 
 def delivered(node: Node, ids: Sequence[str]) -> Callable[[], bool]:
@@ -54,7 +54,7 @@ def delivered(node: Node, ids: Sequence[str]) -> Callable[[], bool]:
 
 async def pledged(node: Node) -> None:
     """Until a hand-over waits for its Lease."""
-    leader_term = node.leader_term
+    leader_term = node.group.leader_term
     assert leader_term is not None
     await until(lambda: leader_term.handing_over.strict.waiting)
 
@@ -63,7 +63,7 @@ class Unsent:
     """Planned pushes are not sent inside this block, however long it takes; those that are due go at its end."""
 
     def __init__(self, node: Node) -> None:
-        self._plans = node.push_feed._plans
+        self._plans = node.group.push_feed._plans
 
     def __enter__(self) -> None:
         self._plans._send_due = lambda term: None  # type: ignore[method-assign]
@@ -78,7 +78,7 @@ class Stalled:
     """The node's proposer proposes nothing inside this block; what comes waits."""
 
     def __init__(self, node: Node) -> None:
-        self._proposer = node.proposer
+        self._proposer = node.group.proposer
 
     async def __aenter__(self) -> None:
         await until(lambda: not self._proposer._in_flight)
@@ -103,7 +103,7 @@ def test_a_pull_answers_when_its_lease_is_in_the_log(tmp_path: Path) -> None:
         assert newest(node, id) == [("leased", 1)]
         shown = await view(node, id)
         assert (shown.state, shown.attempt) == ("leased", 1)
-        assert await node.service.ack("t", [got.receipt], ANONYMOUS) == ["acked"]
+        assert await node.front.ack("t", [got.receipt], ANONYMOUS) == ["acked"]
 
     run_node(tmp_path / "n1", play)
 
@@ -134,7 +134,7 @@ def test_a_connection_that_closes_as_its_lease_is_committed_gets_nothing(tmp_pat
         closing = False
         async with Stalled(node):
             request = PullIn("t", 100, 5_000, gone=lambda: closing)
-            gone = asyncio.ensure_future(node.service.pull(request, ANONYMOUS))
+            gone = asyncio.ensure_future(node.front.pull(request, ANONYMOUS))
             await pledged(node)
             closing = True
         assert await gone == []
@@ -149,7 +149,7 @@ def test_without_trust_after_the_commit_nothing_is_answered(tmp_path: Path) -> N
 
     async def play(node: Node) -> None:
         await strict_pull(node)
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         trusted = leader_term.trusted
         waiting = asyncio.ensure_future(pull(node, 5_000))
@@ -179,7 +179,7 @@ def test_a_cancel_of_what_is_leased_and_not_handed_over(tmp_path: Path) -> None:
         async with Stalled(node):
             waiting = asyncio.ensure_future(pull(node, 300))
             await pledged(node)
-            cancelling = asyncio.ensure_future(node.service.cancel(id, if_match=None, principal=ANONYMOUS))
+            cancelling = asyncio.ensure_future(node.front.cancel(id, if_match=None, principal=ANONYMOUS))
             await turns()
         cancelled = await cancelling
         assert (cancelled.attempts_made, cancelled.prior) == (0, "none")
@@ -208,9 +208,9 @@ def test_a_push_is_planned_ahead_and_sent_at_its_time(tmp_path: Path) -> None:
                 assert (shown.attempt, shown.handed_over_ms, len(shown.history)) == (0, None, 1)
             await until(lambda: newest(node, id)[-1:] == [("delivered", 1)])
             assert len(seen) == 2
-            lease = newest_lease(at_once(node.store.history(find(node.store, id).home)))
+            lease = newest_lease(at_once(node.group.store.history(find(node.group.store, id).home)))
             assert lease is not None
-            assert begun[find(node.store, id).home] >= int(lease["at_ms"]) >= due_ms
+            assert begun[find(node.group.store, id).home] >= int(lease["at_ms"]) >= due_ms
 
     play_push(tmp_path / "n1", play)
 
@@ -225,13 +225,13 @@ def test_a_cancel_before_the_time_of_a_planned_push(tmp_path: Path) -> None:
             one, two = await schedule(node, MessageIn("t", b"1", delay_ms=600), MessageIn("t", b"2", delay_ms=600))
             with Unsent(node):
                 await until(lambda: [newest(node, id) for id in (one, two)] == [[("leased", 1)]] * 2)
-                cancelled = await node.service.cancel(one, if_match=None, principal=ANONYMOUS)
+                cancelled = await node.front.cancel(one, if_match=None, principal=ANONYMOUS)
                 assert (cancelled.attempts_made, cancelled.prior) == (0, "none")
-                moved = await node.service.reschedule(
+                moved = await node.front.reschedule(
                     two, deliver_at_ms=None, delay_ms=400, if_match=None, principal=ANONYMOUS
                 )
             await until(lambda: bool(seen), 3)
-            assert node.clock.now_ms() >= moved.due_ms
+            assert node.group.clock.now_ms() >= moved.due_ms
             assert [request.body for request in seen] == [b"2"]
             assert (await view(node, two)).attempt == 1
 
@@ -250,7 +250,7 @@ def test_a_topic_changes_while_pushes_are_planned(tmp_path: Path) -> None:
                 await until(lambda: newest(node, ids[0]) == [("leased", 1)])
                 await put(node, "t", url, handover="strict", paused=True)
             due_ms = (await view(node, ids[-1])).due_ms
-            await until(lambda: node.clock.now_ms() > due_ms + 100)
+            await until(lambda: node.group.clock.now_ms() > due_ms + 100)
             assert not seen
             await put(node, "t", url, handover="fast")
             await until(lambda: all(newest(node, id)[-1:] == [("delivered", 1)] for id in ids))
@@ -267,7 +267,7 @@ def test_a_leased_message_is_refused_once_it_is_handed_over(tmp_path: Path) -> N
         (id,) = await schedule(node, MessageIn("t", b"1"))
         assert len(await pull(node, 1_000)) == 1
         with pytest.raises(Problem) as refused:
-            await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+            await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
         assert refused.value.code == "leased"
 
     run_node(tmp_path / "n1", play)
@@ -276,13 +276,13 @@ def test_a_leased_message_is_refused_once_it_is_handed_over(tmp_path: Path) -> N
 def starts_of(node: Node) -> dict[int, int]:
     """When messages are handed over by this node from now on, by the delivery log's start records: home -> time."""
     begun: dict[int, int] = {}
-    start = node.delivery_log.start
+    start = node.group.delivery_log.start
 
     def noted(**columns: Any) -> None:
         begun.update(dict.fromkeys(columns["home"].tolist(), columns["at_ms"]))
         start(**columns)
 
-    node.delivery_log.start = noted  # type: ignore[method-assign]
+    node.group.delivery_log.start = noted  # type: ignore[method-assign]
     return begun
 
 
@@ -295,16 +295,16 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
         async with receiver(answering(answer(200), seen=seen)) as url:
             old = await leader_of(nodes)
             await put(old, "t", url, handover="strict", target={"timeout_ms": 10_000})
-            begun, leader_term = starts_of(old), old.leader_term
+            begun, leader_term = starts_of(old), old.group.leader_term
             assert leader_term is not None
             delays = range(300, 1_500, 4)
             ids = await schedule(old, *(MessageIn("t", b"%d" % n, delay_ms=n) for n in delays))
             await until(lambda: len(seen) > 20)
-            await old.service.transfer(None, principal=ANONYMOUS)
+            await old.front.transfer(None, principal=ANONYMOUS)
             assert leader_term.handing_over.strict.released > 0, "none was planned when leadership moved"
             new = await leader_of(nodes, term_above=leader_term.term)
-            homes = [find(new.store, id).home for id in ids]
-            lasts = [at_once(new.store.history(home))[-1:] for home in homes]
+            homes = [find(new.group.store, id).home for id in ids]
+            lasts = [at_once(new.group.store.history(home))[-1:] for home in homes]
             kept = {
                 home
                 for home, last in zip(homes, lasts, strict=True)
@@ -316,7 +316,7 @@ def test_a_transfer_takes_planned_pushes_with_it(tmp_path: Path) -> None:
             assert sorted(int(request.body) for request in seen) == [*delays]
             assert {request.headers["hourwheel-term"] for request in seen} == {
                 str(leader_term.term),
-                str(new.group.term),
+                str(new.group.raft.term),
             }
 
     run_nodes(tmp_path, scene, push=LOOPBACK)
@@ -332,22 +332,22 @@ def test_a_cancel_of_a_strict_message_never_doubts(tmp_path: Path) -> None:
         for topic in ("t", "fast"):
             await put(old, topic, "http://127.0.0.1:9", paused=True)
         first, second, fast = await schedule(old, *(MessageIn(topic, b"1") for topic in ("t", "t", "fast")))
-        await until(lambda: old.machine.level == LEVELS[1])
-        old.group.resign()
-        new = await leader_of(nodes, term_above=old.group.term)
+        await until(lambda: old.group.machine.level == LEVELS[1])
+        old.group.raft.resign()
+        new = await leader_of(nodes, term_above=old.group.raft.term)
         await put(new, "t", "http://127.0.0.1:9", paused=True, handover="strict")
         (strict,) = await schedule(new, MessageIn("t", b"2", delay_ms=CLOCKS_MS + 50))
-        await until(lambda: new.clock.now_ms() > find(new.store, strict).record.asked_due_ms)
-        new.group.resign()
-        last = await leader_of(nodes, term_above=new.group.term)
-        priors = [(await last.service.cancel(id, if_match=None, principal=ANONYMOUS)).prior for id in (first, strict)]
+        await until(lambda: new.clock.now_ms() > find(new.group.store, strict).record.asked_due_ms)
+        new.group.raft.resign()
+        last = await leader_of(nodes, term_above=new.group.raft.term)
+        priors = [(await last.front.cancel(id, if_match=None, principal=ANONYMOUS)).prior for id in (first, strict)]
         assert priors == ["unknown", "none"]
         (born,) = await schedule(last, MessageIn("fast", b"3"))
-        term = last.group.term
-        await last.service.transfer(None, principal=ANONYMOUS)
+        term = last.group.raft.term
+        await last.front.transfer(None, principal=ANONYMOUS)
         given = await leader_of(nodes, term_above=term)
-        await until(lambda: given.store.doubt.term == given.group.term)
-        answers = [await given.service.cancel(id, if_match=None, principal=ANONYMOUS) for id in (second, fast, born)]
+        await until(lambda: given.group.store.doubt.term == given.group.raft.term)
+        answers = [await given.front.cancel(id, if_match=None, principal=ANONYMOUS) for id in (second, fast, born)]
         assert [answer.prior for answer in answers] == ["unknown", "unknown", "none"]
 
     run_nodes(tmp_path, scene, push=LOOPBACK)

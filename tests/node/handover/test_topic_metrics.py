@@ -10,10 +10,12 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 import node.handover.topic_metrics
+from api.port.budget import Budget
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from node.cluster.metrics import TABLE, Metrics
+from node.front.metrics_page import MetricsPage
 from node.handover.topic_metrics import LABELLED_MAX, OTHERS, SWAPS_MAX, TOUCHED_MAX, TopicMetrics
-from node.server import Node
+from node.node import Node
 from tests.node.single_node import run_node
 
 NAMES = {1: "a", 2: "b", 3: "c"}
@@ -71,9 +73,10 @@ def test_the_page_can_be_read() -> None:
     """Beside the table of the node, in the text format, names as Prometheus wants them."""
     metrics = _empty()
     metrics.of("a.b-c").scheduled += 1
-    text = Metrics(lambda: {name: 0.0 for name, _, _ in TABLE}, metrics).render().decode()
-    families = {family.name for family in text_string_to_metric_families(text)}
-    assert {"hourwheel_topic_scheduled", "hourwheel_topic_lateness_seconds", "hourwheel_topic_ready"} <= families
+    families = Metrics(lambda: {name: 0.0 for name, _, _ in TABLE}, metrics).families().families
+    text = MetricsPage(Budget()).render(families).decode()
+    names = {family.name for family in text_string_to_metric_families(text)}
+    assert {"hourwheel_topic_scheduled", "hourwheel_topic_lateness_seconds", "hourwheel_topic_ready"} <= names
     assert 'hourwheel_topic_scheduled_total{topic="a.b-c"} 1.0' in text
 
 
@@ -163,25 +166,25 @@ def test_a_node_counts_by_topic(tmp_path: Path) -> None:
 
     async def play(node: Node) -> None:
         change = TopicChange(retry={"max_attempts": 2}, dead_letter="b")
-        await node.service.put_topic("a", change, create=True, if_match=None, principal=ANONYMOUS)
+        await node.front.put_topic("a", change, create=True, if_match=None, principal=ANONYMOUS)
         keyed = MessageIn("a", b"1", delay_ms=60_000, key="k", fingerprint=bytes(16))
         for _ in range(2):
-            scheduled = await node.service.schedule([keyed], ANONYMOUS)
-        await node.service.reschedule(
+            scheduled = await node.front.schedule([keyed], ANONYMOUS)
+        await node.front.reschedule(
             scheduled.ids[0].decode(), deliver_at_ms=None, delay_ms=90_000, if_match=None, principal=ANONYMOUS
         )
-        await node.service.schedule([MessageIn("a", b"2"), MessageIn("c", b"3"), MessageIn("a", b"4")], ANONYMOUS)
+        await node.front.schedule([MessageIn("a", b"2"), MessageIn("c", b"3"), MessageIn("a", b"4")], ANONYMOUS)
         for _ in range(2):
             pulled: list[Delivery] = []
             while len(pulled) < 2:
-                pulled += await node.service.pull(PullIn("a", 2, 5_000), ANONYMOUS)
+                pulled += await node.front.pull(PullIn("a", 2, 5_000), ANONYMOUS)
             receipts = [each.receipt for each in pulled]
-            await node.service.nack("a", receipts, delay_ms=0, principal=ANONYMOUS)
-        (copy, *_) = await node.service.pull(PullIn("b", 1, 5_000), ANONYMOUS)
-        await node.service.ack("b", [copy.receipt], ANONYMOUS)
+            await node.front.nack("a", receipts, delay_ms=0, principal=ANONYMOUS)
+        (copy, *_) = await node.front.pull(PullIn("b", 1, 5_000), ANONYMOUS)
+        await node.front.ack("b", [copy.receipt], ANONYMOUS)
         found = {
             (each.name.removeprefix("hourwheel_topic_"), each.labels["topic"]): each.value
-            for family in text_string_to_metric_families(node.service.metrics().decode())
+            for family in text_string_to_metric_families((await node.front.metrics()).decode())
             for each in family.samples
             if each.name.startswith("hourwheel_topic_") and each.value and "lateness" not in each.name
         }
@@ -197,7 +200,7 @@ def test_a_node_counts_by_topic(tmp_path: Path) -> None:
             ("scheduled_total", "c"): 1,
             ("ready", "c"): 1,
         }
-        node.leading.stepped_down()
-        assert 'hourwheel_topic_ready{topic="c"} 0.0' in node.service.metrics().decode()
+        node.group.leading.stepped_down()
+        assert 'hourwheel_topic_ready{topic="c"} 0.0' in (await node.front.metrics()).decode()
 
     run_node(tmp_path / "n1", play)

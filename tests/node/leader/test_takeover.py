@@ -12,7 +12,7 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.leader import backlog as sweep
 from node.leader.takeover import HANDED_MAX, NEWEST_S, WATCH_S, Takeover
-from node.server import Node
+from node.node import Node
 from replication.command.handover import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.file.disk import Disk
@@ -146,16 +146,16 @@ def test_leases_of_consumers_are_carried_over_and_counted(tmp_path: Path) -> Non
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        await leader.service.schedule([MessageIn("t", b"1")] * 3, ANONYMOUS)
-        deliveries = await leader.service.pull(PullIn("t", 3, 2_000, 30_000), ANONYMOUS)
+        await leader.front.schedule([MessageIn("t", b"1")] * 3, ANONYMOUS)
+        deliveries = await leader.front.pull(PullIn("t", 3, 2_000, 30_000), ANONYMOUS)
         assert len(deliveries) == 3
-        await leader.service.ack("t", [deliveries[0].receipt], ANONYMOUS)
-        moved = await leader.service.transfer(None, principal=ANONYMOUS)
+        await leader.front.ack("t", [deliveries[0].receipt], ANONYMOUS)
+        moved = await leader.front.transfer(None, principal=ANONYMOUS)
         assert (moved.in_flight_carried, moved.repeated) == (2, 0)
         assert moved.gap_ms is not None
         assert 0 < moved.gap_ms < 5_000
         new = await leader_of(nodes, term_above=moved.term_before)
-        results = await new.service.ack("t", [each.receipt for each in deliveries[1:]], ANONYMOUS)
+        results = await new.front.ack("t", [each.receipt for each in deliveries[1:]], ANONYMOUS)
         assert results == ["acked", "acked"]
 
     run_nodes(tmp_path, scene)
@@ -167,9 +167,9 @@ def test_a_broken_rule_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
-        term = leader.group.term
-        (id,) = [each.decode() for each in (await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)).ids]
-        leader_term = leader.leader_term
+        term = leader.group.raft.term
+        (id,) = [each.decode() for each in (await leader.front.schedule([MessageIn("t", b"1")], ANONYMOUS)).ids]
+        leader_term = leader.group.leader_term
         assert leader_term is not None
         collect = leader_term.collect
 
@@ -182,12 +182,12 @@ def test_a_broken_rule_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             if node is not leader:  # a consumer that takes what is ready as soon as its node leads
 
                 async def pull(node: Node = node) -> None:
-                    await until(lambda: node.leader_term is not None and node.leader_term.trusted(), 20)
-                    await node.service.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
+                    await until(lambda: node.group.leader_term is not None and node.group.leader_term.trusted(), 20)
+                    await node.front.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
 
                 waiting.append(leader.life.spawn(pull()))
-        assert await leader.service.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
-        moved = await leader.service.transfer(None, principal=ANONYMOUS)
+        assert await leader.front.pull(PullIn("t", 1, 2_000, 30_000), ANONYMOUS)
+        moved = await leader.front.transfer(None, principal=ANONYMOUS)
         assert (moved.term_before, moved.repeated) == (term, 1)
         new = await leader_of(nodes, term_above=term)
         assert (await view(new, id)).attempt == 1
@@ -205,9 +205,9 @@ def test_only_a_leader_gives_an_account(tmp_path: Path) -> None:
         follower = next(node for node in nodes if node is not leader)
         nothing = OpenHandOvers(0, b"", b"")
         with pytest.raises(Problem, match="no-leader"):
-            await follower.service.takeover(nothing, principal=ANONYMOUS)
-        view = await leader.service.takeover(nothing, principal=ANONYMOUS)
-        assert (view.node, view.term) == (leader.config.node_id, leader.group.term)
+            await follower.front.takeover(nothing, principal=ANONYMOUS)
+        view = await leader.front.takeover(nothing, principal=ANONYMOUS)
+        assert (view.node, view.term) == (leader.config.node_id, leader.group.raft.term)
         assert (view.in_flight_carried, view.repeated) == (0, 0)
         assert view.ready_us >= 100_000
 
@@ -227,7 +227,7 @@ def test_strict_pushes_that_were_leased_ahead_are_no_repeats(tmp_path: Path) -> 
                 leader = await leader_of(nodes)
                 await schedule(leader, *(MessageIn("orders", b"{}", "", None, each * 4) for each in range(50)))
                 await until(lambda begun=begun: len(seen) > begun + 10)  # type: ignore[misc]
-                moved = await leader.service.transfer(None, principal=ANONYMOUS)
+                moved = await leader.front.transfer(None, principal=ANONYMOUS)
                 assert moved.repeated == 0
             await until(lambda: len({each.headers["webhook-id"] for each in seen}) == 150)
         assert len(seen) == 150

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
-from node.server import Node
+from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk, DiskFailed
 from storage.format.delivery_record import HANDED_ON, LOST, START, STOPPED, TERM_BEGUN, TERM_ENDED
@@ -32,15 +32,15 @@ def test_a_term_is_told_from_its_beginning_to_its_end(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         first = await leader_of(nodes)
-        await first.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        await first.service.pull(PullIn("t", 1, 5_000), ANONYMOUS)
-        term = first.group.term
+        await first.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await first.front.pull(PullIn("t", 1, 5_000), ANONYMOUS)
+        term = first.group.raft.term
         led[first.config.node_id] = [(TERM_BEGUN, term, 0), (START, term, 0), (TERM_ENDED, term, HANDED_ON)]
-        await first.service.transfer(None, principal=ANONYMOUS)
+        await first.front.transfer(None, principal=ANONYMOUS)
         second = await leader_of(nodes, term_above=term)
-        term = second.group.term
+        term = second.group.raft.term
         led.setdefault(second.config.node_id, []).extend([(TERM_BEGUN, term, 0), (TERM_ENDED, term, LOST)])
-        second.group.resign()
+        second.group.raft.resign()
         await leader_of(nodes, term_above=term)
 
     run_nodes(tmp_path, scene)
@@ -52,10 +52,10 @@ def test_a_node_that_stops_says_so_and_one_that_fails_says_nothing(tmp_path: Pat
     """After a failure nothing is written any more: such a term ends as that of a killed leader does."""
 
     async def stop(node: Node) -> None:
-        assert node.group.term == 1
+        assert node.group.raft.term == 1
 
     async def fail(node: Node) -> None:
-        node.life.fatal(DiskFailed("write", "somewhere", 5))
+        node.group.life.fatal(DiskFailed("write", "somewhere", 5))
         await asyncio.sleep(0)
 
     run_node(tmp_path / "n1", stop)

@@ -10,7 +10,7 @@ from ledger.terms import terms_of
 from ledger.unrecorded import unrecorded
 from node.handover.delivery_log import LOST
 from node.leader.term_record import TermRecord
-from node.server import Node
+from node.node import Node
 from storage.catalog.level import LEVELS
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
@@ -37,8 +37,8 @@ def test_below_level_3_a_beginning_has_the_bytes_it_had_and_the_log_goes_on_with
     boots = set()
 
     async def play(node: Node) -> None:
-        boots.add(node.boot)
-        await until(lambda: node.store.level == LEVELS[1])
+        boots.add(node.group.boot)
+        await until(lambda: node.group.store.level == LEVELS[1])
 
     run_node(tmp_path / "n1", play)
     first, again, _ = records(tmp_path / "n1")
@@ -56,12 +56,14 @@ def test_a_term_that_was_given_up_at_once_is_told_by_its_end(tmp_path: Path, lev
     """Its no-op is in the log, and the next term names it: else that would be a gap. Below level 3 nobody asks."""
 
     async def play(node: Node) -> None:
-        await until(lambda: node.store.level == LEVELS[1])
-        node.delivery_log.term_ended(node.group.term, node.clock.now_ms(), LOST)
-        store: Any = SimpleNamespace(level=level, cluster_id=node.store.cluster_id, catalog=node.store.catalog)
-        parts = (store, node.clock, node.life, node.delivery_log, node.boot)
+        await until(lambda: node.group.store.level == LEVELS[1])
+        node.group.delivery_log.term_ended(node.group.raft.term, node.group.clock.now_ms(), LOST)
+        store: Any = SimpleNamespace(
+            level=level, cluster_id=node.group.store.cluster_id, catalog=node.group.store.catalog
+        )
+        parts = (store, node.group.clock, node.life, node.group.delivery_log, node.group.boot)
         TermRecord(2, 1, *parts, giving=lambda: False).pass_by()
-        TermRecord(3, 2, *parts, giving=lambda: False).begin(node.clock.now_ms())
+        TermRecord(3, 2, *parts, giving=lambda: False).begin(node.group.clock.now_ms())
 
     run_node(tmp_path / "n1", play)
     rows = records(tmp_path / "n1")
@@ -77,16 +79,16 @@ def test_a_term_that_was_lost_before_its_leader_was_established_is_told_by_its_e
     terms: list[int] = []
 
     async def play(node: Node) -> None:
-        await until(lambda: node.store.level == LEVELS[1])
+        await until(lambda: node.group.store.level == LEVELS[1])
         with monkeypatch.context() as held:
-            held.setattr(node.group, "_apply", lambda now: False)
-            node.group.resign()
-            await until(lambda: node.group.is_leader)
-            terms.append(node.group.term)
-            assert not node.group.established
-            node.group.resign()
-        await until(lambda: node.leader_term is not None)
-        terms.append(node.group.term)
+            held.setattr(node.group.raft, "_apply", lambda now: False)
+            node.group.raft.resign()
+            await until(lambda: node.group.raft.is_leader)
+            terms.append(node.group.raft.term)
+            assert not node.group.raft.established
+            node.group.raft.resign()
+        await until(lambda: node.group.leader_term is not None)
+        terms.append(node.group.raft.term)
 
     run_node(tmp_path / "n1", play)
     rows = records(tmp_path / "n1")

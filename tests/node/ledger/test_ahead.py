@@ -12,7 +12,7 @@ from api.port.ledger import MessageLedger
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from node.ledger.judge import AHEAD_MS, COVER_AFTER_MS, _not_yet
 from node.ledger.ledger import Ledgers, _Seen
-from node.server import Node
+from node.node import Node
 from storage.file.delivery_file import EVER_MS
 from storage.format.delivery_record import DELIVERY, END, START
 from storage.format.position import HOUR_MS
@@ -27,15 +27,15 @@ NOW_MS = 1_790_000_000_000
 
 async def pulled(node: Node) -> Delivery:
     """The one message."""
-    (delivery,) = await node.service.pull(PullIn("t", 1, 30_000), ANONYMOUS)
+    (delivery,) = await node.front.pull(PullIn("t", 1, 30_000), ANONYMOUS)
     return delivery
 
 
 async def moved_and_acked(node: Node, message_id: str) -> MessageLedger:
     """The ledger of the one message, which is made due again, pulled and acked."""
-    await node.service.reschedule(message_id, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
-    await node.service.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
-    return await node.service.message_ledger(message_id)
+    await node.front.reschedule(message_id, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+    await node.front.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
+    return await node.front.message_ledger(message_id)
 
 
 @pytest.mark.parametrize(("ahead_s", "created_ahead"), [(60.0, False), (3_600.0, False), (3_600.0, True)])
@@ -52,16 +52,16 @@ def test_a_pull_that_only_a_clock_ahead_tells_of_is_no_delivered_once(
         ids.extend(await schedule(node, MessageIn("t", b"1")))
 
     async def ahead(node: Node) -> None:
-        assert await node.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
+        assert await node.group.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
         await pulled(node)
         shutil.copytree(tmp_path / "n1", killed)
-        node.proposer.resume()
+        node.group.proposer.resume()
 
     async def right(node: Node) -> None:
         told(await moved_and_acked(node, ids[0]))
 
     async def later(node: Node) -> None:
-        found = await node.service.message_ledger(ids[0])
+        found = await node.front.message_ledger(ids[0])
         if found.entry.hand_overs < 2:
             told(found)
 
@@ -85,17 +85,17 @@ def test_what_a_clock_ahead_did_is_known_behind_many_ends(tmp_path: Path) -> Non
         ids.extend(await schedule(node, MessageIn("t", b"1")))
 
     async def ahead(node: Node) -> None:
-        assert await node.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
+        assert await node.group.proposer.seal(5.0, lambda: None)  # killed before the Lease is in the log
         await pulled(node)
-        file, _ = node.delivery_log.written() or (None, 0)
+        file, _ = node.group.delivery_log.written() or (None, 0)
         assert file is not None
-        data = (node.directory.deliveries / file.name).read_bytes()
+        data = (node.group.directory.deliveries / file.name).read_bytes()
         starts = np.frombuffer(data, DELIVERY, offset=HEADER_SIZE)
         ends = np.repeat(starts[starts["kind"] == START][-1:], SAMPLE_ROWS + 4)
         ends["kind"], ends["home"] = END, ends["home"][0] + np.arange(1, len(ends) + 1, dtype=np.uint64)
-        node.delivery_log._append(ends, node.clock.now_ms())
+        node.group.delivery_log._append(ends, node.group.clock.now_ms())
         shutil.copytree(tmp_path / "n1", killed)
-        node.proposer.resume()
+        node.group.proposer.resume()
 
     async def right(node: Node) -> None:
         found = await moved_and_acked(node, ids[0])
@@ -115,7 +115,7 @@ def test_what_a_clock_ahead_created_may_have_gone_out_before_a_right_one_settled
         ids.extend(await schedule(node, MessageIn("t", b"1")))
         for delay_ms in (0, 600_000):
             receipts = [(await pulled(node)).receipt]
-            await node.service.nack("t", receipts, delay_ms=delay_ms, principal=ANONYMOUS)
+            await node.front.nack("t", receipts, delay_ms=delay_ms, principal=ANONYMOUS)
 
     async def right(node: Node) -> None:
         found = await moved_and_acked(node, ids[0])
@@ -123,7 +123,7 @@ def test_what_a_clock_ahead_created_may_have_gone_out_before_a_right_one_settled
         assert not found.sight.complete
 
     async def later(node: Node) -> None:
-        found = await node.service.message_ledger(ids[0])
+        found = await node.front.message_ledger(ids[0])
         assert (found.entry.kind, found.entry.hand_overs, found.sight.complete) == ("delivered_once", 3, True)
 
     run_node_in(Skewed(60.0), tmp_path / "n1", ahead)

@@ -13,7 +13,7 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from ledger.bucket import SPAN, Rows
 from node.ledger.judge import COVER_AFTER_MS
-from node.server import Node
+from node.node import Node
 from storage.file.delivery_file import EVER_MS
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed
@@ -25,9 +25,9 @@ EVER = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
 async def handed_over(node: Node, count: int) -> list[str]:
     """Ids of so many messages that were pulled and acked."""
-    result = await node.service.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
-    deliveries = await node.service.pull(PullIn("t", count, 5_000), ANONYMOUS)
-    await node.service.ack("t", [each.receipt for each in deliveries], ANONYMOUS)
+    result = await node.front.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
+    deliveries = await node.front.pull(PullIn("t", count, 5_000), ANONYMOUS)
+    await node.front.ack("t", [each.receipt for each in deliveries], ANONYMOUS)
     return [bytes(id).decode() for id in result.ids]
 
 
@@ -42,10 +42,10 @@ def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path) ->
         name = bad.config.node_id
 
         def answers(how: Callable[[RecordsAsked], Coroutine[Any, Any, RecordsFound]]) -> None:
-            bad.service.hand_over_records = how  # type: ignore[assignment, method-assign]
+            bad.front.hand_over_records = how  # type: ignore[assignment, method-assign]
 
         async def damaged(asked: RecordsAsked) -> RecordsFound:
-            return RecordsFound(name, bad.members.number, b"\x01" * 80, b"")
+            return RecordsFound(name, bad.group.members.number, b"\x01" * 80, b"")
 
         async def refused(asked: RecordsAsked) -> RecordsFound:
             raise Problem("draining", "not now")
@@ -55,7 +55,7 @@ def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path) ->
 
         async def summed_up() -> LedgerSummary | None:
             """As soon as the other one can be reached: a busy machine may lose the connections of a founding."""
-            summary = await leader.service.ledger_summary(EVER)
+            summary = await leader.front.ledger_summary(EVER)
             return None if other.config.node_id in summary.sight.unreachable else summary
 
         for how, why in ((damaged, "damaged"), (refused, "503")):
@@ -66,7 +66,7 @@ def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path) ->
             assert (summary.counts["classes"]["delivered_once"], summary.counts["classes"]["lost"]) == (3, 0)
         answers(too_much)
         with pytest.raises(Problem, match=f"{name}: more than 5 records"):
-            await leader.service.ledger_summary(EVER)
+            await leader.front.ledger_summary(EVER)
 
     run_nodes(tmp_path, scene)
 
@@ -75,11 +75,11 @@ def test_hand_overs_of_a_node_that_is_no_member_are_known_to_be_missing(tmp_path
     """Its number stands in the records, and nobody can be asked."""
 
     async def play(node: Node) -> None:
-        node.proposer.node = node.delivery_log.node = 7
+        node.group.proposer.node = node.group.delivery_log.node = 7
         (id,) = await handed_over(node, 1)
-        summary = await node.service.ledger_summary(EVER)
+        summary = await node.front.ledger_summary(EVER)
         assert summary.sight.unreachable == {"number 7": "made hand-overs, and is no member any more"}
-        assert (await node.service.message_ledger(id)).entry.kind == "delivered_once"
+        assert (await node.front.message_ledger(id)).entry.kind == "delivered_once"
 
     run_node(tmp_path / "n1", play)
 
@@ -89,25 +89,25 @@ def test_pages_have_every_message_once_and_a_topic_has_its_own(tmp_path: Path) -
 
     async def play(node: Node) -> None:
         ids = await handed_over(node, 12)
-        await node.service.schedule([MessageIn("u", b"1", delay_ms=ms % 3) for ms in range(9)], ANONYMOUS)
+        await node.front.schedule([MessageIn("u", b"1", delay_ms=ms % 3) for ms in range(9)], ANONYMOUS)
         for limit in (1, 5, 21, 100):
             seen: list[str] = []
             cursor = None
             while True:
                 query = LedgerQuery(from_ms=0, to_ms=1 << 42, limit=limit, cursor=cursor)
-                page = await node.service.ledger(query)
+                page = await node.front.ledger(query)
                 assert len(page.items) <= limit
                 seen += [entry.id for entry in page.items]
                 cursor = page.next_cursor
                 if cursor is None:
                     break
             assert len(seen) == len(set(seen)) == 21
-        of_topic = await node.service.ledger(LedgerQuery(from_ms=0, to_ms=1 << 42, topic="t"))
+        of_topic = await node.front.ledger(LedgerQuery(from_ms=0, to_ms=1 << 42, topic="t"))
         assert {entry.id for entry in of_topic.items} == set(ids)
         with pytest.raises(Problem, match="no topic is named v"):
-            await node.service.ledger(LedgerQuery(from_ms=0, to_ms=1, topic="v"))
+            await node.front.ledger(LedgerQuery(from_ms=0, to_ms=1, topic="v"))
         with pytest.raises(Problem, match="cursor"):
-            await node.service.ledger(LedgerQuery(from_ms=0, to_ms=1, cursor="x"))
+            await node.front.ledger(LedgerQuery(from_ms=0, to_ms=1, cursor="x"))
 
     run_node(tmp_path / "n1", play)
 
@@ -118,8 +118,8 @@ def test_a_search_that_nobody_waits_for_any_more_ends_before_the_next_one(tmp_pa
     async def play(node: Node) -> None:
         await handed_over(node, 2)
         asked = RecordsAsked(bytes(8), 0, 1 << 42)
-        first = asyncio.ensure_future(node.service.hand_over_records(asked))
-        second = asyncio.ensure_future(node.service.hand_over_records(asked))
+        first = asyncio.ensure_future(node.front.hand_over_records(asked))
+        second = asyncio.ensure_future(node.front.hand_over_records(asked))
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).number == 1
@@ -142,12 +142,12 @@ def test_a_gap_that_nobody_tells_the_end_of_is_shown_once_up_to_about_now(
     async def scene(node: Node) -> None:
         for _ in range(3):
             await handed_over(node, 1)
-        since_ms = node.clock.now_ms()
-        summary = await node.service.ledger_summary(EVER)
+        since_ms = node.group.clock.now_ms()
+        summary = await node.front.ledger_summary(EVER)
         assert summary.counts["scheduled"] == 3
         ((name, from_ms, until_ms),) = summary.sight.gaps
         assert (name, from_ms) == ("", 5)
-        assert since_ms <= until_ms <= node.clock.now_ms() + COVER_AFTER_MS
+        assert since_ms <= until_ms <= node.group.clock.now_ms() + COVER_AFTER_MS
         assert not summary.sight.complete
 
     run_node(tmp_path, scene)
@@ -161,7 +161,7 @@ def test_what_a_leader_that_was_ahead_did_is_not_lost_until_its_time_has_come(tm
         ids.extend(await handed_over(node, 1))
 
     async def right(node: Node) -> None:
-        found = await node.service.message_ledger(ids[0])
+        found = await node.front.message_ledger(ids[0])
         assert (found.entry.kind, "records_missing" in found.entry.flags) == ("delivered", True)
         assert not found.sight.complete
 
@@ -174,10 +174,10 @@ def test_b16_ledgers_that_many_ask_for_wait_their_turn(tmp_path: Path) -> None:
 
     async def scene(node: Node) -> None:
         await handed_over(node, 3)
-        asked = [asyncio.ensure_future(node.service.ledger_summary(EVER)) for _ in range(64)]
+        asked = [asyncio.ensure_future(node.front.ledger_summary(EVER)) for _ in range(64)]
         await asyncio.sleep(0)
         with pytest.raises(Problem, match="over-limit: 64 ledgers are being made"):
-            await node.service.ledger_summary(EVER)
+            await node.front.ledger_summary(EVER)
         assert {each.counts["scheduled"] for each in await asyncio.gather(*asked)} == {3}
 
     run_node(tmp_path / "n1", scene)

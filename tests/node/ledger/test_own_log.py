@@ -12,7 +12,7 @@ from api.port.ledger import RecordsAsked
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.ledger.own_log import LARGE_MAX, QUICK_HOMES
-from node.server import Node
+from node.node import Node
 from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search
 from tests.node.single_node import run_node
 
@@ -32,7 +32,7 @@ def test_b16_searches_of_others_make_no_look_at_a_message_slow(tmp_path: Path, m
     monkeypatch.setattr(DeliverySearch, "run", held)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         stored = await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         (delivery,) = await service.pull(PullIn("t", 1, 5_000), ANONYMOUS)
         await service.ack("t", [delivery.receipt], ANONYMOUS)
@@ -62,7 +62,7 @@ def test_what_a_quick_search_does_not_find_soon_is_a_large_one(tmp_path: Path, m
     monkeypatch.setattr(DeliverySearch, "run", noted)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         stored = await service.schedule([MessageIn("t", b"1") for _ in range(20)], ANONYMOUS)
         await service.pull(PullIn("t", 20, 5_000), ANONYMOUS)
         found = await service.message_ledger(bytes(stored.ids[0]).decode())

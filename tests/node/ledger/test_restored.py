@@ -11,8 +11,8 @@ from api.port.ledger import LedgerQuery, MessageLedger
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from cli.main import main
 from ledger.terms import terms_of
+from node.node import Node
 from node.runtime.clock import NodeClock
-from node.server import Node
 from storage.catalog.level import has
 from storage.file.disk import Disk
 from storage.query.delivery_search import DeliverySearch, Search
@@ -25,14 +25,14 @@ EVER = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
 async def scheduled(node: Node, topic: str, delay_ms: int = 0) -> str:
     """The id of a message."""
-    result = await node.service.schedule([MessageIn(topic, b"1", delay_ms=delay_ms)], ANONYMOUS)
+    result = await node.front.schedule([MessageIn(topic, b"1", delay_ms=delay_ms)], ANONYMOUS)
     return bytes(result.ids[0]).decode()
 
 
 async def taken(node: Node, topic: str) -> None:
     """The next message of the topic is handed over and acked."""
-    (delivery,) = await node.service.pull(PullIn(topic, 1, 5_000), ANONYMOUS)
-    await node.service.ack(topic, [delivery.receipt], ANONYMOUS)
+    (delivery,) = await node.front.pull(PullIn(topic, 1, 5_000), ANONYMOUS)
+    await node.front.ack(topic, [delivery.receipt], ANONYMOUS)
 
 
 def incomplete(found: MessageLedger) -> list[tuple[str, int, int]]:
@@ -60,7 +60,7 @@ def _backup(tmp_path: Path) -> tuple[Path, dict[str, str]]:
         await taken(node, "done")
         made["once"], made["never"] = await scheduled(node, "once"), await scheduled(node, "never")
         made["far"] = await scheduled(node, "far", 3_600_000)
-        where.append((await node.service.snapshot(None)).directory)
+        where.append((await node.front.snapshot(None)).directory)
         await taken(node, "once")
 
     run_node(tmp_path / "old", before)
@@ -77,13 +77,13 @@ def test_d8_what_the_old_cluster_may_have_handed_over_after_the_backup_is_a_gap(
     now_ms = NodeClock().now_ms()
 
     async def after(node: Node) -> None:
-        made_from = node.store.catalog.restored
+        made_from = node.group.store.catalog.restored
         assert made_from is not None
         assert made_from.restored_ms <= now_ms
 
         async def asked(id: str) -> MessageLedger:
             """With the one gap: from the message's beginning to the restore."""
-            found = await node.service.message_ledger(id)
+            found = await node.front.message_ledger(id)
             assert ("", found.sight.from_ms, made_from.restored_ms) in incomplete(found)
             assert "records_missing" in found.entry.flags
             return found
@@ -97,9 +97,9 @@ def test_d8_what_the_old_cluster_may_have_handed_over_after_the_backup_is_a_gap(
         assert (await asked(made["done"])).entry.kind == "delivered"
         since = await scheduled(node, "since", 1_200)
         await taken(node, "since")
-        found = await node.service.message_ledger(since)
+        found = await node.front.message_ledger(since)
         assert (found.entry.kind, list(found.entry.flags), incomplete(found)) == ("delivered_once", [], [])
-        summary = await node.service.ledger_summary(EVER)
+        summary = await node.front.ledger_summary(EVER)
         assert ("", 0, made_from.restored_ms) in summary.sight.gaps
 
     run_node(new, after)
@@ -114,15 +114,15 @@ def test_46710_what_a_leader_that_was_ahead_wrote_was_in_the_backup_too(tmp_path
         made["far"], made["cancelled"] = await scheduled(node, "t", 3_600_000), await scheduled(node, "t", 3_600_000)
 
     async def right(node: Node) -> None:
-        made["backup"] = (await node.service.snapshot(None)).directory
+        made["backup"] = (await node.front.snapshot(None)).directory
 
     async def after(node: Node) -> None:
-        found = await node.service.message_ledger(made["far"])
+        found = await node.front.message_ledger(made["far"])
         assert "records_missing" in found.entry.flags
         (gap,) = incomplete(found)
         assert gap[0] == ""
         assert gap[1] <= gap[2]
-        cancelled = await node.service.cancel(made["cancelled"], if_match=None, principal=ANONYMOUS)
+        cancelled = await node.front.cancel(made["cancelled"], if_match=None, principal=ANONYMOUS)
         assert cancelled.prior == "unknown"
 
     run_node_in(Skewed(30.0), tmp_path / "old", ahead)
@@ -138,18 +138,18 @@ def test_46710_a_leader_that_is_behind_ends_what_the_backup_had_open(tmp_path: P
     async def old(node: Node) -> None:
         made["open"] = await scheduled(node, "open")
         once = TopicChange(retry={"max_attempts": 1})
-        await node.service.put_topic("dying", once, create=True, if_match=None, principal=ANONYMOUS)
+        await node.front.put_topic("dying", once, create=True, if_match=None, principal=ANONYMOUS)
         made["dead"] = await scheduled(node, "dying")
-        (delivery,) = await node.service.pull(PullIn("dying", 1, 5_000), ANONYMOUS)
-        assert await node.service.nack("dying", [delivery.receipt], delay_ms=None, principal=ANONYMOUS) == ["nacked"]
-        made["backup"] = (await node.service.snapshot(None)).directory
+        (delivery,) = await node.front.pull(PullIn("dying", 1, 5_000), ANONYMOUS)
+        assert await node.front.nack("dying", [delivery.receipt], delay_ms=None, principal=ANONYMOUS) == ["nacked"]
+        made["backup"] = (await node.front.snapshot(None)).directory
 
     async def behind(node: Node) -> None:
         await taken(node, "open")
-        found = await node.service.message_ledger(made["open"])
+        found = await node.front.message_ledger(made["open"])
         assert (found.entry.kind, found.entry.hand_overs) == ("delivered", 1)
         assert incomplete(found)
-        found = await node.service.message_ledger(made["dead"])
+        found = await node.front.message_ledger(made["dead"])
         assert (found.entry.kind, incomplete(found) != []) == ("dead", True)
 
     run_node(tmp_path / "old", old)
@@ -161,8 +161,8 @@ def test_later_terms_of_a_restored_cluster_name_the_one_before(tmp_path: Path, b
     new, found = restored(tmp_path, str(backup[0])), []
 
     async def leads(node: Node) -> None:
-        await until(lambda: has(node.levels.level, "term-mark"))
-        found.append(node.group.term)
+        await until(lambda: has(node.group.levels.level, "term-mark"))
+        found.append(node.group.raft.term)
 
     for _ in range(2):
         run_node(new, leads)
@@ -174,7 +174,7 @@ def test_later_terms_of_a_restored_cluster_name_the_one_before(tmp_path: Path, b
 async def moved(node: Node, topic: str) -> str:
     """The id of a message that is due, and stands elsewhere than where it was born."""
     far = await scheduled(node, topic, 2 * 3_600_000)
-    await node.service.reschedule(far, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+    await node.front.reschedule(far, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
     return far
 
 
@@ -185,22 +185,22 @@ def test_what_was_moved_was_in_the_backup_by_where_it_was_born(tmp_path: Path) -
     async def old(node: Node) -> None:
         made["moved"] = await moved(node, "moved")
         made["unmoved"] = await scheduled(node, "unmoved", 2 * 3_600_000)
-        made["backup"] = (await node.service.snapshot(None)).directory
+        made["backup"] = (await node.front.snapshot(None)).directory
 
     async def new(node: Node) -> None:
         far = made["unmoved"]
-        await node.service.reschedule(far, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+        await node.front.reschedule(far, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
         for name in ("moved", "unmoved"):
             await taken(node, name)
-            found = await node.service.message_ledger(made[name])
+            found = await node.front.message_ledger(made[name])
             assert (found.entry.kind, found.entry.hand_overs) == ("delivered", 1)
             assert incomplete(found)
         later = await moved(node, "later")
         await taken(node, "later")
-        found = await node.service.message_ledger(later)
+        found = await node.front.message_ledger(later)
         assert (found.entry.kind, incomplete(found)) == ("delivered_once", [])
-        await until(lambda: has(node.levels.level, "term-mark"))  # from then on the log names the term before
-        found = await node.service.message_ledger(later)
+        await until(lambda: has(node.group.levels.level, "term-mark"))  # from then on the log names the term before
+        found = await node.front.message_ledger(later)
         assert (found.entry.kind, incomplete(found)) == ("delivered_once", [])
 
     run_node(tmp_path / "old", old)

@@ -20,7 +20,7 @@ from node.message import change as message_change
 from node.message import view as message_view
 from node.message.change import MessageChange
 from node.message.view import FoundMessage
-from node.server import Node
+from node.node import Node
 from replication.apply.message.settle import CANCELLED, LEASED, NONE
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.rows import LEASED as LEASED_FOR
@@ -204,7 +204,7 @@ def test_a_refusal_tells_a_long_story_in_turns(tmp_path: Path, monkeypatch: pyte
         at_once = calls_of(monkeypatch, message_view, "at_once")
         for code in ("leased", "already-settled"):
             with pytest.raises(Problem) as refused:
-                await node.service.cancel(handed.id, if_match=None, principal=ANONYMOUS)
+                await node.front.cancel(handed.id, if_match=None, principal=ANONYMOUS)
             assert refused.value.code == code
             await ASKS["acked"](node, [handed.receipt])
         assert read == ["history"] * 2

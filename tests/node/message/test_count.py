@@ -13,7 +13,7 @@ import node.message.count
 from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBucket
-from node.server import Node
+from node.node import Node
 from storage.format.position import HOUR_MS
 from storage.format.record import Record
 from storage.hour.hour import Hour
@@ -24,20 +24,20 @@ STATES = OPEN_STATES + ENDED_STATES
 
 
 async def _count(node: Node, **query: Any) -> int:
-    return await node.service.count(CountQuery(**query), principal=ANONYMOUS)
+    return await node.front.count(CountQuery(**query), principal=ANONYMOUS)
 
 
 async def _schedule(node: Node, messages: list[MessageIn]) -> list[str]:
-    result = await node.service.schedule(messages, ANONYMOUS)
+    result = await node.front.schedule(messages, ANONYMOUS)
     return [id.decode() for id in result.ids.tolist()]
 
 
 async def _put_topic(node: Node, name: str, change: TopicChange) -> None:
-    await node.service.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS)
+    await node.front.put_topic(name, change, create=True, if_match=None, principal=ANONYMOUS)
 
 
 async def _views(node: Node, ids: list[str]) -> list[MessageView]:
-    return [await node.service.message(id, local=False, principal=ANONYMOUS) for id in ids]
+    return [await node.front.message(id, local=False, principal=ANONYMOUS) for id in ids]
 
 
 async def _everything(node: Node) -> list[str]:
@@ -50,22 +50,22 @@ async def _everything(node: Node) -> list[str]:
     now = await _schedule(node, [MessageIn("a", b"2", tags=tags[row % 4]) for row in range(12)])
     for id in ids[:6]:
         move = {"deliver_at_ms": None, "delay_ms": 3 * HOUR_MS, "if_match": None, "principal": ANONYMOUS}
-        await node.service.reschedule(id, **move)  # type: ignore[arg-type]
+        await node.front.reschedule(id, **move)  # type: ignore[arg-type]
     for id in ids[4:8]:
-        await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+        await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
     pulled: list[Delivery] = []
     while len(pulled) < 10:
-        pulled += await node.service.pull(PullIn("a", 10 - len(pulled), 5_000, 3_600_000), ANONYMOUS)
+        pulled += await node.front.pull(PullIn("a", 10 - len(pulled), 5_000, 3_600_000), ANONYMOUS)
     receipts = [each.receipt for each in pulled]
-    await node.service.ack("a", receipts[:3], ANONYMOUS)
-    await node.service.nack("a", receipts[3:6], delay_ms=0, principal=ANONYMOUS)
+    await node.front.ack("a", receipts[:3], ANONYMOUS)
+    await node.front.nack("a", receipts[3:6], delay_ms=0, principal=ANONYMOUS)
     again: list[Delivery] = []
     while len(again) < 3:
-        found = await node.service.pull(PullIn("a", 5, 5_000, 3_600_000), ANONYMOUS)
+        found = await node.front.pull(PullIn("a", 5, 5_000, 3_600_000), ANONYMOUS)
         again += [each for each in found if each.attempt == 2]
     receipts = [each.receipt for each in again]
-    await node.service.ack("a", receipts[:1], ANONYMOUS)
-    await node.service.nack("a", receipts[1:], delay_ms=0, principal=ANONYMOUS)  # their second failure: dead
+    await node.front.ack("a", receipts[:1], ANONYMOUS)
+    await node.front.nack("a", receipts[1:], delay_ms=0, principal=ANONYMOUS)  # their second failure: dead
     return ids + now + await _schedule(node, [MessageIn("b", b"3") for _ in range(5)])
 
 
@@ -90,12 +90,12 @@ def test_counts_are_those_of_the_messages(tmp_path: Path) -> None:
             assert await _count(node, tag=tag, states=everything, to_ms=middle) == len(before)
             assert await _count(node, tag=tag, states=everything, from_ms=middle) == len(tagged) - len(before)
         assert await _count(node) == sum(view.state in OPEN_STATES for view in views)
-        listed = await node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)
+        listed = await node.front.topics("", 1_000, counts=True, principal=ANONYMOUS)
         for each in listed:
             assert each.counts == dict.fromkeys(STATES, 0) | Counter(
                 view.state for view in views if view.topic == each.name
             )
-        assert [each.counts for each in await node.service.topics("", 1_000, counts=False, principal=ANONYMOUS)] == [
+        assert [each.counts for each in await node.front.topics("", 1_000, counts=False, principal=ANONYMOUS)] == [
             None,
             None,
         ]
@@ -110,11 +110,11 @@ def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
     there with nothing in them; more than may be are refused."""
 
     async def histogram(node: Node, step_ms: int, **query: Any) -> list[HistogramBucket]:
-        return list(await node.service.histogram(CountQuery(**query), step_ms=step_ms, principal=ANONYMOUS))
+        return list(await node.front.histogram(CountQuery(**query), step_ms=step_ms, principal=ANONYMOUS))
 
     async def play(node: Node) -> None:
         assert await histogram(node, 1_000) == []
-        start = (node.service.now_ms() // HOUR_MS + 2) * HOUR_MS
+        start = (node.front.now_ms() // HOUR_MS + 2) * HOUR_MS
         due = [start + minute * 60_000 + 1 for minute in (0, 0, 3, 61)]
         await _schedule(node, [MessageIn("t", b"1", deliver_at_ms=each) for each in due])
         every = await histogram(node, 60_000)
@@ -188,9 +188,7 @@ def test_one_count_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert await asyncio.gather(*others) == [1, 1]
         assert gate.most == 1
         before = gate.reads
-        both = await asyncio.gather(
-            *(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS) for _ in range(2))
-        )
+        both = await asyncio.gather(*(node.front.topics("", 1_000, counts=True, principal=ANONYMOUS) for _ in range(2)))
         assert [each.counts["scheduled"] for views in both for each in views if each.counts] == [1, 1]
         assert gate.reads == before + 1
 
@@ -206,7 +204,7 @@ def test_a_small_count_is_soon_made_beside_large_ones(tmp_path: Path, monkeypatc
         await _schedule(node, [MessageIn("t", b"1", delay_ms=hour * 3_600_000) for hour in range(20)])
         large = [asyncio.ensure_future(_count(node, topic="t")) for _ in range(3)]
         assert await asyncio.to_thread(gate.entered.wait, 10)
-        soon_ms = node.clock.now_ms() + 10_000
+        soon_ms = node.group.clock.now_ms() + 10_000
         small = asyncio.ensure_future(_count(node, topic="t", to_ms=soon_ms))
         gate.open.set()
         assert await small == 1
@@ -249,14 +247,14 @@ def test_no_answer_without_leadership(tmp_path: Path, monkeypatch: pytest.Monkey
         await _schedule(node, [MessageIn("t", b"1", delay_ms=60_000)])
         asked = [
             asyncio.ensure_future(_count(node, topic="t")),
-            asyncio.ensure_future(node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)),
+            asyncio.ensure_future(node.front.topics("", 1_000, counts=True, principal=ANONYMOUS)),
         ]
         assert await asyncio.to_thread(gate.entered.wait, 10)
-        node.leading.stepped_down()
+        node.group.leading.stepped_down()
         gate.open.set()
         for each in asked:
             with pytest.raises(Problem, match="no-leader"):
                 await each
-        assert not node.counting._is_fresh()
+        assert not node.group.counting._is_fresh()
 
     run_node(tmp_path / "n1", play)

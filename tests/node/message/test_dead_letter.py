@@ -10,7 +10,7 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import BulkResult, DeadMessage, DeadQuery
-from node.server import Node
+from node.node import Node
 from node.write.command_queues import ENTRY_MOVES_MAX
 from storage.format.array import U64
 from storage.format.position import HOUR_MS
@@ -19,18 +19,18 @@ from tests.node.single_node import run_node
 
 async def kill(node: Node, messages: list[MessageIn]) -> None:
     """Schedule these to a topic that gives up at once, and have them given up."""
-    await node.service.schedule(messages, ANONYMOUS)
+    await node.front.schedule(messages, ANONYMOUS)
     await give_up(node, len(messages))
 
 
 async def give_up(node: Node, count: int) -> None:
     """Nack so many messages that are due, in a topic that gives up at once."""
     change = TopicChange(retry={"max_attempts": 1})
-    await node.service.put_topic("t", change, create=True, if_match=None, principal=ANONYMOUS)
+    await node.front.put_topic("t", change, create=True, if_match=None, principal=ANONYMOUS)
     receipts: list[str] = []
     while len(receipts) < count:
-        receipts += [each.receipt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
-    results = await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
+        receipts += [each.receipt for each in await node.front.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
+    results = await node.front.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
     assert set(results) == {"nacked"}
 
 
@@ -39,7 +39,7 @@ async def pages(node: Node, **query: Any) -> list[list[DeadMessage]]:
     found: list[list[DeadMessage]] = []
     cursor: str | None = None
     while True:
-        page = await node.service.dead(DeadQuery(topic="t", cursor=cursor, **query), principal=ANONYMOUS)
+        page = await node.front.dead(DeadQuery(topic="t", cursor=cursor, **query), principal=ANONYMOUS)
         found.append(list(page.items))
         cursor = page.next_cursor
         if cursor is None:
@@ -48,7 +48,7 @@ async def pages(node: Node, **query: Any) -> list[list[DeadMessage]]:
 
 async def redrive(node: Node, **query: Any) -> BulkResult:
     """Redrive what matches."""
-    return await node.service.redrive(DeadQuery(topic="t", **query), dry_run=False, principal=ANONYMOUS)
+    return await node.front.redrive(DeadQuery(topic="t", **query), dry_run=False, principal=ANONYMOUS)
 
 
 def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) ->
     them; a cursor that is none is refused."""
 
     async def play(node: Node) -> None:
-        now_ms = node.service.now_ms() - 1_000
+        now_ms = node.front.now_ms() - 1_000
         tags = [("eu",), ("us",), ("eu", "vip"), ()]
         await kill(node, [MessageIn("t", b"%d" % row, delay_ms=0, tags=tags[row % 4]) for row in range(700)])
-        await node.service.schedule([MessageIn("t", b"0"), MessageIn("u", b"0")], ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"0"), MessageIn("u", b"0")], ANONYMOUS)
         every = [dead for page in await pages(node, limit=1_000) for dead in page]
         assert len({dead.id for dead in every}) == len(every) == 700
         by_page = await pages(node, limit=300)
@@ -73,12 +73,12 @@ def test_dead_messages_are_found_page_by_page_by_time_and_tag(tmp_path: Path) ->
         assert len((await pages(node, from_ms=now_ms, limit=1_000))[0]) == 700
         for cursor in ("x", "f" * 15 + "G", "f" * 17):
             with pytest.raises(Problem, match="invalid-field"):
-                await node.service.dead(DeadQuery(topic="t", cursor=cursor), principal=ANONYMOUS)
+                await node.front.dead(DeadQuery(topic="t", cursor=cursor), principal=ANONYMOUS)
         nowhere = DeadQuery(topic="nowhere")
         with pytest.raises(Problem, match="unknown-topic"):
-            await node.service.dead(nowhere, principal=ANONYMOUS)
+            await node.front.dead(nowhere, principal=ANONYMOUS)
         with pytest.raises(Problem, match="unknown-topic"):
-            await node.service.redrive(nowhere, dry_run=True, principal=ANONYMOUS)
+            await node.front.redrive(nowhere, dry_run=True, principal=ANONYMOUS)
 
     run_node(tmp_path / "n1", play)
 
@@ -89,10 +89,10 @@ def test_large_dead_messages_are_redriven_a_few_at_a_time(tmp_path: Path) -> Non
     async def play(node: Node) -> None:
         for _ in range(2):
             await kill(node, [MessageIn("t", b'"' + b"x" * 250_000 + b'"', delay_ms=0)] * 20)
-        before = node.proposer.entries
+        before = node.group.proposer.entries
         done = await redrive(node)
         assert (done.matched, done.changed) == (40, 40)
-        assert node.proposer.entries - before >= 3
+        assert node.group.proposer.entries - before >= 3
 
     run_node(tmp_path / "n1", play)
 
@@ -103,15 +103,15 @@ def test_dead_messages_are_redriven_in_bulk(tmp_path: Path) -> None:
 
     async def play(node: Node) -> None:
         await kill(node, [MessageIn("t", b"1", tags=("eu",) if row % 2 else ()) for row in range(count)])
-        before = node.group.applied_index
+        before = node.group.raft.applied_index
         done = await redrive(node, tag="eu")
         assert (done.matched, done.changed) == (count // 2, count // 2)
         done = await redrive(node)
         assert (done.matched, done.changed) == (count // 2, count // 2)
-        assert before < done.index <= node.group.applied_index
+        assert before < done.index <= node.group.raft.applied_index
         attempts: list[int] = []
         while len(attempts) < count:
-            attempts += [each.attempt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
+            attempts += [each.attempt for each in await node.front.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
         assert set(attempts) == {2}
         assert await pages(node) == [[]]
 
@@ -122,14 +122,14 @@ def test_9042_who_is_gone_with_the_hour_where_it_died_is_not_listed(tmp_path: Pa
     """It is not redriven either: its record at home has the first revision and no doubt."""
 
     async def play(node: Node) -> None:
-        far_ms = node.service.now_ms() + 50 * HOUR_MS
-        result = await node.service.schedule([MessageIn("t", b"0", deliver_at_ms=far_ms)], ANONYMOUS)
+        far_ms = node.front.now_ms() + 50 * HOUR_MS
+        result = await node.front.schedule([MessageIn("t", b"0", deliver_at_ms=far_ms)], ANONYMOUS)
         id = result.ids[0].decode()
-        await node.service.reschedule(id, delay_ms=0, deliver_at_ms=None, if_match=None, principal=ANONYMOUS)
+        await node.front.reschedule(id, delay_ms=0, deliver_at_ms=None, if_match=None, principal=ANONYMOUS)
         await give_up(node, 1)
         assert [dead.id for dead in (await pages(node))[0]] == [id]
-        (hour,) = [hour for hour in node.store.hours() if hour < far_ms // HOUR_MS]
-        node.store.unlink(hour)
+        (hour,) = [hour for hour in node.group.store.hours() if hour < far_ms // HOUR_MS]
+        node.group.store.unlink(hour)
         assert await pages(node) == [[]]
         assert (await redrive(node)).matched == 0
 
@@ -141,17 +141,17 @@ def test_hours_without_dead_messages_are_not_looked_at_and_each_other_takes_a_tu
     """FOUND B10: every hour was opened, all in one step of the loop: 0.9 s with 87,000 hours."""
 
     async def play(node: Node) -> None:
-        now_ms = node.service.now_ms()
-        await node.service.schedule(
+        now_ms = node.front.now_ms()
+        await node.front.schedule(
             [MessageIn("t", b"0", deliver_at_ms=now_ms + row * HOUR_MS) for row in range(1, 1_000)], ANONYMOUS
         )
         far = [MessageIn("t", b"0", deliver_at_ms=now_ms + row * HOUR_MS) for row in range(1, 60)]
-        result = await node.service.schedule(far, ANONYMOUS)
+        result = await node.front.schedule(far, ANONYMOUS)
         for each in result.ids:
-            await node.service.cancel(each.decode(), if_match=None, principal=ANONYMOUS)
+            await node.front.cancel(each.decode(), if_match=None, principal=ANONYMOUS)
         await kill(node, [MessageIn("t", b"0", delay_ms=0)])
         turn, looks = 0, Counter[int]()
-        find = node.store.born_in_state
+        find = node.group.store.born_in_state
 
         def look(first: int, end: int, state: int) -> U64:
             looks[turn] += 1
@@ -164,7 +164,7 @@ def test_hours_without_dead_messages_are_not_looked_at_and_each_other_takes_a_tu
                 await asyncio.sleep(0)
 
         counting = asyncio.ensure_future(count_turns())
-        node.store.born_in_state = look  # type: ignore[method-assign]
+        node.group.store.born_in_state = look  # type: ignore[method-assign]
         assert len((await pages(node))[0]) == 1
         counting.cancel()
         assert 60 <= looks.total() <= 61

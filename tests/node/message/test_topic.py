@@ -7,7 +7,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, RetryPolicy, Target, TopicChange
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from tests.node.single_node import run_node
 
 
@@ -15,7 +15,7 @@ def test_settings_are_set_merged_and_taken_away(tmp_path: Path) -> None:
     """A PATCH merges target and retry field by field, null takes a setting away, a PUT starts anew."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
 
         async def change(create: bool, **fields: Any) -> Any:
             wish = TopicChange(**fields)

@@ -9,7 +9,7 @@ import node.message.topic_drop
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import CountQuery
-from node.server import Node
+from node.node import Node
 from replication.command.dispatch import Realign
 from replication.command.entry import encode_entry
 from replication.journal.sync import Sync
@@ -20,16 +20,16 @@ REFUSED = ("not-empty", "unknown-topic", "change-in-progress")
 
 
 async def _put(node: Node, name: str) -> int:
-    view = await node.service.put_topic(name, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+    view = await node.front.put_topic(name, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
     return view.revision
 
 
 async def _delete(node: Node, name: str, if_match: int | None = None) -> None:
-    await node.service.delete_topic(name, if_match=if_match, principal=ANONYMOUS)
+    await node.front.delete_topic(name, if_match=if_match, principal=ANONYMOUS)
 
 
 async def _names(node: Node) -> list[str]:
-    return [view.name for view in await node.service.topics("", 1_000, counts=True, principal=ANONYMOUS)]
+    return [view.name for view in await node.front.topics("", 1_000, counts=True, principal=ANONYMOUS)]
 
 
 def test_only_an_empty_topic_goes(tmp_path: Path) -> None:
@@ -37,29 +37,29 @@ def test_only_an_empty_topic_goes(tmp_path: Path) -> None:
     be used again. Messages that ended are still known by their ids; those of others stay."""
 
     async def play(node: Node) -> None:
-        (other,) = (await node.service.schedule([MessageIn("u", b"1", delay_ms=60_000)], ANONYMOUS)).ids.tolist()
-        (id,) = (await node.service.schedule([MessageIn("t", b"1", delay_ms=60_000)], ANONYMOUS)).ids.tolist()
+        (other,) = (await node.front.schedule([MessageIn("u", b"1", delay_ms=60_000)], ANONYMOUS)).ids.tolist()
+        (id,) = (await node.front.schedule([MessageIn("t", b"1", delay_ms=60_000)], ANONYMOUS)).ids.tolist()
         with pytest.raises(Problem, match="not-empty: 1 messages of t") as caught:
             await _delete(node, "t")
         assert caught.value.extra == {"pending": 1}
-        move = node.service.reschedule
+        move = node.front.reschedule
         await move(id.decode(), deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
         with pytest.raises(Problem, match="not-empty"):
             await _delete(node, "t")
-        (pulled,) = await node.service.pull(PullIn("t", 1, 5_000), ANONYMOUS)
+        (pulled,) = await node.front.pull(PullIn("t", 1, 5_000), ANONYMOUS)
         with pytest.raises(Problem, match="not-empty"):
             await _delete(node, "t")
-        await node.service.ack("t", [pulled.receipt], ANONYMOUS)
+        await node.front.ack("t", [pulled.receipt], ANONYMOUS)
         await _delete(node, "t")
         assert await _names(node) == ["u"]
-        assert 'topic="t"' not in node.service.metrics().decode()
-        view = await node.service.message(id.decode(), local=False, principal=ANONYMOUS)
+        assert 'topic="t"' not in (await node.front.metrics()).decode()
+        view = await node.front.message(id.decode(), local=False, principal=ANONYMOUS)
         assert (view.state, view.topic) == ("delivered", "")
-        for again in (_delete(node, "t"), node.service.ack("t", [pulled.receipt], ANONYMOUS)):
+        for again in (_delete(node, "t"), node.front.ack("t", [pulled.receipt], ANONYMOUS)):
             with pytest.raises(Problem, match="unknown-topic"):
                 await again
-        (new,) = (await node.service.schedule([MessageIn("t", b"2")], ANONYMOUS)).ids.tolist()
-        (pulled,) = await node.service.pull(PullIn("t", 5, 5_000), ANONYMOUS)
+        (new,) = (await node.front.schedule([MessageIn("t", b"2")], ANONYMOUS)).ids.tolist()
+        (pulled,) = await node.front.pull(PullIn("t", 5, 5_000), ANONYMOUS)
         assert (pulled.id, other != new) == (new.decode(), True)
 
     run_node(tmp_path / "n1", play)
@@ -91,7 +91,7 @@ def test_nothing_is_lost_to_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         async def produce() -> None:
             for row in range(60):
-                result = await node.service.schedule([MessageIn("t", b"1"), MessageIn(f"u{row % 3}", b"1")], ANONYMOUS)
+                result = await node.front.schedule([MessageIn("t", b"1"), MessageIn(f"u{row % 3}", b"1")], ANONYMOUS)
                 sent.append(result.ids[0].decode())
                 if row % 3 == 0:
                     await consume()
@@ -101,8 +101,8 @@ def test_nothing_is_lost_to_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         async def consume() -> None:
             while len(got) < len(sent):
-                pulled = await node.service.pull(PullIn("t", 100, 1_000), ANONYMOUS)
-                await node.service.ack("t", [each.receipt for each in pulled], ANONYMOUS)
+                pulled = await node.front.pull(PullIn("t", 100, 1_000), ANONYMOUS)
+                await node.front.ack("t", [each.receipt for each in pulled], ANONYMOUS)
                 got.extend(each.id for each in pulled)
 
         async def delete() -> int:
@@ -122,8 +122,8 @@ def test_nothing_is_lost_to_a_delete(tmp_path: Path, monkeypatch: pytest.MonkeyP
             busy = False
         assert deleting.result() > 0
         assert sorted(got) == sorted(sent)
-        assert await node.service.count(CountQuery(states=frozenset(["delivered"])), principal=ANONYMOUS) == 60
-        assert await node.service.count(CountQuery(), principal=ANONYMOUS) == 60
+        assert await node.front.count(CountQuery(states=frozenset(["delivered"])), principal=ANONYMOUS) == 60
+        assert await node.front.count(CountQuery(), principal=ANONYMOUS) == 60
 
     run_node(tmp_path / "n1", play)
 
@@ -146,14 +146,18 @@ def test_a_delete_waits_for_what_is_on_its_way_to_a_slow_disk(tmp_path: Path, mo
 
     async def play(node: Node) -> None:
         await _put(node, "t")
-        sections = [Realign(node.machine.tick, node.clock.now_ms(), node.group.applied_index).pack()]
+        sections = [Realign(node.group.machine.tick, node.group.clock.now_ms(), node.group.raft.applied_index).pack()]
         entry = encode_entry(
-            group=node.group.number, term=node.group.term, node=1, now_ms=node.clock.now_ms(), sections=sections
+            group=node.group.raft.number,
+            term=node.group.raft.term,
+            node=1,
+            now_ms=node.group.clock.now_ms(),
+            sections=sections,
         )
-        writer, held = node.driver._writer, list[Sync]()
+        writer, held = node.group.driver._writer, list[Sync]()
         with monkeypatch.context() as slow:
             slow.setattr(writer, "put", held.append)
-            proposed = asyncio.create_task(node.driver.propose(entry))
+            proposed = asyncio.create_task(node.group.driver.propose(entry))
             deleting = asyncio.create_task(_delete(node, "t"))
             await asyncio.wait((deleting,), timeout=0.3)
             assert not deleting.done()
@@ -171,15 +175,15 @@ def test_a_topic_is_gone_on_all_nodes(tmp_path: Path) -> None:
 
     async def scene(nodes: list[Node]) -> None:
         old = await leader_of(nodes)
-        await old.service.schedule([MessageIn("u", b"1", delay_ms=60_000) for _ in range(5)], ANONYMOUS)
+        await old.front.schedule([MessageIn("u", b"1", delay_ms=60_000) for _ in range(5)], ANONYMOUS)
         await _put(old, "t")
         await _delete(old, "t")
-        done = await old.service.transfer(None, principal=ANONYMOUS)
+        done = await old.front.transfer(None, principal=ANONYMOUS)
         new = await leader_of(nodes, term_above=done.term_before)
         assert new is not old
         assert await _names(new) == ["u"]
-        assert await new.service.count(CountQuery(topic="u"), principal=ANONYMOUS) == 5
+        assert await new.front.count(CountQuery(topic="u"), principal=ANONYMOUS) == 5
         with pytest.raises(Problem, match="no-leader"):
-            await old.service.count(CountQuery(), principal=ANONYMOUS)
+            await old.front.count(CountQuery(), principal=ANONYMOUS)
 
     run_nodes(tmp_path, scene)

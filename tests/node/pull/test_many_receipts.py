@@ -12,11 +12,11 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn
 from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, GIVEN_BACK, LATE
 from node.leader.leader_term import LeaderTerm
+from node.node import Node
+from node.port.receipt import READ_AT_ONCE, Receipts
 from node.pull.logged_ends import LoggedEnds
 from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
-from node.receipt import READ_AT_ONCE, Receipts
-from node.server import Node
 from node.settle.in_parts import WAITING_PIECES
 from storage.format.rows import LEASED, Corrupt
 from storage.store import Store
@@ -61,15 +61,15 @@ def test_what_was_proposed_is_noted_though_the_client_has_gone(
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, COUNT))
         positions = await leased(node, receipts)
-        queue = node.proposer._settles if done == "acked" else node.proposer._fails
+        queue = node.group.proposer._settles if done == "acked" else node.group.proposer._fails
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(queue, "take", lambda now_ms: [])
             asking = asyncio.ensure_future(ASKS[done](node, receipts))
             await until(lambda: bool(queue._waiting))
             asking.cancel()
             await asyncio.wait([asking])
-        node.proposer.kick()
-        await until(lambda: bool((node.store.state_only(positions) > LEASED).all()))
+        node.group.proposer.kick()
+        await until(lambda: bool((node.group.store.state_only(positions) > LEASED).all()))
         assert asking.cancelled()
 
     run_node(tmp_path / "n1", play)
@@ -87,7 +87,7 @@ def test_a_refusal_that_nobody_waits_for_is_no_defect(
         receipts = receipts_of(await handed_over(node, COUNT))
         await leased(node, receipts)
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
-        queues = (node.proposer._settles, node.proposer._fails, node.proposer._extends)
+        queues = (node.group.proposer._settles, node.group.proposer._fails, node.group.proposer._extends)
         with monkeypatch.context() as meanwhile:
             for queue in queues:
                 meanwhile.setattr(queue, "take", lambda now_ms: [])
@@ -95,7 +95,7 @@ def test_a_refusal_that_nobody_waits_for_is_no_defect(
             await until(lambda: any(queue._waiting for queue in queues))
             asking.cancel()
             await asyncio.wait([asking])
-            node.group.resign()
+            node.group.raft.resign()
             await until(lambda: not any(queue._waiting for queue in queues))
         await asyncio.sleep(0)
         del asking
@@ -112,7 +112,7 @@ def test_damage_that_is_found_ends_the_node(tmp_path: Path, monkeypatch: pytest.
     async def play(node: Node) -> None:
         receipts, told = receipts_of(await handed_over(node, COUNT)), list[BaseException]()
         await leased(node, receipts)
-        monkeypatch.setattr(node.life, "fatal", told.append)
+        monkeypatch.setattr(node.group.life, "fatal", told.append)
 
         def damaged(*args: Any, **columns: Any) -> Any:
             raise Corrupt("settle", 0, "checksum", "1", "2")
@@ -121,7 +121,7 @@ def test_damage_that_is_found_ends_the_node(tmp_path: Path, monkeypatch: pytest.
             if when == "looked at":
                 meanwhile.setattr(Store, "state_only", damaged)
             else:
-                meanwhile.setattr(node.delivery_log, "end", damaged)
+                meanwhile.setattr(node.group.delivery_log, "end", damaged)
             asking = asyncio.ensure_future(ASKS["acked"](node, receipts))
             await until(lambda: bool(told))
         await asyncio.wait([asking])
@@ -142,7 +142,10 @@ def test_a_receipt_that_is_shown_many_times_is_one_hand_over(
         receipts = receipts_of(await handed_over(node, FEW + 1))
         await leased(node, receipts)
         names = ("settle", "fail", "extend")
-        rows = [calls_of(monkeypatch, node.proposer, name, lambda command, *_: len(command.position)) for name in names]
+        rows = [
+            calls_of(monkeypatch, node.group.proposer, name, lambda command, *_: len(command.position))
+            for name in names
+        ]
         texts = [*receipts, "A" * 67] * 1_000
         assert await ASKS[done](node, texts) == ([done] * (FEW + 1) + ["invalid"]) * 1_000
         assert [sum(each) for each in rows if each] == [FEW + 1]
@@ -155,7 +158,7 @@ def test_receipts_are_read_a_piece_at_a_time(tmp_path: Path, monkeypatch: pytest
     """10,000 that another leader made held the loop for 14 ms."""
 
     async def play(node: Node) -> None:
-        assert node.leader_term is not None
+        assert node.group.leader_term is not None
         receipts = receipts_of(await handed_over(node, 2 * READ_AT_ONCE + 1))
         await leased(node, receipts)
         receipts[READ_AT_ONCE] = "A" * 67
@@ -173,7 +176,7 @@ def test_a_look_for_old_nacks_reads_each_story_once_and_in_turns(
     """Each of 10,000 receipts of one message had its story read at once, 2 to 9 ms, whether or not anybody waited."""
 
     async def play(node: Node) -> None:
-        service, old = node.service, list[Delivery]()
+        service, old = node.front, list[Delivery]()
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         for _ in range(FEW + 2):
             old += await pulled(node, 1)
@@ -186,7 +189,7 @@ def test_a_look_for_old_nacks_reads_each_story_once_and_in_turns(
         texts = receipts_of([*old, *last])
         assert await service.nack("t", texts, delay_ms=0, principal=ANONYMOUS) == ["nacked"] * len(old) + ["stale"]
         assert len(stories) == 1
-        assert in_turns == ["read_in_pieces", "states_of", "done_by", "_log_in_pieces", "given_back_before"]
+        assert in_turns == ["states_of", "done_by", "_log_in_pieces", "given_back_before"]
 
     run_node(tmp_path / "n1", play)
 
@@ -200,7 +203,7 @@ def test_a_small_request_stands_behind_few_pieces_of_a_large_one(
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, 20 * 8))
         await leased(node, receipts)
-        fails = node.proposer._fails
+        fails = node.group.proposer._fails
         waiting = calls_of(monkeypatch, fails, "add", lambda *_: len(fails._waiting))
         assert set(await ASKS["nacked"](node, receipts)) == {"nacked"}
         assert len(waiting) == 20
@@ -220,7 +223,7 @@ def test_of_a_request_whose_reign_ends_in_the_middle_a_part_is_known(
     async def play(node: Node) -> None:
         receipts = receipts_of(await handed_over(node, 10 * 8))
         await leased(node, receipts)
-        old, asked = node.leader_term, list[int]()
+        old, asked = node.group.leader_term, list[int]()
 
         def look(leader_term: LeaderTerm) -> None:
             asked.append(1)
@@ -235,7 +238,7 @@ def test_of_a_request_whose_reign_ends_in_the_middle_a_part_is_known(
         results = refused.value.extra["results"]
         assert [each["receipt"] for each in results] == receipts
         assert [each["result"] for each in results] == [done] * 24 + ["unknown"] * 56
-        assert node.leader_term is old
+        assert node.group.leader_term is old
         assert set(await ASKS[done](node, receipts)) == {done}
 
     run_node(tmp_path / "n1", play)
@@ -252,7 +255,7 @@ def test_what_another_leader_took_is_logged_where_it_is_sent_again(
         assert set(await ASKS["acked"](node, receipts)) == {"acked"}
         assert set(await ASKS["nacked"](node, late)) == {"nacked"}
         logged = calls_of(
-            monkeypatch, node.delivery_log, "end", lambda **row: row["outcome"] if len(row["home"]) else 0
+            monkeypatch, node.group.delivery_log, "end", lambda **row: row["outcome"] if len(row["home"]) else 0
         )
         assert set(await ASKS["acked"](node, receipts)) == {"acked"}
         assert not any(logged)
@@ -261,13 +264,13 @@ def test_what_another_leader_took_is_logged_where_it_is_sent_again(
         assert set(await ASKS["acked"](node, late)) == {"stale"}
         assert [each for each in logged if each] == [LATE]
         logged.clear()
-        monkeypatch.setattr(node.reserve, "low", True)
-        monkeypatch.setattr(node.service._settling, "_noted", LoggedEnds())
+        monkeypatch.setattr(node.group.reserve, "low", True)
+        monkeypatch.setattr(node.group.port._settling, "_noted", LoggedEnds())
         assert set(await ASKS["acked"](node, late)) == {"stale"}
         assert not any(logged)
-        before = node.leader_term
-        node.group.resign()
-        await until(lambda: node.leader_term is not None and node.leader_term is not before)
+        before = node.group.leader_term
+        node.group.raft.resign()
+        await until(lambda: node.group.leader_term is not None and node.group.leader_term is not before)
         assert set(await ASKS["acked"](node, receipts)) == {"acked"}
         assert [each for each in logged if each] == [DELIVERED]
         logged.clear()
@@ -289,7 +292,7 @@ def test_what_is_told_again_is_logged_once(tmp_path: Path, count: int) -> None:
         for _ in range(3):
             assert set(await ASKS["acked"](node, acked)) == {"acked"}
             assert set(await ASKS["acked"](node, late)) == {"stale"}
-        assert (node.counters.acked, node.topic_metrics.of("t").acked) == (3 * count, count)
+        assert (node.group.counters.acked, node.group.topic_metrics.of("t").acked) == (3 * count, count)
 
     run_node(tmp_path / "n1", play)
     outcomes = [int(row["outcome"]) for row in ends_logged(tmp_path / "n1")]

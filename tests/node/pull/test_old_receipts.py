@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from api.port.loop_turn import in_turns
 from api.port.port import ANONYMOUS
 from api.port.problem import Problem
+from node.node import Node
 from node.pull.receipt_lookup import LOOK_HOURS, LOOK_UNITS, pieces_of, states_of
 from node.pull.settling import FEW
-from node.server import Node
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.pieces import at_once
@@ -38,7 +38,7 @@ def test_many_are_answered_as_few_are(tmp_path: Path) -> None:
     each = 4
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         acked = receipts_of(await handed_over(node, each))
         await service.ack("t", acked, ANONYMOUS)
         older = receipts_of(await handed_over(node, each, lease_ms=1_000))
@@ -68,12 +68,12 @@ def test_what_a_look_of_an_ended_reign_found_is_not_proposed(
     bore one attempt."""
 
     async def play(node: Node) -> None:
-        receipts, old = receipts_of(await handed_over(node, FEW + 1)), node.leader_term
+        receipts, old = receipts_of(await handed_over(node, FEW + 1)), node.group.leader_term
 
         async def looked(work: Any) -> Any:
             states = await in_turns(work)
-            node.group.resign()
-            await until(lambda: node.leader_term is not None and node.leader_term is not old)
+            node.group.raft.resign()
+            await until(lambda: node.group.leader_term is not None and node.group.leader_term is not old)
             return states
 
         monkeypatch.setattr("node.pull.settling.in_turns", looked)

@@ -10,7 +10,7 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.handover.attempt_limit import EXHAUSTED_MAX
 from node.leader.leader_term import TRUST_RETRY_MS, LeaderTerm
-from node.server import Node
+from node.node import Node
 from tests.calls import calls_of
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
@@ -27,15 +27,15 @@ def test_each_consumer_gets_what_its_filter_wants(tmp_path: Path, monkeypatch: p
     """Two that wait with different filters are both served, whatever stands before; what nobody wants wakes nobody."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
 
         def pull(*groups: tuple[str, ...]) -> asyncio.Task[Any]:
             return asyncio.ensure_future(service.pull(PullIn("t", 10, 5_000, None, groups), ANONYMOUS))
 
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
         eu, us = pull(("eu", "vip")), pull(("us",), ("ca",))
-        assert node.leader_term is not None
-        leader_term, dispatcher = node.leader_term, node.leader_term.dispatcher
+        assert node.group.leader_term is not None
+        leader_term, dispatcher = node.group.leader_term, node.group.leader_term.dispatcher
         await until(lambda: sum(len(waiters) for waiters in leader_term.pulling._waiters.values()) == 2)
         await steps(leader_term)
         tries = calls_of(monkeypatch, dispatcher.handing_over, "hand_over")
@@ -60,7 +60,7 @@ def test_a_pull_costs_a_step_only_where_more_may_be_found(tmp_path: Path, monkey
     the beat. Each had a step of the leader, twice what its hand-over took."""
 
     async def play(node: Node) -> None:
-        service, leader_term = node.service, node.leader_term
+        service, leader_term = node.front, node.group.leader_term
         assert leader_term is not None
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         await turns()
@@ -95,7 +95,7 @@ def test_a_refused_pull_is_not_tried_again_at_once(tmp_path: Path) -> None:
     gets its message soon after."""
 
     async def play(node: Node) -> None:
-        service, leader_term = node.service, node.leader_term
+        service, leader_term = node.front, node.group.leader_term
         assert leader_term is not None
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         waiting = asyncio.ensure_future(service.pull(PullIn("t", 1, 5_000), ANONYMOUS))
@@ -125,7 +125,7 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
     pull asked. They stayed held, with the pull beside them, until something else woke the loop."""
 
     async def play(node: Node) -> None:
-        service, leader_term = node.service, node.leader_term
+        service, leader_term = node.front, node.group.leader_term
         assert leader_term is not None
         once = TopicChange(retry={"max_attempts": 1})
         await service.put_topic("t", once, create=True, if_match=None, principal=ANONYMOUS)
@@ -135,7 +135,7 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
             got += len(await service.pull(PullIn("t", 1_000, 1_000, lease_ms=1_000), ANONYMOUS))
         await until(lambda: leader_term.handing_over.ready_count == EXHAUSTED_MAX + 500, what="all leases end")
         waiting = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
-        await until(lambda: not node.store.open_hours())
+        await until(lambda: not node.group.store.open_hours())
         waiting.cancel()
 
     run_node(tmp_path / "n1", play)
@@ -145,10 +145,10 @@ def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
     """It slept on the old number while a message of the new topic lay ready, and got an empty list in the end."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         pull = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000), ANONYMOUS))
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         await until(lambda: leader_term.pulling._waiters)
         await service.delete_topic("t", if_match=None, principal=ANONYMOUS)
@@ -165,14 +165,14 @@ def test_b7_polls_of_many_topics_cost_a_step_nothing(tmp_path: Path, monkeypatch
     """Every step asked each topic that was waited for whether it had something: 10,000 polls took a whole core."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         await service.schedule([MessageIn(f"t{number}", b"0", tags=("asia",)) for number in range(200)], ANONYMOUS)
         pulls = [
             asyncio.ensure_future(service.pull(PullIn(f"t{number}", 10, 20_000, None, (("eu",),)), ANONYMOUS))
             for number in range(200)
         ]
-        assert node.leader_term is not None
-        leader_term, dispatcher = node.leader_term, node.leader_term.dispatcher
+        assert node.group.leader_term is not None
+        leader_term, dispatcher = node.group.leader_term, node.group.leader_term.dispatcher
         await until(lambda: len(leader_term.pulling._waiters) == len(pulls))
         await until(lambda: dispatcher.handing_over.ready_count == len(pulls))
         # A step has time for some, and for few where it is not scheduled. A long one is taken again after a rest.
@@ -193,13 +193,13 @@ def test_a_pull_that_waits_gets_what_a_paused_topic_holds_when_it_goes_on(tmp_pa
     """Nothing is pushed into its window at that moment: it has to be looked at all the same."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         await service.put_topic("t", TopicChange(paused=True), create=True, if_match=None, principal=ANONYMOUS)
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         pull = asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None), ANONYMOUS))
-        assert node.leader_term is not None
-        await until(lambda: node.leader_term is not None and node.leader_term.pulling._waiters)
-        await steps(node.leader_term)
+        assert node.group.leader_term is not None
+        await until(lambda: node.group.leader_term is not None and node.group.leader_term.pulling._waiters)
+        await steps(node.group.leader_term)
         assert not pull.done()
         await service.put_topic("t", TopicChange(paused=False), create=True, if_match=None, principal=ANONYMOUS)
         assert [each.body for each in await pull] == [b"1"]

@@ -8,9 +8,9 @@ import pytest
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.port.problem import Problem
 from node.handover.delivery_log import DELIVERED, LATE
+from node.node import Node
 from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
-from node.server import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
 from storage.format.delivery_record import END
@@ -25,24 +25,24 @@ def test_a_message_given_back_is_not_handed_over_before_that_is_known(tmp_path: 
     after the nack bears too."""
 
     async def play(node: Node) -> None:
-        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        (first,) = await node.service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
-        fails = node.proposer._fails
+        await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        (first,) = await node.front.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+        fails = node.group.proposer._fails
         take = fails.take
         fails.take = lambda now_ms: []  # type: ignore[method-assign]
 
-        waiting = asyncio.ensure_future(node.service.pull(PullIn("t", 1, 20_000), ANONYMOUS))
-        nacking = node.service.nack("t", [first.receipt], delay_ms=500, principal=ANONYMOUS)
+        waiting = asyncio.ensure_future(node.front.pull(PullIn("t", 1, 20_000), ANONYMOUS))
+        nacking = node.front.nack("t", [first.receipt], delay_ms=500, principal=ANONYMOUS)
         results = asyncio.ensure_future(nacking)
         # The entry is put together only when the lease has long ended.
-        await until(lambda: node.clock.now_ms() > first.handed_over_ms + 1_600)
+        await until(lambda: node.group.clock.now_ms() > first.handed_over_ms + 1_600)
         fails.take = take  # type: ignore[method-assign]
-        node.proposer.kick()
+        node.group.proposer.kick()
         (second,) = await waiting
         assert await results == ["nacked"]
         assert second.attempt == 2
         assert second.handed_over_ms >= second.due_ms
-        view = await node.service.message(first.id, local=False, principal=ANONYMOUS)
+        view = await node.front.message(first.id, local=False, principal=ANONYMOUS)
         assert [event.event for event in view.history] == ["scheduled", "leased", "moved", "leased"]
         assert [event.attempt for event in view.history if event.event == "leased"] == [1, 2]
 
@@ -55,7 +55,7 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
     count = 240
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         due_ms = service.now_ms() + 700
         result = await service.schedule([MessageIn("t", b"1", deliver_at_ms=due_ms) for _ in range(count)], ANONYMOUS)
         ids = [bytes(id).decode() for id in result.ids]
@@ -115,7 +115,7 @@ def test_a_nack_that_is_sent_again_says_so(tmp_path: Path) -> None:
     only for a hand-over that was not given back."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
 
         async def one() -> Delivery:
             (delivery,) = await service.pull(PullIn("t", 1, 5_000, 60_000), ANONYMOUS)
@@ -151,10 +151,10 @@ def test_an_ack_after_the_lease_and_a_reschedule_is_stale_and_the_message_comes(
     """Who gave it another due time was told that it comes then, and asked for that after the consumer had lost it."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         (first,) = await service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
-        await until(lambda: node.clock.now_ms() > first.leased_until_ms)
+        await until(lambda: node.group.clock.now_ms() > first.leased_until_ms)
         moved = await service.reschedule(first.id, deliver_at_ms=None, delay_ms=50, if_match=None, principal=ANONYMOUS)
         assert await service.ack("t", [first.receipt], ANONYMOUS) == ["stale"]
         (second,) = await service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
@@ -169,11 +169,11 @@ def test_an_ack_that_comes_too_late_leaves_a_trace(tmp_path: Path) -> None:
     could tell it from one that never answered."""
 
     async def play(node: Node) -> None:
-        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        (first,) = await node.service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
-        (second,) = await node.service.pull(PullIn("t", 1, 8_000), ANONYMOUS)
-        assert await node.service.ack("t", [first.receipt], ANONYMOUS) == ["stale"]
-        assert await node.service.ack("t", [second.receipt], ANONYMOUS) == ["acked"]
+        await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        (first,) = await node.front.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+        (second,) = await node.front.pull(PullIn("t", 1, 8_000), ANONYMOUS)
+        assert await node.front.ack("t", [first.receipt], ANONYMOUS) == ["stale"]
+        assert await node.front.ack("t", [second.receipt], ANONYMOUS) == ["acked"]
 
     run_node(tmp_path / "n1", play)
     disk, directory = Disk(), tmp_path / "n1" / "deliveries"
@@ -185,7 +185,9 @@ def test_an_ack_that_comes_too_late_leaves_a_trace(tmp_path: Path) -> None:
 def proposals(monkeypatch: pytest.MonkeyPatch, node: Node) -> list[list[int]]:
     """How many rows the acks, failures and extensions have that are proposed from now on."""
     names = ("settle", "fail", "extend")
-    return [calls_of(monkeypatch, node.proposer, name, lambda command, *_: len(command.position)) for name in names]
+    return [
+        calls_of(monkeypatch, node.group.proposer, name, lambda command, *_: len(command.position)) for name in names
+    ]
 
 
 def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,28 +195,28 @@ def test_many_receipts_of_what_has_ended_go_in_no_entry(tmp_path: Path, monkeypa
     count = 2 * LOOK_UNITS + 9
 
     async def play(node: Node) -> None:
-        await node.service.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"1") for _ in range(count)], ANONYMOUS)
         given: list[Delivery] = []
         while len(given) < count:
-            given += await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+            given += await node.front.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
         receipts = [each.receipt for each in given]
-        assert await node.service.nack("t", receipts[:5], delay_ms=60_000, principal=ANONYMOUS) == ["nacked"] * 5
-        assert await node.service.ack("t", receipts[5:-1], ANONYMOUS) == ["acked"] * (count - 6)
+        assert await node.front.nack("t", receipts[:5], delay_ms=60_000, principal=ANONYMOUS) == ["nacked"] * 5
+        assert await node.front.ack("t", receipts[5:-1], ANONYMOUS) == ["acked"] * (count - 6)
         proposed = proposals(monkeypatch, node)
-        assert await node.service.ack("t", receipts[:-1], ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 6)
-        assert await node.service.extend("t", receipts[:-1], lease_ms=None, principal=ANONYMOUS) == ["stale"] * (
+        assert await node.front.ack("t", receipts[:-1], ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 6)
+        assert await node.front.extend("t", receipts[:-1], lease_ms=None, principal=ANONYMOUS) == ["stale"] * (
             count - 1
         )
-        assert await node.service.nack("t", receipts[:-1], delay_ms=0, principal=ANONYMOUS) == [
+        assert await node.front.nack("t", receipts[:-1], delay_ms=0, principal=ANONYMOUS) == [
             *["nacked"] * 5,
             *["stale"] * (count - 6),
         ]
         assert proposed == [[], [], []]
-        assert await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS) == [
+        assert await node.front.extend("t", receipts, lease_ms=None, principal=ANONYMOUS) == [
             *["stale"] * (count - 1),
             "extended",
         ]
-        assert await node.service.ack("t", receipts, ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 5)
+        assert await node.front.ack("t", receipts, ANONYMOUS) == ["stale"] * 5 + ["acked"] * (count - 5)
         assert proposed == [[1], [], [1]]
 
     run_node(tmp_path / "n1", play)
@@ -226,12 +228,12 @@ def test_many_small_requests_with_old_receipts_go_in_no_entry_either(
     """40 of 128 made an entry of 5,120 pages, which every node read in one step."""
 
     async def play(node: Node) -> None:
-        await node.service.schedule([MessageIn("t", b"1")] * (FEW + 1), ANONYMOUS)
-        given = await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"1")] * (FEW + 1), ANONYMOUS)
+        given = await node.front.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
         receipts = [each.receipt for each in given]
-        assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
+        assert set(await node.front.ack("t", receipts, ANONYMOUS)) == {"acked"}
         proposed = proposals(monkeypatch, node)
-        assert await node.service.ack("t", receipts, ANONYMOUS) == ["acked"] * (FEW + 1)
+        assert await node.front.ack("t", receipts, ANONYMOUS) == ["acked"] * (FEW + 1)
         assert proposed == [[], [], []]
 
     run_node(tmp_path / "n1", play)
@@ -242,21 +244,21 @@ def test_what_is_read_for_old_receipts_is_read_in_turns(tmp_path: Path, monkeypa
     monkeypatch.setattr("node.pull.receipt_lookup.LOOK_UNITS", 10)
 
     async def play(node: Node) -> None:
-        await node.service.schedule([MessageIn("t", b"1")] * 100, ANONYMOUS)
-        given = await node.service.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"1")] * 100, ANONYMOUS)
+        given = await node.front.pull(PullIn("t", 1_000, 5_000, 60_000), ANONYMOUS)
         receipts = [each.receipt for each in given]
         looks = calls_of(monkeypatch, Store, "state_only", lambda _, positions: len(positions))
-        assert set(await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
+        assert set(await node.front.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
         assert looks == [100]
         looks.clear()
         monkeypatch.setattr(Store, "are_known", lambda self, positions: False)
-        assert set(await node.service.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
-        assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
+        assert set(await node.front.extend("t", receipts, lease_ms=None, principal=ANONYMOUS)) == {"extended"}
+        assert set(await node.front.ack("t", receipts, ANONYMOUS)) == {"acked"}
         assert looks == [10] * 20
         states = calls_of(monkeypatch, Store, "states", lambda _, positions: len(positions))
-        assert set(await node.service.ack("t", receipts, ANONYMOUS)) == {"acked"}
+        assert set(await node.front.ack("t", receipts, ANONYMOUS)) == {"acked"}
         assert max(states) == 10
-        await node.service.nack("t", receipts, delay_ms=None, principal=ANONYMOUS)
+        await node.front.nack("t", receipts, delay_ms=None, principal=ANONYMOUS)
         assert looks[30:40] == [10] * 10
 
     run_node(tmp_path / "n1", play)

@@ -15,7 +15,7 @@ import node.pull.pulling
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.leader.leader_term import LeaderTerm
-from node.server import Node
+from node.node import Node
 from storage.catalog.topic import Subscription
 from storage.format.tag_filter import tags_mask
 from tests.calls import calls_of
@@ -35,17 +35,17 @@ async def filtered_pulls(
     node: Node, count: int
 ) -> AsyncIterator[tuple[list[asyncio.Task[Sequence[Delivery]]], LeaderTerm]]:
     """Pulls that wait for tags x0, x1, ... of topic t, longer than any test does, and that have been looked at."""
-    await node.service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+    await node.front.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
     pulls = [
-        asyncio.ensure_future(node.service.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
+        asyncio.ensure_future(node.front.pull(PullIn("t", 10, 600_000, None, ((f"x{number}",),)), ANONYMOUS))
         for number in range(count)
     ]
-    assert node.leader_term is not None
-    waiters = node.leader_term.pulling._waiters
+    assert node.group.leader_term is not None
+    waiters = node.group.leader_term.pulling._waiters
     await until(lambda: sum(map(len, waiters.values())) == count)
-    pulling = node.leader_term.pulling
+    pulling = node.group.leader_term.pulling
     await until(lambda: not pulling._look)
-    yield pulls, node.leader_term
+    yield pulls, node.group.leader_term
     for pull in pulls:
         pull.cancel()
 
@@ -61,12 +61,12 @@ def test_a_filter_that_many_masks_fit_gets_to_what_stands_behind(
 
     async def play(node: Node) -> None:
         messages = [MessageIn("t", b"0", delay_ms=0, tags=tags) for _ in range(50)]
-        await node.service.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
-        leader_term = node.leader_term
+        await node.front.schedule([*messages, MessageIn("t", b"1", delay_ms=0, tags=("w",))], ANONYMOUS)
+        leader_term = node.group.leader_term
         assert leader_term is not None
         await until(lambda: leader_term.handing_over.ready_count == 51)
         async with asyncio.timeout(15):
-            (found,) = await node.service.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
+            (found,) = await node.front.pull(PullIn("t", 10, 20_000, None, (("w",),)), ANONYMOUS)
         assert found.body == b"1"
 
     run_node(tmp_path / "n1", play)
@@ -76,7 +76,7 @@ def test_b7_many_waiting_filters_sleep_while_nothing_new_comes(tmp_path: Path, m
     """With 65 different filters all marks were forgotten, so each look made the others fresh again: 100 % of a core."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         await service.schedule([MessageIn("t", b"0", tags=("asia",)) for _ in range(50)], ANONYMOUS)
         async with filtered_pulls(node, 150) as (pulls, leader_term):
             tries = calls_of(monkeypatch, leader_term.handing_over, "hand_over")
@@ -99,14 +99,14 @@ def test_b7_so_many_different_filters_wait_for_a_topic_and_no_more(
     monkeypatch.setattr(node.pull.pulling, "FILTERS_MAX", 2)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
 
         def pull(*groups: tuple[str, ...]) -> asyncio.Task[Any]:
             return asyncio.ensure_future(service.pull(PullIn("t", 10, 20_000, None, groups), ANONYMOUS))
 
-        assert node.leader_term is not None
-        waiters = node.leader_term.pulling._waiters
+        assert node.group.leader_term is not None
+        waiters = node.group.leader_term.pulling._waiters
         pulls = [pull(("a",)), pull(("b",)), pull(("a",)), pull(("b",)), pull()]
         await until(lambda: sum(map(len, waiters.values())) == len(pulls))
         with pytest.raises(Problem, match="2 different filters wait") as refused:
@@ -130,7 +130,7 @@ def test_what_filters_a_step_has_no_time_for_the_next_ones_look_at(
     one_filter_a_step(monkeypatch)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         async with filtered_pulls(node, 50) as (pulls, leader_term):
             steps_begun = calls_of(monkeypatch, leader_term.pulling, "wake")
             looks = calls_of(
@@ -155,7 +155,7 @@ def test_what_comes_while_a_look_is_under_way_wakes_who_wants_it(
     one_filter_a_step(monkeypatch)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         async with filtered_pulls(node, 50) as (pulls, leader_term):
             looks = calls_of(monkeypatch, leader_term.handing_over, "waiting", lambda _, tags=None: tags is not None)
             wake, scheduled = leader_term.pulling.wake, asyncio.Event()
@@ -184,7 +184,7 @@ def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch
     monkeypatch.setattr(node.pull.pulling, "REST_MOST_S", 0.4)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
 
         def pull(topic: str, *groups: tuple[str, ...]) -> asyncio.Task[Any]:
             return asyncio.ensure_future(service.pull(PullIn(topic, 1, 20_000, None, groups), ANONYMOUS))
@@ -192,8 +192,8 @@ def test_filters_that_look_much_and_find_little_rest(tmp_path: Path, monkeypatch
         for name in "tu":
             await service.put_topic(name, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         filtered, other = pull("t", ("x",)), pull("u", ("x",))
-        assert node.leader_term is not None
-        pulling, loop = node.leader_term.pulling, asyncio.get_running_loop()
+        assert node.group.leader_term is not None
+        pulling, loop = node.group.leader_term.pulling, asyncio.get_running_loop()
         await until(lambda: len(pulling._waiters) == 2)
         await until(lambda: not pulling._resting)
         await service.schedule([MessageIn("t", b"0", tags=("y",))], ANONYMOUS)
@@ -220,14 +220,14 @@ def test_b7_a_filter_that_comes_while_others_rest_has_its_first_look_later(
     monkeypatch.setattr(node.pull.pulling, "REST_MOST_S", 60.0)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
 
         def pull(wait_ms: int, tag: str) -> asyncio.Task[Any]:
             return asyncio.ensure_future(service.pull(PullIn("t", 1, wait_ms, None, ((tag,),)), ANONYMOUS))
 
         messages = [MessageIn("t", b"0", tags=("y",)), MessageIn("t", b"1", tags=("x",))]
         await service.schedule(messages, ANONYMOUS)
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         await until(lambda: leader_term.handing_over.ready_count == 2)
         assert await pull(0, "z") == []
@@ -252,13 +252,13 @@ def test_b7_a_filter_that_cannot_wait_looks_while_others_rest(tmp_path: Path, mo
     monkeypatch.setattr(node.pull.pulling, "FILTERS_MAX", 1)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
 
         def pull(tag: str) -> asyncio.Task[Any]:
             return asyncio.ensure_future(service.pull(PullIn("t", 1, 20_000, None, ((tag,),)), ANONYMOUS))
 
         await service.schedule([MessageIn("t", b"1", tags=("x",))], ANONYMOUS)
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         await until(lambda: leader_term.handing_over.ready_count == 1)
         waits = pull("z")
@@ -291,9 +291,9 @@ def test_b7_filters_go_on_where_they_stopped_to_rest(tmp_path: Path, monkeypatch
                 return waiting(subscription, wanted)
 
             monkeypatch.setattr(leader_term.handing_over, "waiting", noted)
-            await node.service.schedule([MessageIn("t", b"4", tags=("x4",))], ANONYMOUS)
+            await node.front.schedule([MessageIn("t", b"4", tags=("x4",))], ANONYMOUS)
             for _ in range(5):
-                await node.service.schedule([MessageIn("t", b"0", tags=("nobody",))], ANONYMOUS)
+                await node.front.schedule([MessageIn("t", b"0", tags=("nobody",))], ANONYMOUS)
                 await steps(leader_term)
                 leader_term.pulling._rested(number)
             await until(pulls[4].done)

@@ -12,7 +12,7 @@ import pytest
 import node.push.feed
 from api.port.loop_turn import Line
 from api.port.port import ANONYMOUS, MessageIn
-from node.server import Node
+from node.node import Node
 from tests.node.pushing import LOOPBACK, in_state, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.three_nodes import leader_of, run_nodes
@@ -29,8 +29,8 @@ def play(directory: Path, scene: Callable[[list[Node]], Awaitable[None]]) -> Non
 async def depose(nodes: list[Node]) -> tuple[Node, Node]:
     """Move leadership on purpose: (the old leader, the new one)."""
     old = await leader_of(nodes)
-    term = old.group.term
-    await old.service.transfer(None, principal=ANONYMOUS)
+    term = old.group.raft.term
+    await old.front.transfer(None, principal=ANONYMOUS)
     async with asyncio.timeout(20):
         return old, await leader_of(nodes, term_above=term)
 
@@ -55,12 +55,12 @@ def test_what_was_sent_is_finished_and_not_sent_again(tmp_path: Path) -> None:
             await until(lambda: len(seen) == 5)
             old, new = await depose(nodes)
             assert old is not new
-            assert old.push_feed.on_wire == 5, "a request on the wire is not cut off"
+            assert old.group.push_feed.on_wire == 5, "a request on the wire is not cut off"
             gate.set()
             for id in ids:
                 await until(in_state(new, id, "delivered"))
                 assert (await view(new, id)).attempt == 1
-            assert old.push_feed.on_wire == 0
+            assert old.group.push_feed.on_wire == 0
         assert len(seen) == 5
 
     play(tmp_path, scene)
@@ -93,7 +93,7 @@ def test_a_failure_after_the_transfer_is_tried_again_by_the_new_leader(tmp_path:
         named = [(int(each.headers["hourwheel-term"]), int(each.headers["hourwheel-attempt"])) for each in seen]
         assert len(named) == 2
         assert named[0] < named[1]
-        assert named[1][0] == new.group.term
+        assert named[1][0] == new.group.raft.term
 
     play(tmp_path, scene)
 
@@ -126,7 +126,7 @@ def test_what_was_not_sent_yet_is_given_back(tmp_path: Path, monkeypatch: pytest
             release.set()
             await until(in_state(new, id, "delivered"), 8)
         assert [each.headers["hourwheel-attempt"] for each in seen] == ["2"]
-        assert seen[0].headers["hourwheel-term"] == str(new.group.term)
+        assert seen[0].headers["hourwheel-term"] == str(new.group.raft.term)
 
     try:
         play(tmp_path, scene)
@@ -142,11 +142,11 @@ def deposed_at_the_second_try(leader: Node) -> None:
         nonlocal tries
         tries += 1
         if tries == 2:
-            leader.group.resign()
-            await until(lambda: leader.leader_term is None)
+            leader.group.raft.resign()
+            await until(lambda: leader.group.leader_term is None)
         return False
 
-    leader.transfer.leave = leave  # type: ignore[method-assign]
+    leader.group.transfer.leave = leave  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("how", ["gives leadership away", "is deposed as it tries to"])
@@ -166,7 +166,7 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path, how: s
     async def scene(nodes: list[Node]) -> None:
         async with receiver(behave) as url:
             leader = await leader_of(nodes)
-            term = leader.group.term
+            term = leader.group.raft.term
             await put(leader, "orders", url)
             (id,) = await schedule(leader, MessageIn("orders", b"{}"))
             await until(lambda: len(seen) == 1)
@@ -175,10 +175,10 @@ def test_a_leader_that_stops_finishes_what_is_on_the_wire(tmp_path: Path, how: s
             leader.life.stop()
             others = [node for node in nodes if node is not leader]
             new = await leader_of(others, term_above=term)
-            await until(lambda: leader.group.released)
+            await until(lambda: leader.group.raft.released)
             with pytest.raises(AssertionError, match="not within"):
-                await until(lambda: leader.drain.gone, 0.3)
-            assert leader.push_feed.on_wire == 1
+                await until(lambda: leader.group.drain.gone, 0.3)
+            assert leader.group.push_feed.on_wire == 1
             gate.set()
             await until(in_state(new, id, "delivered"))
         assert len(seen) == 1
@@ -204,11 +204,11 @@ def test_what_waits_to_connect_for_longer_than_its_lease_is_not_sent(
             leader = await leader_of(nodes)
             await put(leader, "orders", url, target={"timeout_ms": 1_000})
             (id,) = await schedule(leader, MessageIn("orders", b"{}"))
-            await until(lambda: leader.push_feed.attempts)
-            (first,) = leader.push_feed.attempts
+            await until(lambda: leader.group.push_feed.attempts)
+            (first,) = leader.group.push_feed.attempts
             # Where a busy machine stands still for a second, the second attempt is not to wait for too long as well.
             monkeypatch.setattr(node.push.feed, "LEASE_MARGIN_MS", 10_000)
-            await until(lambda: any(each is not first for each in leader.push_feed.attempts))
+            await until(lambda: any(each is not first for each in leader.group.push_feed.attempts))
             has_time.set()
             await until(in_state(leader, id, "delivered"))
         assert [request.headers["hourwheel-attempt"] for request in seen] == ["2"]

@@ -6,8 +6,8 @@ import socket
 from pathlib import Path
 
 from api.port.port import ANONYMOUS, MessageIn, TopicChange
+from node.node import Node
 from node.push.lanes import ILL_MS
-from node.server import Node
 from tests.node.pushing import in_state, play, put, schedule
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.waiting import until
@@ -27,13 +27,13 @@ def test_who_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
             await put(node, "slow", hangs, target={"timeout_ms": 60_000})
             await put(node, "quick", url)
             await schedule(node, *[MessageIn("slow", b"{}")] * 500)
-            await until(lambda: node.push_feed.on_wire == 10)
+            await until(lambda: node.group.push_feed.on_wire == 10)
             for _ in range(20):
                 began = asyncio.get_running_loop().time()
                 (id,) = await schedule(node, MessageIn("quick", b"{}"))
                 await until(in_state(node, id, "delivered"))
                 assert asyncio.get_running_loop().time() - began < 2
-            assert node.push_feed.on_wire == 10
+            assert node.group.push_feed.on_wire == 10
         assert len(seen) == 20
 
     play(tmp_path, scene, per_target=10, total=100, staged_per_topic=50)
@@ -57,7 +57,7 @@ def test_who_refuses_is_not_hammered(tmp_path: Path) -> None:
                     await until(in_state(node, id, "delivered"))
                 seconds = asyncio.get_running_loop().time() - began
         assert len(seen) == 20
-        text = node.service.metrics().decode()
+        text = (await node.front.metrics()).decode()
         refused = re.search(r'hourwheel_push_attempts_total{outcome="connect"} (\d+)', text)
         assert refused is not None
         assert 9 <= int(refused[1]) <= 30 + seconds * 1000 / ILL_MS
@@ -79,7 +79,7 @@ def test_a_paused_topic_stops_and_goes_on(tmp_path: Path) -> None:
 
     async def pause(node: Node, paused: bool) -> None:
         change = TopicChange(paused=paused)
-        await node.service.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
+        await node.front.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
 
     async def scene(node: Node) -> None:
         async with receiver(behave) as url:
@@ -88,7 +88,7 @@ def test_a_paused_topic_stops_and_goes_on(tmp_path: Path) -> None:
             await until(lambda: len(seen) == 2)
             await pause(node, True)
             gate.set()
-            await until(lambda: node.push_feed.on_wire == 0)
+            await until(lambda: node.group.push_feed.on_wire == 0)
             assert len(seen) == 2
             await pause(node, False)
             for id in ids:
@@ -142,9 +142,9 @@ def test_a_cancelled_message_that_was_staged_is_not_sent(tmp_path: Path) -> None
             await put(node, "orders", url)
             first, *others = await schedule(node, *[MessageIn("orders", b"{}")] * 4)
             await until(lambda: len(seen) == 1)
-            await until(lambda: node.push_feed.staged == 3)
+            await until(lambda: node.group.push_feed.staged == 3)
             for id in others[:2]:
-                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+                await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
             gate.set()
             await until(in_state(node, others[2], "delivered"))
             await until(in_state(node, first, "delivered"))

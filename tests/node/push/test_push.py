@@ -13,7 +13,7 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target
 from api.read.field import Fault, pack_headers
 from api.read.target import read_url
-from node.server import Node
+from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.format.delivery_record import END, START
 from tests.node.pushing import FAST, LOOPBACK, in_state, play, put, schedule, view
@@ -46,7 +46,7 @@ def test_a_message_arrives_signed_and_is_delivered(tmp_path: Path) -> None:
         assert headers["webhook-signature"] == f"v1,{base64.b64encode(mac.digest()).decode()}"
         assert (headers["webhook-id"], headers["x-topic"], headers["x-own"]) == (id, "t", "m")
         assert (headers["hourwheel-topic"], headers["hourwheel-tags"]) == ("orders", "eu,vip")
-        assert (headers["hourwheel-attempt"], headers["hourwheel-term"]) == ("1", str(node.group.term))
+        assert (headers["hourwheel-attempt"], headers["hourwheel-term"]) == ("1", str(node.group.raft.term))
         assert headers["content-type"] == "application/json"
         assert (got.attempt, got.state) == (1, "delivered")
 
@@ -82,7 +82,7 @@ def test_who_never_takes_it_ends_as_a_dead_letter(tmp_path: Path) -> None:
             (id,) = await schedule(node, MessageIn("orders", b'"x"'))
             await until(in_state(node, id, "dead"))
             got = await view(node, id)
-            copies = await node.service.pull(PullIn("graves", wait_ms=5000), ANONYMOUS)
+            copies = await node.front.pull(PullIn("graves", wait_ms=5000), ANONYMOUS)
         assert len(seen) == got.attempt == 2
         assert got.last_error is not None
         assert "nobody here" in got.last_error
@@ -199,7 +199,7 @@ def test_stopping_waits_for_what_is_on_the_wire(tmp_path: Path) -> None:
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         arrived.set()
-        await until(lambda: nodes[0].life.draining)
+        await until(lambda: nodes[0].group.life.draining)
         writer.write(answer(200))
         await writer.drain()
 
@@ -224,8 +224,8 @@ def test_the_nodes_own_log_has_a_start_and_an_end(tmp_path: Path) -> None:
 
     def rows(node: Node) -> Any:
         directory = tmp_path / "deliveries"
-        files = [directory / file.name for file in delivery_files(directory, node.disk)]
-        found = [row for file in files for part, _ in read_delivery_file(file, node.disk) for row in part]
+        files = [directory / file.name for file in delivery_files(directory, node.group.disk)]
+        found = [row for file in files for part, _ in read_delivery_file(file, node.group.disk) for row in part]
         return [row for row in found if row["kind"] in (START, END)]
 
     async def scene(node: Node) -> None:
@@ -255,7 +255,7 @@ def test_metrics_name_outcomes_and_no_topic(tmp_path: Path) -> None:
             await put(node, "secret-topic", url)
             (id,) = await schedule(node, MessageIn("secret-topic", b"{}"))
             await until(in_state(node, id, "delivered"))
-        text = node.service.metrics().decode()
+        text = (await node.front.metrics()).decode()
         assert 'hourwheel_push_attempts_total{outcome="2xx"} 1.0' in text
         assert 'hourwheel_push_attempts_total{outcome="5xx"} 1.0' in text
         assert "hourwheel_push_on_wire 0.0" in text
@@ -291,7 +291,7 @@ def test_the_api_is_told_what_may_be_pushed_to(tmp_path: Path) -> None:
     """A literal address is refused when the message or topic comes, by the guard that stands at the socket."""
 
     async def scene(node: Node) -> None:
-        limits = node.service.limits
+        limits = node.front.limits
         assert limits.push_allow == tuple(LOOPBACK["allow"])
         assert read_url("http://127.0.0.1/", limits) == "http://127.0.0.1/"
         with pytest.raises(Fault, match="may not go to 10"):

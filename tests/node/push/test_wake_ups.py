@@ -11,9 +11,9 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target, TopicChange
 from chaos.cluster.ports import free_ports
 from node.handover.term import Term
+from node.node import Node
 from node.push.lanes import Lane
 from node.push.stage import BITE_UNITS, TURN_BYTES
-from node.server import Node
 from tests.node.pushing import play, put, schedule
 from tests.node.receiver import Behave, Request, answer, answering, read_request, receiver
 from tests.node.single_node import run_node
@@ -35,7 +35,7 @@ async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 async def ready(node: Node, count: int) -> None:
     """Until so many are ready."""
-    leader_term = node.leader_term
+    leader_term = node.group.leader_term
     assert leader_term is not None
     await until(lambda: leader_term.handing_over.ready_count == count)
 
@@ -51,7 +51,7 @@ def test_messages_behind_a_bite_of_cancelled_ones_are_pushed(tmp_path: Path) -> 
             await schedule(node, *[MessageIn("orders", b"1")] * 20)
             await ready(node, BITE_UNITS + 32)
             for id in ended:
-                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+                await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
             await put(node, "orders", url, paused=False)
             await until(lambda: len(seen) == 20)
 
@@ -104,13 +104,13 @@ def test_a_pull_gets_what_a_topic_had_staged_for_a_push(tmp_path: Path) -> None:
         async with receiver(hang) as hangs:
             await put(node, "orders", hangs)
             await schedule(node, *[MessageIn("orders", b"{}")] * 20)
-            await until(lambda: node.push_feed.on_wire == 1 and node.push_feed.staged == 19)
-            node.push_feed._rests_until_s = asyncio.get_running_loop().time() + 0.2  # as after much work
+            await until(lambda: node.group.push_feed.on_wire == 1 and node.group.push_feed.staged == 19)
+            node.group.push_feed._rests_until_s = asyncio.get_running_loop().time() + 0.2  # as after much work
             change = TopicChange(mode="pull")
-            await node.service.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
-            pull = node.service.pull(PullIn("orders", 30, LONG_MS), ANONYMOUS)
+            await node.front.put_topic("orders", change, create=False, if_match=None, principal=ANONYMOUS)
+            pull = node.front.pull(PullIn("orders", 30, LONG_MS), ANONYMOUS)
             assert len(await asyncio.wait_for(pull, WITHIN_S)) == 19
-            assert not node.push_feed.staged
+            assert not node.group.push_feed.staged
 
     play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
 
@@ -142,13 +142,13 @@ def test_room_that_other_topics_gave_back_is_used(tmp_path: Path) -> None:
         ):
             await put(node, "busy", slow)
             await schedule(node, *[MessageIn("busy", b"{}")] * 11)
-            await until(lambda: node.push_feed.staged == 10 and node.push_feed.on_wire == 1)
+            await until(lambda: node.group.push_feed.staged == 10 and node.group.push_feed.on_wire == 1)
             await put(node, "orders", hangs, paused=True)
             await schedule(node, *[MessageIn("orders", b"{}")] * 8)
             await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
             await ready(node, 13)
             await put(node, "orders", hangs, paused=False)
-            await until(lambda: len(seen) == 2 and node.push_feed.on_wire == 2)
+            await until(lambda: len(seen) == 2 and node.group.push_feed.on_wire == 2)
             gate.set()
             await until(lambda: len(seen) == 5)
 
@@ -164,16 +164,16 @@ def test_messages_that_ended_give_their_room_back(tmp_path: Path, move: bool) ->
         async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", hangs)
             _, *waiting = await schedule(node, *[MessageIn("orders", b"{}")] * 11)
-            await until(lambda: node.push_feed.staged == 10)
+            await until(lambda: node.group.push_feed.staged == 10)
             await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
             await ready(node, 5)
             for id in waiting:
                 if move:
-                    await node.service.reschedule(
+                    await node.front.reschedule(
                         id, deliver_at_ms=None, delay_ms=3_600_000, if_match=None, principal=ANONYMOUS
                     )
                 else:
-                    await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+                    await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
             await until(lambda: len(seen) == 5)
 
     play(tmp_path, scene, per_target=1, staged_per_topic=10, timeout_ms=LONG_MS)
@@ -187,9 +187,9 @@ def test_messages_that_come_when_their_topics_staged_ones_have_ended_are_pushed(
         async with receiver(hang) as hangs, receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", hangs)
             _, *waiting = await schedule(node, *[MessageIn("orders", b"{}")] * 11)
-            await until(lambda: node.push_feed.staged == 10)
+            await until(lambda: node.group.push_feed.staged == 10)
             for id in waiting:
-                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+                await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
             await schedule(node, *[MessageIn("orders", b"1", target=Target(url=url))] * 5)
             await until(lambda: len(seen) == 5)
 
@@ -206,12 +206,12 @@ def test_messages_that_ended_give_the_room_of_all_back(tmp_path: Path, more: int
             for topic, count, staged in (("a", 11, 10), ("b", 5, 15), ("c", 5 + more, 20)):
                 await put(node, topic, hangs)
                 ids = await schedule(node, *[MessageIn(topic, b"{}")] * count)
-                await until(lambda staged=staged: node.push_feed.staged == staged)  # type: ignore[misc]
+                await until(lambda staged=staged: node.group.push_feed.staged == staged)  # type: ignore[misc]
             await put(node, "orders", url)
             await schedule(node, *[MessageIn("orders", b"1")] * 5)
             await ready(node, 5 + more)
             for id in ids:
-                await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+                await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
             await until(lambda: len(seen) == 5)
 
     play(tmp_path, scene, per_target=1, staged_per_topic=10, staged_total=20, timeout_ms=LONG_MS)
@@ -222,7 +222,7 @@ def test_a_turn_stages_so_many_bytes(tmp_path: Path) -> None:
 
     async def scene(node: Node) -> None:
         staged: list[int] = []
-        lanes, turn = node.push_feed._lanes, node.push_feed._staging.turn
+        lanes, turn = node.group.push_feed._lanes, node.group.push_feed._staging.turn
 
         def weighed(term: Term, now_ms: int) -> bool:
             before = lanes.bytes
@@ -235,12 +235,12 @@ def test_a_turn_stages_so_many_bytes(tmp_path: Path) -> None:
                 await put(node, f"orders-{number}", hangs, paused=True)
                 await schedule(node, *[MessageIn(f"orders-{number}", bytes(200_000))] * 2)
             await ready(node, 60)
-            node.push_feed._staging.turn = weighed  # type: ignore[method-assign]
+            node.group.push_feed._staging.turn = weighed  # type: ignore[method-assign]
             for number in range(30):
-                await node.service.put_topic(
+                await node.front.put_topic(
                     f"orders-{number}", TopicChange(paused=False), create=False, if_match=None, principal=ANONYMOUS
                 )
-            await until(lambda: node.push_feed.staged + node.push_feed.on_wire == 60)
+            await until(lambda: node.group.push_feed.staged + node.group.push_feed.on_wire == 60)
         assert max(staged) <= TURN_BYTES
 
     play(tmp_path, scene, per_target=1, timeout_ms=LONG_MS)
@@ -250,12 +250,12 @@ def test_a_clock_that_has_gone_back_a_little_is_waited_for_as_little(tmp_path: P
     """A leader that is held back to the median of its peers goes back and forth by some milliseconds."""
 
     async def scene(node: Node) -> None:
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         latest_ms = leader_term.handing_over._units.latest_ms
         began_s = asyncio.get_running_loop().time()
-        node.push_feed._turn(latest_ms - 5)
-        assert began_s < node.push_feed._rests_until_s <= asyncio.get_running_loop().time() + 0.005
+        node.group.push_feed._turn(latest_ms - 5)
+        assert began_s < node.group.push_feed._rests_until_s <= asyncio.get_running_loop().time() + 0.005
 
     play(tmp_path, scene)
 
@@ -268,22 +268,22 @@ def test_a_clock_that_has_gone_back_costs_few_looks(tmp_path: Path) -> None:
     async def scene(node: Node) -> None:
         async with receiver(answering(answer(200), seen=seen)) as url:
             await put(node, "orders", url, paused=True)
-            leader_term = node.leader_term
+            leader_term = node.group.leader_term
             assert leader_term is not None
             await until(
-                lambda: node.clock.now_ms() > leader_term.promoted_ms + 1_100
+                lambda: node.group.clock.now_ms() > leader_term.promoted_ms + 1_100
             )  # else the dispatcher sleeps as long
             await schedule(node, MessageIn("orders", b"{}"))
             await ready(node, 1)
-            looks, turn = [0], node.push_feed._staging.turn
+            looks, turn = [0], node.group.push_feed._staging.turn
 
             def counted(term: Term, now_ms: int) -> bool:
                 looks[0] += 1
                 return turn(term, now_ms)
 
-            node.push_feed._staging.turn = counted  # type: ignore[method-assign]
-            node.skew.least_median_ms = lambda: -1_500.0  # type: ignore[method-assign]
-            node.clock.bound(-1_500.0)
+            node.group.push_feed._staging.turn = counted  # type: ignore[method-assign]
+            node.group.skew.least_median_ms = lambda: -1_500.0  # type: ignore[method-assign]
+            node.group.clock.bound(-1_500.0)
             await put(node, "orders", url, paused=False)
             await until(lambda: seen)
             assert looks[0] < 40
@@ -299,7 +299,7 @@ def test_an_ill_receiver_that_waited_for_a_trial_slot_is_tried_when_there_is_one
     never = {"min_backoff_ms": 3_600_000, "max_backoff_ms": 3_600_000}
 
     async def scene(node: Node) -> None:
-        lanes = node.push_feed._lanes
+        lanes = node.group.push_feed._lanes
 
         def ill() -> list[Lane]:
             return [lane for lane in lanes._lanes.values() if lane.origin.port == port and lane.ill]
@@ -324,14 +324,14 @@ def test_cancelled_messages_are_forgotten_while_nothing_may_be_handed_over(tmp_p
     """Kept, they were staged and given back in every turn of the loop: a wake-up without an end."""
 
     async def scene(node: Node) -> None:
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         await put(node, "orders", "http://127.0.0.1:9", paused=True)
         (id,) = await schedule(node, MessageIn("orders", b"{}"))
         await ready(node, 1)
-        await node.service.cancel(id, if_match=None, principal=ANONYMOUS)
+        await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
         leader_term.trusted = lambda: False  # type: ignore[method-assign]
-        topic = node.store.catalog.topics_with_settings()[0]
+        topic = node.group.store.catalog.topics_with_settings()[0]
         leader_term.on_topic(topic.number, {**topic.settings, "paused": False})
         await ready(node, 0)
 
@@ -343,19 +343,19 @@ def test_a_filtered_pull_sees_the_backlog_when_the_share_of_its_window_grows(tmp
     that had room, which stay."""
 
     async def scene(node: Node) -> None:
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         leader_term.dispatcher._ready._per_topic = leader_term.dispatcher._ready._total = 100
         for topic in ("a", "b"):
-            await node.service.put_topic(topic, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+            await node.front.put_topic(topic, TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         await schedule(node, *[MessageIn("b", b"0")] * 3)
         await ready(node, 3)
         await schedule(node, *[MessageIn("a", b"0", tags=("us",))] * 50, MessageIn("a", b"1", tags=("eu",)))
         await ready(node, 53)
         eu = PullIn("a", 10, LONG_MS, tags=(("eu",),))
-        pull = asyncio.ensure_future(node.service.pull(eu, ANONYMOUS))
+        pull = asyncio.ensure_future(node.front.pull(eu, ANONYMOUS))
         await turns()
-        assert len(await node.service.pull(PullIn("b", 10, 0), ANONYMOUS)) == 3
+        assert len(await node.front.pull(PullIn("b", 10, 0), ANONYMOUS)) == 3
         assert len(await asyncio.wait_for(pull, WITHIN_S)) == 1
 
     run_node(tmp_path, scene)

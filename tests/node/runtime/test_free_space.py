@@ -6,8 +6,8 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
+from node.node import Node
 from node.runtime.free_space import Reserve
-from node.server import Node
 from storage.file.disk import Disk
 from storage.file.kept_free import RESERVE_BYTES
 from tests.node.single_node import run_node
@@ -52,13 +52,13 @@ def test_a_leader_that_refuses_new_messages_says_so_and_is_ready(
     """Taken out of a load balancer it would get no acks either, which make room; who looks is told all the same."""
 
     async def play(node: Node) -> None:
-        assert node.service.ready().checks["disk"] == "ok"
-        monkeypatch.setattr(node.reserve._disk, "free_bytes", lambda path: 0)
-        node.reserve.measure()
+        assert (await node.front.ready()).checks["disk"] == "ok"
+        monkeypatch.setattr(node.group.reserve._disk, "free_bytes", lambda path: 0)
+        node.group.reserve.measure()
         with pytest.raises(Problem) as refused:
-            await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+            await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         assert refused.value.code == "disk-full"
-        state = node.service.ready()
+        state = await node.front.ready()
         assert state.ready
         assert state.checks["disk"] == f"new messages are refused: {refused.value.detail}"
 

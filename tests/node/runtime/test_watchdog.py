@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import structlog
 
+from node.node import Node
 from node.runtime.loop_held import BUCKETS_MS, Hold, LoopHeld
 from node.runtime.watchdog import LoopWatchdog, stack_of
-from node.server import Node
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
 
@@ -156,7 +156,7 @@ def test_a_loop_that_never_comes_back_is_told_meanwhile() -> None:
 
 CHILD = """
 import asyncio, os, sys
-from node.server import Node
+from node.node import Node
 from node.runtime.watchdog import LoopWatchdog
 from tests.node.single_node import run_node
 from tests.waiting import turns, until
@@ -252,9 +252,9 @@ def test_a_node_watches_its_loop(tmp_path: Path) -> None:
     """From when it serves; what it finds is in its metrics."""
 
     async def play(node: Node) -> None:
-        await until(lambda: node.driver.on_step == node.watchdog.beat)
+        await until(lambda: node.group.driver.on_step == node.watchdog.beat)
         work(0.3)
         await until(lambda: sums(node.watchdog.held)["work"] >= 0.2)
-        assert 'hourwheel_loop_held_seconds_sum{by="work"}' in node.service.metrics().decode()
+        assert 'hourwheel_loop_held_seconds_sum{by="work"}' in (await node.front.metrics()).decode()
 
     run_node(tmp_path, play)

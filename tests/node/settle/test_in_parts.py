@@ -10,7 +10,7 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import BulkResult, DeadQuery
-from node.server import Node
+from node.node import Node
 from node.settle.in_parts import in_parts
 from node.settle.move_size import MOVES_A_PAGE
 from node.write.command_queues import ENTRY_MOVES_MAX
@@ -23,11 +23,11 @@ COUNT = ENTRY_MOVES_MAX + 200
 async def receipts_of(node: Node) -> list[str]:
     """As many messages as go into two entries, handed over."""
     change = TopicChange(retry={"max_attempts": 1})
-    await node.service.put_topic("t", change, create=True, if_match=None, principal=ANONYMOUS)
-    await node.service.schedule([MessageIn("t", b"1")] * COUNT, ANONYMOUS)
+    await node.front.put_topic("t", change, create=True, if_match=None, principal=ANONYMOUS)
+    await node.front.schedule([MessageIn("t", b"1")] * COUNT, ANONYMOUS)
     receipts: list[str] = []
     while len(receipts) < COUNT:
-        receipts += [each.receipt for each in await node.service.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
+        receipts += [each.receipt for each in await node.front.pull(PullIn("t", 1_000, 5_000), ANONYMOUS)]
     return receipts
 
 
@@ -41,7 +41,7 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
 
     async def play(node: Node) -> None:
         receipts = await receipts_of(node)
-        leader_term = node.leader_term
+        leader_term = node.group.leader_term
         assert leader_term is not None
         before, calls = leader_term.fail, 0
 
@@ -56,7 +56,7 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
 
         leader_term.fail = losing  # type: ignore[method-assign]
         with pytest.raises(Problem) as caught:
-            await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
+            await node.front.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
         assert (caught.value.status, caught.value.code) == (504, "outcome-unknown")
         results = caught.value.extra["results"]
         assert [each["receipt"] for each in results] == receipts
@@ -64,9 +64,9 @@ def test_a_nack_that_was_done_in_part_says_so_by_receipt(tmp_path: Path) -> None
         assert words == ["nacked"] * ENTRY_MOVES_MAX + ["unknown"] * (COUNT - ENTRY_MOVES_MAX)
         calls = 1
         with pytest.raises(Problem, match="no-leader"):  # nothing of this one was done
-            await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
+            await node.front.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)
         leader_term.fail = before  # type: ignore[method-assign]
-        assert set(await node.service.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)) == {"nacked"}
+        assert set(await node.front.nack("t", receipts, delay_ms=0, principal=ANONYMOUS)) == {"nacked"}
 
     run_node(tmp_path / "n1", play)
 
@@ -76,8 +76,8 @@ def test_a_redrive_that_was_done_in_part_says_how_much(tmp_path: Path, code: str
     """5,000 dead messages were redriven, and the answer was 4,000, 3,000, once 0."""
 
     async def play(node: Node) -> None:
-        await node.service.nack("t", await receipts_of(node), delay_ms=0, principal=ANONYMOUS)
-        before, calls = node.proposer.redrive, 0
+        await node.front.nack("t", await receipts_of(node), delay_ms=0, principal=ANONYMOUS)
+        before, calls = node.group.proposer.redrive, 0
 
         async def losing(redrive: Any) -> Any:
             nonlocal calls
@@ -87,18 +87,18 @@ def test_a_redrive_that_was_done_in_part_says_how_much(tmp_path: Path, code: str
             raise refusal(code)
 
         async def ask() -> BulkResult:
-            return await node.service.redrive(DeadQuery(topic="t"), dry_run=False, principal=ANONYMOUS)
+            return await node.front.redrive(DeadQuery(topic="t"), dry_run=False, principal=ANONYMOUS)
 
-        node.proposer.redrive = losing  # type: ignore[method-assign]
+        node.group.proposer.redrive = losing  # type: ignore[method-assign]
         with pytest.raises(Problem) as caught:
             await ask()
         told = caught.value.extra
         first = ENTRY_MOVES_MAX - 2 * MOVES_A_PAGE  # their homes stand on two pages
         assert (caught.value.code, told["changed"]) == ("outcome-unknown", first)
-        assert 0 < told["index"] <= node.group.applied_index
+        assert 0 < told["index"] <= node.group.raft.applied_index
         with pytest.raises(Problem, match=code):  # nothing of this one was done, or nobody knows
             await ask()
-        node.proposer.redrive = before  # type: ignore[method-assign]
+        node.group.proposer.redrive = before  # type: ignore[method-assign]
         rest = await ask()
         assert (rest.matched, rest.changed) == (COUNT - first,) * 2
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
-from node.server import Node
+from node.node import Node
 from node.settle.move_size import BYTES_A_MOVE, move_pieces, move_weight, move_weights
 from node.write.command_queues import ENTRY_MOVES_MAX
 from tests.node.single_node import run_node
@@ -37,15 +37,15 @@ def test_many_large_messages_given_back_at_once_leave_the_loop_its_turns(tmp_pat
 
     async def play(node: Node) -> None:
         for _ in range(4):
-            await node.service.schedule([MessageIn("t", body, "", None, None)] * 50, ANONYMOUS)
+            await node.front.schedule([MessageIn("t", body, "", None, None)] * 50, ANONYMOUS)
         got: list[Delivery] = []
         while len(got) < 200:
-            got += await node.service.pull(PullIn("t", 1000, wait_ms=1000, lease_ms=60_000), ANONYMOUS)
-        entries = node.proposer.entries
+            got += await node.front.pull(PullIn("t", 1000, wait_ms=1000, lease_ms=60_000), ANONYMOUS)
+        entries = node.group.proposer.entries
         receipts = [each.receipt for each in got]
-        results = await node.service.nack("t", receipts, delay_ms=60_000, principal=ANONYMOUS)
+        results = await node.front.nack("t", receipts, delay_ms=60_000, principal=ANONYMOUS)
         assert set(results) == {"nacked"}
-        assert node.proposer.entries - entries >= 200 * 65 // ENTRY_MOVES_MAX
+        assert node.group.proposer.entries - entries >= 200 * 65 // ENTRY_MOVES_MAX
 
     run_node(tmp_path, play)
 

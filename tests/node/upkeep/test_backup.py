@@ -8,7 +8,7 @@ import pytest
 import node.upkeep.backup as node_backup
 from api.port.port import ANONYMOUS, MessageIn
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from storage.directory.backup import BackupWriter, read_manifest, verify_backup
 from storage.file.disk import Disk
 from tests.node.single_node import run_node
@@ -17,7 +17,7 @@ from tests.node.single_node import run_node
 async def schedule(node: Node, count: int, *, after_ms: int = 3_600_000) -> list[str]:
     """Messages due in an hour; their ids."""
     sent = [MessageIn(topic="orders", body=b"%d" % number, delay_ms=after_ms) for number in range(count)]
-    result = await node.service.schedule(sent, ANONYMOUS)
+    result = await node.front.schedule(sent, ANONYMOUS)
     return [id.decode() for id in result.ids.tolist()]
 
 
@@ -27,17 +27,17 @@ def test_backup_of_a_serving_node(tmp_path: Path) -> None:
 
     async def play(node: Node) -> None:
         await schedule(node, 50)
-        index = node.machine.applied_index
-        first = await node.service.snapshot(None)
+        index = node.group.machine.applied_index
+        first = await node.front.snapshot(None)
         assert first.directory.startswith(f"{tmp_path}/data.backups/")
         assert first.applied_index >= index
-        assert (first.node, first.applied_term) == ("n1", node.group.term)
+        assert (first.node, first.applied_term) == ("n1", node.group.raft.term)
         report = verify_backup(Path(first.directory))
         assert report.sound, report.faults
         assert report.units == 50
         assert read_manifest(Path(first.directory), Disk()).total_bytes == first.bytes
         await schedule(node, 7)
-        second = await node.service.snapshot("nightly/deep")
+        second = await node.front.snapshot("nightly/deep")
         assert Path(second.directory).parent == tmp_path / "data.backups" / "nightly" / "deep"
         assert verify_backup(Path(second.directory)).units == 57
         assert not list((tmp_path / "data" / "pins").iterdir())
@@ -53,11 +53,11 @@ def test_places_refused(tmp_path: Path) -> None:
         await schedule(node, 3)
         for outside in ("..", "/etc", "a/../../b", str(tmp_path)):
             with pytest.raises(Problem) as refused:
-                await node.service.snapshot(outside)
+                await node.front.snapshot(outside)
             assert refused.value.code == "invalid-field"
             assert str(tmp_path / "file") in str(refused.value.detail)
         with pytest.raises(Problem) as refused:
-            await node.service.snapshot(None)
+            await node.front.snapshot(None)
         assert refused.value.code == "backup-failed"
         assert await schedule(node, 1)
 
@@ -83,10 +83,10 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(node_backup, "BackupWriter", Telling)
         await schedule(node, 20_000)
-        first = asyncio.ensure_future(node.service.snapshot(None))
+        first = asyncio.ensure_future(node.front.snapshot(None))
         await asyncio.sleep(0)
         with pytest.raises(Problem) as refused:
-            await node.service.snapshot(None)
+            await node.front.snapshot(None)
         assert refused.value.code == "change-in-progress"
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -105,12 +105,12 @@ def test_b18_backups_do_not_fill_the_disk(tmp_path: Path) -> None:
         base = tmp_path / "data.backups"
         base.mkdir()
         (base / "other").write_bytes(bytes(500_000))
-        first = await node.service.snapshot("a")
+        first = await node.front.snapshot("a")
         assert first.bytes < 50_000 < 5 * first.bytes, "there is room for 10 at most"
         for number in range(10):
             await schedule(node, 1)
             try:
-                await node.service.snapshot(f"b{number}/c")
+                await node.front.snapshot(f"b{number}/c")
             except Problem as problem:
                 refused, made = problem, number
                 break
@@ -119,6 +119,6 @@ def test_b18_backups_do_not_fill_the_disk(tmp_path: Path) -> None:
         assert str(refused.detail).startswith(f"backups below {base} take ")
         assert sorted(path.name for path in base.iterdir()) == ["a", *(f"b{number}" for number in range(made)), "other"]
         (base / "other").unlink()
-        assert await node.service.snapshot("d")
+        assert await node.front.snapshot("d")
 
     run_node(tmp_path / "data", play, backup={"max_share": share})

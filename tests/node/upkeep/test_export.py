@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from api.port.port import ANONYMOUS, MessageIn
+from node.node import Node
 from node.runtime.clock import NodeClock
-from node.server import Node
 from storage.catalog.level import LEVELS
 from storage.export.export import ExportRefused
 from storage.export.manifest import read_export
@@ -27,8 +27,8 @@ RARELY = {"every_s": 86_400}
 async def schedule(node: Node, count: int, hour: int) -> None:
     """Messages due in this hour, and a checkpoint that has them."""
     due_ms = hour * HOUR_MS + 1000
-    await node.service.schedule([MessageIn(topic="t", body=b"x" * 100, deliver_at_ms=due_ms)] * count, ANONYMOUS)
-    await node.checkpointer.checkpoint()
+    await node.front.schedule([MessageIn(topic="t", body=b"x" * 100, deliver_at_ms=due_ms)] * count, ANONYMOUS)
+    await node.group.checkpointer.checkpoint()
 
 
 def test_a_serving_node_ships_what_is_new(tmp_path: Path) -> None:
@@ -36,17 +36,19 @@ def test_a_serving_node_ships_what_is_new(tmp_path: Path) -> None:
     to = tmp_path / "export"
 
     async def play(node: Node) -> None:
-        await until(lambda: node.levels.level == LEVELS[1])  # an entry of its own, which a busy machine writes late
-        hour = node.clock.now_ms() // HOUR_MS + 30
+        await until(
+            lambda: node.group.levels.level == LEVELS[1]
+        )  # an entry of its own, which a busy machine writes late
+        hour = node.group.clock.now_ms() // HOUR_MS + 30
         await schedule(node, 50, hour)
-        assert await node.exports.export()
-        first = node.exports.values()
+        assert await node.group.exports.export()
+        first = node.group.exports.values()
         await schedule(node, 7, hour + 24)
-        assert await node.exports.export()
-        second = node.exports.values()
+        assert await node.group.exports.export()
+        second = node.group.exports.values()
         nodes, partitions = read_export(to, Disk())
         assert [each.units for _, partition in partitions for each in partition.hours] == [50, 7]
-        assert nodes["n1"].applied_index == node.machine.applied_index
+        assert nodes["n1"].applied_index == node.group.machine.applied_index
         assert nodes["n1"].members[0].id == "n1"
         assert [topic.name for topic in nodes["n1"].topics] == ["t"]
         assert 50 * 160 <= first["hourwheel_exported_bytes"] <= second["hourwheel_exported_bytes"] - 7 * 160
@@ -66,22 +68,22 @@ def test_nothing_goes_before_it_is_shipped(tmp_path: Path) -> None:
     that a later one follows."""
 
     async def play(node: Node) -> None:
-        hour = node.clock.now_ms() // HOUR_MS + 30
+        hour = node.group.clock.now_ms() // HOUR_MS + 30
         first, second = (DeliveryFile(hour, sequence) for sequence in (1001, 1002))
         for file in (first, second):
             (tmp_path / "data" / "deliveries" / file.name).write_bytes(bytes(144))
         await schedule(node, 3, hour)
-        assert not node.exports.covers(hour)
-        assert not node.exports.covers_log(first)
-        await node.exports.export()
-        assert node.exports.covers(hour)
-        assert node.exports.covers(hour + 1), "an hour that is not there"
-        assert node.exports.covers_log(first)
-        assert not node.exports.covers_log(second)
+        assert not node.group.exports.covers(hour)
+        assert not node.group.exports.covers_log(first)
+        await node.group.exports.export()
+        assert node.group.exports.covers(hour)
+        assert node.group.exports.covers(hour + 1), "an hour that is not there"
+        assert node.group.exports.covers_log(first)
+        assert not node.group.exports.covers_log(second)
         await schedule(node, 1, hour)
-        assert not node.exports.covers(hour)
-        await node.exports.export()
-        assert node.exports.covers(hour)
+        assert not node.group.exports.covers(hour)
+        await node.group.exports.export()
+        assert node.group.exports.covers(hour)
 
     run_node(tmp_path / "data", play, export={"to": str(tmp_path / "export"), **RARELY})
 
@@ -91,14 +93,14 @@ def test_a_restarted_node_goes_on(tmp_path: Path) -> None:
     hours = []
 
     async def begin(node: Node) -> None:
-        hours.append(node.clock.now_ms() // HOUR_MS + 30)
+        hours.append(node.group.clock.now_ms() // HOUR_MS + 30)
         await schedule(node, 20, hours[0])
-        await node.exports.export()
+        await node.group.exports.export()
 
     async def go_on(node: Node) -> None:
-        await node.exports.export()
-        assert node.exports.covers(hours[0])
-        assert node.exports.bytes < 20 * 160
+        await node.group.exports.export()
+        assert node.group.exports.covers(hours[0])
+        assert node.group.exports.bytes < 20 * 160
 
     run_node(tmp_path / "data", begin, export={"to": str(tmp_path / "export"), **RARELY})
     run_node(tmp_path / "data", go_on, export={"to": str(tmp_path / "export"), **RARELY})
@@ -115,25 +117,25 @@ def test_an_hour_goes_when_it_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     hours = []
 
     async def two_hours_ago(node: Node) -> None:
-        due_ms = node.clock.now_ms() + 30_000
+        due_ms = node.group.clock.now_ms() + 30_000
         hours.append(due_ms // HOUR_MS)
         message = MessageIn(topic="t", body=b"1", deliver_at_ms=due_ms)
-        scheduled = await node.service.schedule([message], ANONYMOUS)
-        await node.service.cancel(scheduled.ids[0].decode(), if_match=None, principal=ANONYMOUS)
+        scheduled = await node.front.schedule([message], ANONYMOUS)
+        await node.front.cancel(scheduled.ids[0].decode(), if_match=None, principal=ANONYMOUS)
 
     async def now(node: Node) -> None:
-        await schedule(node, 1, node.clock.now_ms() // HOUR_MS + 30)
+        await schedule(node, 1, node.group.clock.now_ms() // HOUR_MS + 30)
         with pytest.raises(ExportRefused):
-            await node.exports.export()
-        assert node.machine.tick > (hours[0] + 1) * 3600
-        assert not node.store.unsettled(hours[0])
-        assert node.retention.over() == []
+            await node.group.exports.export()
+        assert node.group.machine.tick > (hours[0] + 1) * 3600
+        assert not node.group.store.unsettled(hours[0])
+        assert node.group.retention.over() == []
         place.unlink()
-        await node.exports.export()
-        await node.retention.propose()
-        assert hours[0] not in node.store.hours()
-        await node.checkpointer.checkpoint()
-        await node.exports.export()
+        await node.group.exports.export()
+        await node.group.retention.propose()
+        assert hours[0] not in node.group.store.hours()
+        await node.group.checkpointer.checkpoint()
+        await node.group.exports.export()
 
     with monkeypatch.context() as past:
         past.setattr("node.environment.Environment.clock", lambda self: NodeClock(wall=lambda: time.time() - 7200))
@@ -147,11 +149,11 @@ def test_without_a_place_nothing_waits(tmp_path: Path) -> None:
     """A node that ships nothing holds nothing back, and has no age to tell."""
 
     async def play(node: Node) -> None:
-        hour = node.clock.now_ms() // HOUR_MS + 30
+        hour = node.group.clock.now_ms() // HOUR_MS + 30
         await schedule(node, 3, hour)
-        assert node.exports.covers(hour)
-        assert node.exports.covers_log(DeliveryFile(hour, 1))
-        assert not any(node.exports.values().values())
+        assert node.group.exports.covers(hour)
+        assert node.group.exports.covers_log(DeliveryFile(hour, 1))
+        assert not any(node.group.exports.values().values())
 
     run_node(tmp_path / "data", play)
 
@@ -162,14 +164,14 @@ def test_a_place_that_cannot_be_written_ends_no_node(tmp_path: Path) -> None:
     place.write_text("no directory")
 
     async def play(node: Node) -> None:
-        hour = node.clock.now_ms() // HOUR_MS + 30
+        hour = node.group.clock.now_ms() // HOUR_MS + 30
         await schedule(node, 3, hour)
         with pytest.raises(ExportRefused, match="the export cannot be written"):
-            await node.exports.export()
-        assert not node.exports.covers(hour)
+            await node.group.exports.export()
+        assert not node.group.exports.covers(hour)
         os.unlink(place)
-        await node.exports.export()
-        assert node.exports.covers(hour)
+        await node.group.exports.export()
+        assert node.group.exports.covers(hour)
 
     run_node(tmp_path / "data", play, export={"to": str(place), **RARELY})
 
@@ -181,7 +183,7 @@ def test_what_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("node.upkeep.export._RETRY_S", 0.01)
 
     async def play(node: Node) -> None:
-        failed, done, export = asyncio.Event(), asyncio.Event(), node.exports.export
+        failed, done, export = asyncio.Event(), asyncio.Event(), node.group.exports.export
 
         async def telling() -> bool:
             try:
@@ -192,14 +194,14 @@ def test_what_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             done.set()
             return shipped
 
-        node.exports.export = telling  # type: ignore[method-assign]
-        await schedule(node, 3, node.clock.now_ms() // HOUR_MS + 30)
+        node.group.exports.export = telling  # type: ignore[method-assign]
+        await schedule(node, 3, node.group.clock.now_ms() // HOUR_MS + 30)
         await failed.wait()
         os.unlink(place)
         done.clear()
         await done.wait()
-        await node.exports.export()
-        assert node.exports.values()["hourwheel_exports_failed"] == node.exports.failures > 0
+        await node.group.exports.export()
+        assert node.group.exports.values()["hourwheel_exports_failed"] == node.group.exports.failures > 0
 
     with structlog.testing.capture_logs() as logs:
         run_node(tmp_path / "data", play, export={"to": str(place), **RARELY})

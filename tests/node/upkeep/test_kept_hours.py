@@ -66,7 +66,7 @@ class KeptNode:
         """Oldest hour, in seconds, and bytes kept for what is open."""
         asyncio.run(self.checkpointer.checkpoint())
         absent: Any = None
-        parts = (absent, absent, absent, absent, absent, self.machine, absent, self.checkpointer, absent, self.clock)
+        parts = (absent, absent, absent, absent, self.machine, absent, self.checkpointer, absent, self.clock)
         values = Values(*parts, others=())._kept()
         return values["hourwheel_oldest_hour_seconds"], values["hourwheel_kept_for_open_bytes"]
 

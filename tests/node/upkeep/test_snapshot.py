@@ -14,7 +14,7 @@ import google_crc32c
 
 from api.port.port import ANONYMOUS
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from replication.wire.frame import Message
 from storage.directory.snapshot_install import INSTALL
 from tests.node.restarting import STORAGE, Nodes, fill, play, strand
@@ -37,7 +37,7 @@ def one_digest(nodes: Nodes) -> bool:
 async def holds(node: Node, *ids: str) -> None:
     """The node itself has these messages."""
     for id in ids:
-        assert (await node.service.message(id, local=True, principal=ANONYMOUS)).state == "scheduled"
+        assert (await node.front.message(id, local=True, principal=ANONYMOUS)).state == "scheduled"
 
 
 async def absent(nodes: Nodes, *, wipe: bool = False) -> tuple[str, list[str]]:
@@ -46,7 +46,7 @@ async def absent(nodes: Nodes, *, wipe: bool = False) -> tuple[str, list[str]]:
     ids = (await fill(leader, 300))[:1]
     await nodes.level()
     away = nodes.follower(leader)
-    index = nodes.alive[away].machine.applied_index
+    index = nodes.alive[away].group.machine.applied_index
     await nodes.stop(away)
     ids += (await fill(leader, 1500))[-1:]
     await strand(nodes, leader, index)
@@ -60,7 +60,7 @@ async def half_way(nodes: Nodes, node_id: str) -> None:
     """Until this node has fetched some of a snapshot, and not all of it."""
 
     def fetching() -> bool:
-        fetcher = nodes.alive[node_id].snapshots.fetcher if node_id in nodes.alive else None
+        fetcher = nodes.alive[node_id].group.snapshots.fetcher if node_id in nodes.alive else None
         return fetcher is not None and 0 < fetcher.done_bytes < fetcher.total_bytes
 
     await until(fetching)
@@ -71,7 +71,7 @@ async def taken_over(nodes: Nodes, node_id: str, ids: list[str]) -> None:
     await until(lambda: nodes.reinstalled[node_id] > 0)
     await nodes.level()
     await holds(nodes.alive[node_id], *ids)
-    await until(lambda: all(not node.snapshots.sender.sendings for node in nodes.alive.values()))
+    await until(lambda: all(not node.group.snapshots.sender.sendings for node in nodes.alive.values()))
     assert not (nodes.configs[node_id].directory / INSTALL).exists()
 
 
@@ -84,10 +84,10 @@ def test_a_node_that_was_away_too_long(tmp_path: Path) -> None:
         nodes.start(away)
         await taken_over(nodes, away, ids)
         leader, node = await nodes.leader(), nodes.alive[away]
-        assert (leader.snapshots.sender.given_up, nodes.reinstalled[away]) == (0, 1)
-        assert node.journal.voter
-        assert node.group.term == leader.group.term
-        assert not leader.group.peers[away].stranded
+        assert (leader.group.snapshots.sender.given_up, nodes.reinstalled[away]) == (0, 1)
+        assert node.group.journal.voter
+        assert node.group.raft.term == leader.group.raft.term
+        assert not leader.group.raft.peers[away].stranded
 
     play(nodes, scene)
     assert one_digest(nodes)
@@ -100,11 +100,11 @@ def test_a_wiped_node(tmp_path: Path) -> None:
     async def scene(nodes: Nodes) -> None:
         away, ids = await absent(nodes, wipe=True)
         voting: list[bool] = []
-        nodes.made = lambda node: voting.append(node.journal.voter)
+        nodes.made = lambda group: voting.append(group.journal.voter)
         nodes.start(away)
         await taken_over(nodes, away, ids)
         assert voting == [False, False], "neither empty nor with a snapshot alone may it vote"
-        await until(lambda: nodes.alive[away].journal.voter)
+        await until(lambda: nodes.alive[away].group.journal.voter)
 
     play(nodes, scene)
     assert one_digest(nodes)
@@ -129,12 +129,14 @@ def test_load_all_the_while(tmp_path: Path) -> None:
         nodes.start(away)
         await until(lambda: nodes.reinstalled[away] > 0)
         leader = await nodes.leader()
-        await until(lambda: not leader.snapshots.sender.sendings)
-        assert nodes.alive[away].machine.applied_index > leader.group.commit_index - 50, "caught up, under load"
+        await until(lambda: not leader.group.snapshots.sender.sendings)
+        assert nodes.alive[away].group.machine.applied_index > leader.group.raft.commit_index - 50, (
+            "caught up, under load"
+        )
         pouring = False
         await load
         await taken_over(nodes, away, ids)
-        assert (leader.snapshots.sender.given_up, nodes.reinstalled[away]) == (0, 1)
+        assert (leader.group.snapshots.sender.given_up, nodes.reinstalled[away]) == (0, 1)
 
     play(nodes, scene)
     assert one_digest(nodes)
@@ -154,10 +156,10 @@ def test_killed_while_fetching(tmp_path: Path) -> None:
             await nodes.crash(away)
         nodes.start(away)
         await taken_over(nodes, away, ids)
-        whole = nodes.alive[away].store.checkpoint
+        whole = nodes.alive[away].group.store.checkpoint
         assert whole is not None
         size = sum(lengths.log_len for lengths in whole.hours.values())
-        assert leader.snapshots.sender.sent_bytes < 2 * size, "each piece about once"
+        assert leader.group.snapshots.sender.sent_bytes < 2 * size, "each piece about once"
 
     play(nodes, scene)
     assert one_digest(nodes)
@@ -175,7 +177,7 @@ def test_the_leader_dies_while_sending(tmp_path: Path) -> None:
         old = await nodes.leader()
         await nodes.crash(old.config.node_id)
         await until(lambda: nodes.reinstalled[away] > 0)
-        new = await nodes.leader(term_above=old.group.term)
+        new = await nodes.leader(term_above=old.group.raft.term)
         ids += (await fill(new, 50))[-1:]
         nodes.start(old.config.node_id)
         await taken_over(nodes, away, ids)
@@ -194,9 +196,9 @@ def test_leadership_moves_while_sending(tmp_path: Path) -> None:
         await half_way(nodes, away)
         old = await nodes.leader()
         to = next(node_id for node_id in nodes.configs if node_id not in (away, old.config.node_id))
-        await old.service.transfer(to, principal=ANONYMOUS)
+        await old.front.transfer(to, principal=ANONYMOUS)
         await taken_over(nodes, away, ids)
-        first, second = old.snapshots.sender, nodes.alive[to].snapshots.sender
+        first, second = old.group.snapshots.sender, nodes.alive[to].group.snapshots.sender
         assert first.sent_bytes > 0
         assert second.sent_bytes > 0
         assert first.given_up + second.given_up == 0
@@ -207,7 +209,7 @@ def test_leadership_moves_while_sending(tmp_path: Path) -> None:
 
 def damaged(node: Node, spoil: Callable[[int, Message], Message]) -> None:
     """What the node reads for a follower passes through `spoil`, with the number of the piece."""
-    sender: Any = node.snapshots.sender
+    sender: Any = node.group.snapshots.sender
     read, count = sender._read, 0
 
     def spoiled(sending: Any, pull: Message) -> Message:
@@ -257,7 +259,7 @@ def test_a_snapshot_that_does_not_verify_is_not_taken_over(tmp_path: Path) -> No
         nodes.start(away)
         await until(lambda: away in nodes.alive)
         node = nodes.alive[away]
-        await until(lambda: node.snapshots.fetcher.failures == 1)
+        await until(lambda: node.group.snapshots.fetcher.failures == 1)
         assert not (node.config.directory / INSTALL).exists()
         await holds(node, ids[0])
         sound = True
@@ -276,9 +278,9 @@ def test_the_journal_of_those_that_stay_is_bounded(tmp_path: Path) -> None:
         leader = await nodes.leader()
         await nodes.stop(nodes.follower(leader))
         for _ in range(4):
-            index = leader.group.commit_index
+            index = leader.group.raft.commit_index
             await fill(leader, 3000)
             await strand(nodes, leader, index)
-            await until(lambda: all(node.journal.kept_bytes < 8 << 20 for node in nodes.alive.values()))
+            await until(lambda: all(node.group.journal.kept_bytes < 8 << 20 for node in nodes.alive.values()))
 
     play(nodes, scene)

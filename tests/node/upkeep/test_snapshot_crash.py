@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from node.environment import Environment
+from node.node import Node
 from node.runtime.config import Config, parse_config
-from node.server import Node
 from replication.journal.install import Promises
 from storage.checkpoint.manifest import Manifest, Part
 from storage.checkpoint.pin import checksum_of
@@ -74,7 +74,7 @@ def opened(directory: Path, disk: Disk | None = None) -> Iterator[Node]:
     try:
         yield node
     finally:
-        node._closing.close()
+        node.group.let_go()
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,9 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     shutil.copytree(leader, old)
     run_node(leader, play)
     with opened(old) as node:
-        node.journal.setCurrentTerm(PROMISES.term, PROMISES.vote)
-        node.journal.set_voter(PROMISES.voter)
-        node.journal.sync_now()
+        node.group.journal.setCurrentTerm(PROMISES.term, PROMISES.vote)
+        node.group.journal.set_voter(PROMISES.voter)
+        node.group.journal.sync_now()
     return old, leader
 
 
@@ -118,24 +118,24 @@ def take_over(directory: Path, disk: Disk, manifest: Manifest, *, stop_at: int =
     try:
         if isinstance(disk, DyingDisk):
             disk.arm(stop_at)
-        node.snapshots.whole = (Install(directory, manifest, disk), manifest)
-        node.snapshots.put_in_place()
+        node.group.snapshots.whole = (Install(directory, manifest, disk), manifest)
+        node.group.snapshots.put_in_place()
     finally:
-        node._closing.close()
+        node.group.let_go()
 
 
 def check(directory: Path, old: Path, new: Path, manifest: Manifest) -> bool:
     """The directory opens, holds one of the two, with the journal that goes with it and every promise. Whether it is
     the new one."""
     with opened(directory) as node:
-        is_new = node.machine.applied_index == manifest.applied_index
-        assert Promises.of(node.journal) == PROMISES
-        assert node.group.term == PROMISES.term
+        is_new = node.group.machine.applied_index == manifest.applied_index
+        assert Promises.of(node.group.journal) == PROMISES
+        assert node.group.raft.term == PROMISES.term
         if is_new:
-            assert (node.journal.first_index, node.journal.last_index) == (manifest.applied_index,) * 2
-            assert node.journal.term_at(manifest.applied_index) == manifest.applied_term
+            assert (node.group.journal.first_index, node.group.journal.last_index) == (manifest.applied_index,) * 2
+            assert node.group.journal.term_at(manifest.applied_index) == manifest.applied_term
         else:
-            assert node.journal.first_index == 1
+            assert node.group.journal.first_index == 1
         assert not (directory / "installed").exists()
     assert digest(directory) == digest(new if is_new else old)
     return is_new
@@ -199,9 +199,9 @@ def test_a_disk_that_fails_leaves_the_old_state_and_ends_the_node(tmp_path: Path
     shutil.copytree(old, directory)
     manifest = fetched(directory, new)
     with opened(directory) as node:
-        node.snapshots.whole = (Install(directory, manifest, node.disk), manifest)
+        node.group.snapshots.whole = (Install(directory, manifest, node.group.disk), manifest)
         (directory / "installed").write_bytes(b"in the way")
         with pytest.raises(DiskFailed, match="rename"):
-            node.snapshots.put_in_place()
+            node.group.snapshots.put_in_place()
     (directory / "installed").unlink()
     assert not check(directory, old, new, manifest)

@@ -19,7 +19,7 @@ def test_the_bodies_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(node.write.message_queue, "WAITING_BYTES_MAX", 1_000)
 
     async def play() -> None:
-        queue = MessageQueue(0, Entropy(), 200_000)
+        queue = MessageQueue(Entropy(), 200_000)
 
         def add(size: int, count: int = 1) -> None:
             queue.add([MessageIn("t", b"x" * size, "", None, None)] * count)
@@ -57,7 +57,7 @@ def test_b14_the_hours_and_topics_that_an_entry_names_have_their_price(
     batches over 30 days went a sixth as fast."""
 
     async def play() -> None:
-        queue = MessageQueue(0, Entropy(), 200_000)
+        queue = MessageQueue(Entropy(), 200_000)
         answered = queue.add(messages)
         sizes: list[int] = []
         while sections := queue.take(0):
@@ -77,7 +77,7 @@ def test_b14_single_messages_are_counted_together() -> None:
     """Thousands of clients name thousands of hours in one entry, too."""
 
     async def play() -> None:
-        queue = MessageQueue(0, Entropy(), 200_000)
+        queue = MessageQueue(Entropy(), 200_000)
         for hour in range(3_000):
             queue.add([MessageIn("t", b"1", delay_ms=hour * HOUR_MS)])
         ((schedule, _),) = queue.take(0)
@@ -93,7 +93,7 @@ def test_one_message_waits_for_an_entry_or_two_whatever_stands_before_it() -> No
     line = MessageIn("t", b"1", headers=headers, tags=tuple(f"tag-{number}" for number in range(16)))
 
     async def play() -> None:
-        queue = MessageQueue(0, Entropy(), 200_000)
+        queue = MessageQueue(Entropy(), 200_000)
         batches = [queue.add([line] * 8_000) for _ in range(6)]
         one = queue.add([MessageIn("one", b"1")])
         rows = []

@@ -6,7 +6,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, Target, TopicChange
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from storage.format.schedule_status import FAILED, NEW
 from tests.node.single_node import run_node
 
@@ -16,7 +16,7 @@ def test_targets_go_with_the_mode_of_their_topic(tmp_path: Path) -> None:
     target = Target(url="http://127.0.0.1:1/")
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         change = TopicChange(mode="push")
         await service.put_topic("pushed", change, create=True, if_match=None, principal=ANONYMOUS)
         batch = [
@@ -49,7 +49,7 @@ def test_b5_schedules_make_so_many_topics_and_no_more(tmp_path: Path) -> None:
     """20 requests made 100,000, and every list and scrape paid for them. Those that exist go on; PUT makes more."""
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         batch = [MessageIn(name, b"1", delay_ms=60_000) for name in ("a", "b", "c", "a", "d", "c")]
         result = await service.schedule(batch, ANONYMOUS)
         assert result.status.tolist() == [NEW, NEW, NEW, NEW, FAILED, NEW]
@@ -69,7 +69,7 @@ def test_b8_a_message_is_rescheduled_so_often_and_no_more(tmp_path: Path, monkey
     monkeypatch.setattr("node.message.change.CHANGES_MAX", 3)
 
     async def play(node: Node) -> None:
-        service = node.service
+        service = node.front
         (id,) = (await service.schedule([MessageIn("t", b"1", delay_ms=60_000)], ANONYMOUS)).ids.tolist()
 
         async def move() -> int:

@@ -99,4 +99,4 @@ def test_48390_who_asks_for_a_level_goes_on_though_all_nodes_are_down() -> None:
         assert not world.nodes()
         world.start()
         world.run(5)
-        assert [node.machine.level for node in world.nodes().values()] == [LEVELS[1]] * 3
+        assert [node.group.machine.level for node in world.nodes().values()] == [LEVELS[1]] * 3

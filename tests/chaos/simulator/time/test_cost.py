@@ -54,7 +54,9 @@ def test_a_leader_that_is_held_is_late_loses_trust_is_deposed(seconds: float, tr
         world.run(0.01)
         before = world.processes[first].node
         assert before is not None
-        lost = world.run_until(lambda: before.leader_term is None or not before.leader_term.trusted(), seconds - 0.015)
+        lost = world.run_until(
+            lambda: before.group.leader_term is None or not before.group.leader_term.trusted(), seconds - 0.015
+        )
         assert lost is not trusted
         world.run(4)
         assert (world.leader() != first) is deposed
@@ -121,7 +123,7 @@ def test_12191_an_echo_is_not_older_than_its_heartbeat() -> None:
 
         loop = node.life._tasks[0].get_loop()
         loop.call_soon(owe)
-        assert not world.run_until(lambda: node.leader_term is None or not node.leader_term.trusted(), 1)
+        assert not world.run_until(lambda: node.group.leader_term is None or not node.group.leader_term.trusted(), 1)
 
 
 def test_a_step_that_holds_a_node_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +135,7 @@ def test_a_step_that_holds_a_node_breaks_a_promise(monkeypatch: pytest.MonkeyPat
         Meter.running.charge("a look at everything", 300_000)
         await keep(*parts, **looks)
 
-    monkeypatch.setattr("node.server.keep_house", look_at_everything)
+    monkeypatch.setattr("node.group.group.keep_house", look_at_everything)
     run = run_plan(FaultPlan.parse("plan seed=1 nodes=3 seconds=10\n"))
     assert run.promises == {"held"}
     assert "a look at everything 300.0" in "\n".join(run.broken)

@@ -14,7 +14,7 @@ from chaos.client.outcome import Outcome
 from chaos.simulator.run import at_one_index
 from chaos.simulator.world.receivers import Behaviour
 from chaos.simulator.world.world import World
-from node.server import Node
+from node.group.group import Group
 from replication.journal.record import NO_OP
 from storage.directory.verify import verify
 from tests.chaos.simulator.small_load import Load
@@ -176,8 +176,8 @@ def test_a_paused_leader_is_replaced_and_follows_when_it_wakes() -> None:
         world.run(0.5)
         node = world.processes[former].node
         assert node is not None
-        assert node.leader_term is None
-        assert node.group.leader_id == world.leader()
+        assert node.group.leader_term is None
+        assert node.group.raft.leader_id == world.leader()
         load.consume()
         load.schedule(20)
         finish(world, load)
@@ -337,16 +337,16 @@ def test_a_cluster_at_rest_wakes_for_heartbeats_only() -> None:
     with World(13) as world:
         steps: dict[str, int] = dict.fromkeys(world.ids, 0)
 
-        def count(node_id: str, node: Node) -> None:
-            tick = node.group.tick
+        def count(node_id: str, group: Group) -> None:
+            tick = group.raft.tick
 
             def counted(*, writing: bool = False) -> bool:
                 steps[node_id] += 1
                 return tick(writing=writing)
 
-            node.group.tick = counted  # type: ignore[method-assign]
+            group.raft.tick = counted  # type: ignore[method-assign]
 
-        world.on_node = count
+        world.on_group = count
         world.start()
         assert world.run_until(lambda: world.leader() is not None, 5)
         world.run(2)
@@ -366,10 +366,10 @@ def test_nodes_are_level_behind_a_no_op() -> None:
         assert world.run_until(lambda: world.leader() is not None and at_one_index(world.nodes().values()), 5)
         world.run(1)
         leader = world.nodes()[world.leader() or ""]
-        index = leader.group.last_index
-        leader.group._core.append(NO_OP)
-        leader.group.on_wake()
+        index = leader.group.raft.last_index
+        leader.group.raft._core.append(NO_OP)
+        leader.group.raft.on_wake()
         world.run(1)
-        assert [node.group.last_index for node in world.nodes().values()] == [index + 1] * 3
-        assert {node.machine.applied_index for node in world.nodes().values()} == {index}
+        assert [node.group.raft.last_index for node in world.nodes().values()] == [index + 1] * 3
+        assert {node.group.machine.applied_index for node in world.nodes().values()} == {index}
         assert at_one_index(world.nodes().values())

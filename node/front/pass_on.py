@@ -23,10 +23,10 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
 from api.routes.pull import NO_MESSAGES
-from node.give_back import GiveBack, Sending, is_pull
+from node.front.give_back import GiveBack, Sending, is_pull
 
 #: How long a request waits for a leader to appear.
 LEADER_WAIT_S = 2.0
@@ -41,8 +41,6 @@ AGAIN_S = 0.02
 TRANSFER = "/v1/cluster/transfer"
 #: So does the one to the removal of the former leader.
 MEMBERS = "/v1/cluster/members/"
-#: How long a node may take to say who it is.
-WHO_S = 1.0
 #: Longest answer: a pull that waits 30 s, and then some.
 ANSWER_TIMEOUT_S = 45.0
 
@@ -106,11 +104,6 @@ class Forwarder:
             if under_way in self._under_way and under_way.address != self._leader_http():
                 under_way.ended = True
                 under_way.task.cancel()
-
-    async def who(self, address: str) -> str | None:
-        """The id of the node whose HTTP listener is at this host:port; None where no node answers."""
-        answer = await self.ask(address, ForwardRequest("GET", "/livez", {}, b""), WHO_S)
-        return None if answer is None else answer.headers.get("Hourwheel-Node")
 
     async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None:
         """What the node at this host:port itself answers to a request that changes nothing; None if it does not in

@@ -7,7 +7,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from storage.file.disk import DiskFailed
 from storage.format.record import Record
 from storage.format.rows import Corrupt
@@ -21,15 +21,15 @@ def test_a_failed_fdatasync_ends_the_node_and_acknowledges_nothing(tmp_path: Pat
     async def play(node: Node) -> None:
         loop = asyncio.get_running_loop()
         start_s = loop.time()
-        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
 
         def fail(fd: int) -> None:
             raise DiskFailed("fdatasync", "the journal", 5)
 
-        node.disk.fdatasync = fail  # type: ignore[method-assign]
+        node.group.disk.fdatasync = fail  # type: ignore[method-assign]
         for _ in range(3):
             try:
-                answers.append(await node.service.schedule([MessageIn("t", b"2")], ANONYMOUS))
+                answers.append(await node.front.schedule([MessageIn("t", b"2")], ANONYMOUS))
             except Problem as problem:
                 answers.append(problem.code)
         assert loop.time() - start_s < 5
@@ -45,10 +45,10 @@ def test_no_webhook_leaves_once_the_node_has_failed(tmp_path: Path) -> None:
 
     async def play(node: Node) -> None:
         def may_send() -> bool:
-            return node.leadership.window.covers(node.group.term, 1 << 47, node.clock.monotonic())
+            return node.group.leadership.window.covers(node.group.raft.term, 1 << 47, node.group.clock.monotonic())
 
         seen.append(may_send())
-        node.life.fatal(DiskFailed("fdatasync", "an hour's index", 5))
+        node.group.life.fatal(DiskFailed("fdatasync", "an hour's index", 5))
         seen.append(may_send())
 
     seen: list[bool] = []
@@ -66,9 +66,9 @@ def test_what_fails_while_the_node_stops_in_order_is_raised_and_nothing_is_check
         async def fail() -> None:
             raise DiskFailed("fdatasync", "an hour's index", 5)
 
-        node.store.begin_checkpoint = checkpoints.append  # type: ignore[method-assign, assignment]
+        node.group.store.begin_checkpoint = checkpoints.append  # type: ignore[method-assign, assignment]
         node.life.stop()
-        node.life.spawn(fail())
+        node.group.life.spawn(fail())
 
     with pytest.raises(DiskFailed, match="an hour's index"):
         run_node(tmp_path / "n1", play)
@@ -79,14 +79,14 @@ def test_a_damaged_message_ends_the_node_that_was_asked_for_it(tmp_path: Path) -
     """A checksum that does not match is no answer of 500: the node stops, and the message is the next leader's."""
 
     async def play(node: Node) -> None:
-        placed = await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        placed = await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         id = placed.ids[0].decode()
 
         def damaged(positions: object, units: object = None) -> list[Record]:
             raise Corrupt("1/log", 64, "payload checksum", "1", "2")
 
-        node.store.records = damaged  # type: ignore[method-assign]
-        node.store.record_rows = damaged  # type: ignore[method-assign, assignment]
+        node.group.store.records = damaged  # type: ignore[method-assign]
+        node.group.store.record_rows = damaged  # type: ignore[method-assign, assignment]
         with pytest.raises(Corrupt):
             await ask(node, id)
 
@@ -97,9 +97,9 @@ def test_a_damaged_message_ends_the_node_that_was_asked_for_it(tmp_path: Path) -
 
 async def read(node: Node, id: str) -> None:
     """GET /v1/messages/{id}."""
-    await node.service.message(id, local=True, principal=ANONYMOUS)
+    await node.front.message(id, local=True, principal=ANONYMOUS)
 
 
 async def take(node: Node, id: str) -> None:
     """POST .../pull."""
-    await node.service.pull(PullIn("t", max=1, wait_ms=5_000, lease_ms=None), ANONYMOUS)
+    await node.front.pull(PullIn("t", max=1, wait_ms=5_000, lease_ms=None), ANONYMOUS)

@@ -7,6 +7,7 @@ stepped down   in the same step of the loop nothing of that term goes on
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import structlog
 
@@ -21,7 +22,6 @@ from node.leader.leader_term import LeaderTerm
 from node.leader.promotion import Promoted, latest_due_ms
 from node.leader.term_record import TermRecord
 from node.runtime.config import Config
-from node.runtime.forwarding import Forwarding
 
 log = structlog.get_logger()
 
@@ -38,10 +38,10 @@ class Leading:
         skew: Skew,
         transfer: Transfer,
         drain: Drain,
-        forwarder: Forwarding,
+        status_changed: Callable[[], None],
     ) -> None:
         self._parts, self._config, self._boot, self._skew = parts, config, boot, skew
-        self._transfer, self._drain, self._forwarder = transfer, drain, forwarder
+        self._transfer, self._drain, self._status_changed = transfer, drain, status_changed
         self._group, self._clock, self._store = parts.group, parts.clock, parts.store
         self._leadership = leadership
         self._told = 0  # the newest term that this node led in, or passed by
@@ -77,7 +77,7 @@ class Leading:
         """Another leader is known, or none."""
         if self._group.is_leader:
             self._skew.led_since_s = self._clock.monotonic()  # in the step that sends the term's first heartbeats
-        self._forwarder.leader_changed()
+        self._status_changed()
         self._transfer.leader_changed()
 
     async def _begin(self, term: int) -> None:
@@ -97,7 +97,6 @@ class Leading:
             self._told = term
             self._leadership.term = leader_term = LeaderTerm(parts, term, record, self._promoted(term, record))
             leader_term.begin()
-            self._forwarder.leader_changed()
             log.info("leading", node=self._config.node_id, term=term)
 
     def _record(self, term: int) -> TermRecord:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest
 
 
 class Forwarding(Protocol):
-    """What passes requests on to the leader, as node.forward has it."""
+    """What passes requests on to the leader, as node.front.pass_on has it."""
 
     async def start(self) -> None: ...
 
@@ -17,7 +17,5 @@ class Forwarding(Protocol):
     def leader_changed(self) -> None: ...
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer: ...
-
-    async def who(self, address: str) -> str | None: ...
 
     async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None: ...

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from api.port.port import ForwardAnswer, ForwardRequest
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
-from node.forward import Forwarder
+from node.front.pass_on import Forwarder
 from tests.waiting import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -148,7 +148,7 @@ def test_other_refusals_are_the_clients(text: bytes) -> None:
 
 def test_a_leader_that_goes_on_refusing_is_believed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """After as long as one waits for a leader the client gets the refusal."""
-    monkeypatch.setattr("node.forward.LEADER_WAIT_S", 0.1)
+    monkeypatch.setattr("node.front.pass_on.LEADER_WAIT_S", 0.1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -7,12 +7,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from api.port.port import ANONYMOUS, ForwardAnswer, ForwardRequest, MessageIn, PullIn, TopicChange
-from node.forward import ANSWER_TIMEOUT_S
-from node.give_back import WAITS, GiveBack, is_pull
-from node.server import Node
+from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from node.front.give_back import WAITS, GiveBack, is_pull
+from node.front.pass_on import ANSWER_TIMEOUT_S
+from node.node import Node
+from tests.node.front.test_pass_on import request, with_leader
 from tests.node.single_node import run_node
-from tests.node.test_forward import request, with_leader
 from tests.node.three_nodes import leader_of, run_nodes
 from tests.waiting import until
 
@@ -25,13 +26,13 @@ def test_a_connection_that_closes_gets_nothing(tmp_path: Path) -> None:
 
     async def play(node: Node) -> None:
         closing = False
-        await node.service.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
         request = PullIn("t", 1, 20_000, 60_000, gone=lambda: closing)
-        gone = asyncio.ensure_future(node.service.pull(request, ANONYMOUS))
-        await until(lambda: node.leader_term is not None and node.leader_term.pulling._waiters)
-        next_one = asyncio.ensure_future(node.service.pull(PullIn("t", 1, 20_000), ANONYMOUS))
+        gone = asyncio.ensure_future(node.front.pull(request, ANONYMOUS))
+        await until(lambda: node.group.leader_term is not None and node.group.leader_term.pulling._waiters)
+        next_one = asyncio.ensure_future(node.front.pull(PullIn("t", 1, 20_000), ANONYMOUS))
         closing = True
-        await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         assert await gone == []
         (got,) = await next_one
         assert (got.body, got.attempt) == (b"1", 1)
@@ -80,15 +81,15 @@ def test_what_was_pulled_for_a_client_that_has_gone_is_given_back(tmp_path: Path
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         follower = next(node for node in nodes if node is not leader)
-        await leader.service.put_topic("t", ONCE, create=True, if_match=None, principal=ANONYMOUS)
+        await leader.front.put_topic("t", ONCE, create=True, if_match=None, principal=ANONYMOUS)
         late = Late(follower)
-        await until(lambda: follower.group.leader_id == leader.config.node_id)
+        await until(lambda: follower.group.raft.leader_id == leader.config.node_id)
         client = Client(follower, {"wait": "20s", "lease": "5m"})
-        await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await leader.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         await late.came.wait()
         await client.go()
         late.read.set()
-        (got,) = await leader.service.pull(PullIn("t", 1, 20_000), ANONYMOUS)
+        (got,) = await leader.front.pull(PullIn("t", 1, 20_000), ANONYMOUS)
         assert got.body == b"1"
 
     run_nodes(tmp_path, scene)
@@ -102,8 +103,8 @@ def test_a_consumer_that_closes_its_side_gets_what_is_ready(tmp_path: Path, lead
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         node = next(node for node in nodes if (node is leader) == leads)
-        await until(lambda: node.group.leader_id == leader.config.node_id)
-        await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await until(lambda: node.group.raft.leader_id == leader.config.node_id)
+        await leader.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         got = [0]
         while not got[-1] and len(got) < 100:  # until it has become due
             got.append((await shut_pull(node)).count(b'"receipt"'))
@@ -189,12 +190,12 @@ def test_a_wait_ends_at_the_leader_when_the_followers_client_goes(tmp_path: Path
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         follower = next(node for node in nodes if node is not leader)
-        await until(lambda: follower.group.leader_id == leader.config.node_id)
-        await leader.service.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
+        await until(lambda: follower.group.raft.leader_id == leader.config.node_id)
+        await leader.front.schedule([MessageIn("t", b"0", delay_ms=3_600_000)], ANONYMOUS)
 
         def waiting() -> int:
-            assert leader.leader_term is not None
-            return sum(len(waiters) for waiters in leader.leader_term.pulling._waiters.values())
+            assert leader.group.leader_term is not None
+            return sum(len(waiters) for waiters in leader.group.leader_term.pulling._waiters.values())
 
         gone = Client(follower, {"wait": "30s"})
         await until(lambda: waiting() == 1)
@@ -202,7 +203,7 @@ def test_a_wait_ends_at_the_leader_when_the_followers_client_goes(tmp_path: Path
         await until(lambda: waiting() == 2)
         await gone.go()
         await until(lambda: waiting() == 1)
-        await leader.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
+        await leader.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         status, document = await stays.pulling
         assert (status, [each["attempt"] for each in document["messages"]]) == (200, [1])
 

@@ -10,13 +10,14 @@ Little endian, then base64url without padding: 44 bytes, 59 characters,
 0          8        16      20             22     26        28          44
 | position | random | topic | subscription | term | attempt | MAC (16)  |
 ```
-and from level 2 on (storage/catalog/level.py: every member reads it) 50 bytes, 67 characters, with the group and the
-namespace of the topic, both 0 today:
+and from level 2 on (storage/catalog/level.py: every member reads it) 50 bytes, 67 characters, with the group, and the
+namespace of the topic, 0 today:
 ```
 0          8        16      20             22     26        28      30          34          50
 | position | random | topic | subscription | term | attempt | group | namespace | MAC (16)  |
 ```
-Receipts of the first form stay valid.
+Receipts of the first form stay valid. Their first 28 bytes are a claim (CLAIM): what a front passes on to the group,
+once it has checked the MAC.
 
 A consumer comes with a thousand of them, so they are made and read in columns. Only the MAC is a call for each, and
 that begins from a copy of the keyed state instead of hashing the key again. A leader also
@@ -76,6 +77,8 @@ class _Form:
 _FIRST: Final = _Form()
 _WHOLE: Final = _Form(("group", "<u2"), ("namespace", "<u4"))
 assert (_FIRST.size, _FIRST.length, _WHOLE.size, _WHOLE.length) == (28, 59, 34, 67)
+CLAIM: Final = _FIRST.body
+"""A hand-over that a receipt names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,10 +96,10 @@ class ReceiptColumns:
         return len(self.position)
 
     @classmethod
-    def joined(cls, parts: Sequence[ReceiptColumns]) -> ReceiptColumns:
-        """The rows of all, one behind the other."""
-        names = ("position", "random", "topic", "term", "attempt", "subscription")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    def of(cls, claims: bytes) -> ReceiptColumns:
+        """Rows of CLAIM one behind the other. ValueError where that is none."""
+        body = np.frombuffer(claims, CLAIM)
+        return cls(body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"])
 
     def select(self, rows: npt.NDArray[Any] | slice) -> ReceiptColumns:
         """The rows given by an index array, a mask or a slice."""
@@ -111,11 +114,11 @@ class ReceiptColumns:
 
 
 class Receipts:
-    """Makes and checks receipts with one cluster's secret. `whole`: whether every member reads the second form."""
+    """Makes and checks receipts of one group with its secret. `whole`: whether every member reads the second form."""
 
-    def __init__(self, secret: bytes, whole: Callable[[], bool]) -> None:
+    def __init__(self, secret: bytes, whole: Callable[[], bool], group: int = 0) -> None:
         self._keyed = blake2b(key=secret, digest_size=_MAC_SIZE)
-        self._whole = whole
+        self._whole, self._group = whole, group
         self._made: dict[str, bytes] = {}  # text -> the columns that both forms have
         self._made_before: dict[str, bytes] = {}
 
@@ -136,6 +139,8 @@ class Receipts:
             ("attempt", attempt),
         ):
             body[name] = column
+        if form is _WHOLE:
+            body["group"] = self._group
         data = np.zeros((count, form.stride), np.uint8)
         data[:, : form.size] = body.view(np.uint8).reshape(count, -1)
         macs = self._macs(body.tobytes(), form)
@@ -145,32 +150,32 @@ class Receipts:
         self._keep(texts, data[:, : _FIRST.size].tobytes())
         return texts
 
-    def read(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.intp], ReceiptColumns]:
-        """Which of the texts are receipts of this cluster, ascending, and the hand-overs that those name."""
+    def read(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.intp], bytes]:
+        """Which of the texts are receipts of this group, ascending, and a row of CLAIM for each of those."""
         if (made := self._known(texts)) is not None:
-            return np.arange(len(texts)), _columns(np.frombuffer(b"".join(made), _FIRST.body))
+            return np.arange(len(texts)), b"".join(made)
         forms = [form for form in (_WHOLE, _FIRST) if any(len(text) == form.length for text in texts)]
         if len(forms) < 2:
             return self._read(texts, forms[0] if forms else _FIRST)
-        (rows, columns), (others, more) = (self._read(texts, form) for form in forms)
+        (rows, claims), (others, more) = (self._read(texts, form) for form in forms)
         rows = np.concatenate([rows, others])
         order = np.argsort(rows)
-        return rows[order], ReceiptColumns.joined([columns, more]).select(order)
+        return rows[order], np.frombuffer(claims + more, CLAIM)[order].tobytes()
 
-    def read_in_pieces(self, texts: Sequence[str]) -> Pieces[tuple[npt.NDArray[np.intp], ReceiptColumns]]:
+    def read_in_pieces(self, texts: Sequence[str]) -> Pieces[tuple[npt.NDArray[np.intp], bytes]]:
         """`read`, a piece at a time."""
         if len(texts) <= READ_AT_ONCE:
             return self.read(texts)
         rows: list[npt.NDArray[np.intp]] = []
-        columns: list[ReceiptColumns] = []
+        claims: list[bytes] = []
         for start in range(0, len(texts), READ_AT_ONCE):
             found, named = self.read(texts[start : start + READ_AT_ONCE])
             rows.append(found + start)
-            columns.append(named)
+            claims.append(named)
             yield
-        return np.concatenate(rows), ReceiptColumns.joined(columns)
+        return np.concatenate(rows), b"".join(claims)
 
-    def _read(self, texts: Sequence[str], form: _Form) -> tuple[npt.NDArray[np.intp], ReceiptColumns]:
+    def _read(self, texts: Sequence[str], form: _Form) -> tuple[npt.NDArray[np.intp], bytes]:
         fitting = [row for row, text in enumerate(texts) if len(text) == form.length and text[-1] in _LAST]
         rows = np.array(fitting, np.intp)
         data = _decode([texts[row] for row in fitting] if len(rows) < len(texts) else texts)
@@ -181,15 +186,16 @@ class Receipts:
         table = np.frombuffer(data, np.uint8).reshape(-1, form.stride)
         raw = table[:, : form.size].tobytes()
         shown, macs = table[:, form.size : form.size + _MAC_SIZE].tobytes(), self._macs(raw, form)
-        body = np.frombuffer(raw, form.body)
         if not hmac.compare_digest(shown, macs):
             # Every byte is compared, wherever the first difference is.
             genuine = (np.frombuffer(shown, _MAC) == np.frombuffer(macs, _MAC)).all(axis=1)
-            rows, body = rows[genuine], body[genuine]
-        if form is _WHOLE and (body["group"].any() or body["namespace"].any()):
-            ours = (body["group"] == 0) & (body["namespace"] == 0)
-            rows, body = rows[ours], body[ours]
-        return rows, _columns(body)
+            rows, table = rows[genuine], table[genuine]
+        if form is _WHOLE:
+            body = np.frombuffer(table[:, : form.size].tobytes(), form.body)
+            ours = (body["group"] == self._group) & (body["namespace"] == 0)
+            if not ours.all():
+                rows, table = rows[ours], table[ours]
+        return rows, table[:, : CLAIM.itemsize].tobytes()
 
     def _keep(self, texts: list[str], bodies: bytes) -> None:
         if len(self._made) + len(texts) > KNOWN_MAX:
@@ -213,12 +219,6 @@ class Receipts:
             state.update(body)
             macs.append(state.digest())
         return b"".join(macs)
-
-
-def _columns(body: npt.NDArray[np.void]) -> ReceiptColumns:
-    return ReceiptColumns(
-        body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"]
-    )
 
 
 def _decode(texts: Sequence[str]) -> bytes | None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from node.cluster.clock_skew import Skew
+from node.group.leading import Leading
 from node.handover.term import Leadership
-from node.leading import Leading
 from node.runtime.clock import STEP_MS, NodeClock
 from replication.election.median import Median
 from replication.raft.options import Peer
@@ -41,7 +41,7 @@ class Leader:
             skew,
             told_anything,
             absent,
-            told_anything,
+            lambda: None,
         )
 
     def lead(self, *heard: str) -> float:

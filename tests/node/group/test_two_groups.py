@@ -10,7 +10,7 @@ from api.port.ledger import LedgerQuery
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.port.problem import Problem
 from api.port.queries import DeadQuery
-from node.server import Node
+from node.node import Node
 from storage.directory.verify import verify
 from storage.export.manifest import read_export
 from storage.file.disk import Disk
@@ -25,8 +25,8 @@ GROUPS = (0, 3)
 
 async def _hand_over(node: Node, body: bytes) -> tuple[str, Delivery]:
     """A message's id, and its hand-over."""
-    scheduled = await node.service.schedule([MessageIn("t", body)], ANONYMOUS)
-    (delivery,) = await node.service.pull(PullIn("t", 1, 5_000, 60_000), ANONYMOUS)
+    scheduled = await node.front.schedule([MessageIn("t", body)], ANONYMOUS)
+    (delivery,) = await node.front.pull(PullIn("t", 1, 5_000, 60_000), ANONYMOUS)
     return scheduled.ids[0].decode(), delivery
 
 
@@ -53,8 +53,8 @@ def test_each_group_elects_delivers_and_knows_its_own_alone(tmp_path: Path) -> N
             assert (decode_id(id).group, delivery.id, delivery.body) == (group, id, b"%d" % group)
             for unknown in (other_id, _in_group(id, group + 1)):
                 with pytest.raises(Problem, match="unknown-message"):
-                    await node.service.message(unknown, local=False, principal=ANONYMOUS)
-            results = await node.service.ack("t", [others.receipt, delivery.receipt], ANONYMOUS)
+                    await node.front.message(unknown, local=False, principal=ANONYMOUS)
+            results = await node.front.ack("t", [others.receipt, delivery.receipt], ANONYMOUS)
             assert list(results) == ["invalid", "acked"]
             await done.wait()
 
@@ -79,12 +79,12 @@ def test_every_answer_names_the_group(tmp_path: Path) -> None:
             await put(node, "orders", url, retry={"max_attempts": 1})
             (id,) = await schedule(node, MessageIn("orders", b"{}"))
             await until(in_state(node, id, "dead"))
-        dead = await node.service.dead(DeadQuery(topic="orders"), principal=ANONYMOUS)
-        ledger = await node.service.ledger(LedgerQuery(from_ms=0, to_ms=1 << 42))
+        dead = await node.front.dead(DeadQuery(topic="orders"), principal=ANONYMOUS)
+        ledger = await node.front.ledger(LedgerQuery(from_ms=0, to_ms=1 << 42))
         told = [seen[0].headers["webhook-id"], dead.items[0].id, ledger.items[0].id]
         assert (decode_id(id).group, told) == (3, [id] * 3)
-        await node.checkpointer.checkpoint()
-        assert await node.exports.export()
+        await node.group.checkpointer.checkpoint()
+        assert await node.group.exports.export()
         assert [each.group for each in read_export(tmp_path / "export", Disk())[0].values()] == [3]
 
     export = {"to": str(tmp_path / "export"), "every_s": 86_400}

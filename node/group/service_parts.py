@@ -17,10 +17,10 @@ from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
 from node.message.count import Counting
+from node.port.peer_port import PeerPort
 from node.runtime.clock import NodeClock
 from node.runtime.config import Config
 from node.runtime.entropy import Entropy
-from node.runtime.forwarding import Forwarding
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
 from node.upkeep.backup import Backups
@@ -46,7 +46,7 @@ class ServiceParts:
     driver: GroupDriver
     proposer: Proposer
     leadership: Leadership
-    forwarder: Forwarding
+    peers: PeerPort
     delivery_log: DeliveryLog
     counters: Counters
     topic_metrics: TopicMetrics

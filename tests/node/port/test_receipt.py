@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import node.receipt
-from node.receipt import Receipts
+import node.port.receipt
+from node.port.receipt import ReceiptColumns, Receipts
 
 
 class Receipt(NamedTuple):
@@ -65,7 +65,8 @@ def read(receipts: Receipts, *texts: str) -> dict[int, Receipt]:
 
 
 def _named(receipts: Receipts, texts: Sequence[str]) -> dict[int, Receipt]:
-    rows, found = receipts.read(texts)
+    rows, claims = receipts.read(texts)
+    found = ReceiptColumns.of(claims)
     assert not found.subscription.any()
     columns = (found.position, found.random, found.topic, found.term, found.attempt)
     named = [Receipt(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
@@ -116,7 +117,7 @@ def test_the_other_base64_alphabet_is_no_second_text() -> None:
 def test_what_was_made_lately_is_known_by_its_text(level: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """In any order, as often as it is shown, and from one generation to the next; with one that was not made here all
     are read by their MACs."""
-    monkeypatch.setattr(node.receipt, "KNOWN_MAX", 100)
+    monkeypatch.setattr(node.port.receipt, "KNOWN_MAX", 100)
     receipts, macs = Receipts(SECRET, level), list[int]()
     many = [Receipt(number, number * 7, 3, 5, 1) for number in range(250)]
     texts = [text for at in range(0, 250, 10) for text in make(receipts, *many[at : at + 10])]
@@ -186,17 +187,18 @@ def test_a_changed_character_of_a_long_one_is_refused(receipt: Receipt, at: int,
 
 def test_a_receipt_of_another_group_or_namespace_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its MAC is right: such a message lives elsewhere."""
-    receipts, zeros = Receipts(SECRET, whole), np.zeros
-    for name in ("group", "namespace"):
+    (of_another,) = make(Receipts(SECRET, whole, 1), Receipt(1, 2, 3, 5, 6))
+    zeros = np.zeros
 
-        def other(shape: Any, dtype: Any, name: str = name) -> Any:
-            made = zeros(shape, dtype)
-            if made.dtype.names:
-                made[name] = 1
-            return made
+    def named(shape: Any, dtype: Any) -> Any:
+        made = zeros(shape, dtype)
+        if made.dtype.names:
+            made["namespace"] = 1
+        return made
 
-        monkeypatch.setattr(np, "zeros", other)
-        (text,) = make(receipts, Receipt(1, 2, 3, 5, 6))
-        monkeypatch.setattr(np, "zeros", zeros)
+    monkeypatch.setattr(np, "zeros", named)
+    (in_another,) = make(Receipts(SECRET, whole), Receipt(1, 2, 3, 5, 6))
+    monkeypatch.setattr(np, "zeros", zeros)
+    for text in (of_another, in_another):
         assert len(text) == 67
         assert read(Receipts(SECRET, whole), text) == {}

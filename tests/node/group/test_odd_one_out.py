@@ -12,7 +12,7 @@ import pytest
 
 from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
-from node.server import Node
+from node.node import Node
 from replication.apply.applying import Applying
 from replication.apply.registry import CommandRow
 from replication.command.entry import Kind
@@ -26,31 +26,31 @@ from tests.waiting import until
 
 def _flip_a_tag(node: Node) -> None:
     """From now on one bit of one column of what is appended is another."""
-    append = node.store.append
+    append = node.group.store.append
 
     def off_by_one_bit(batch: UnitBatch) -> object:
         return append(dataclasses.replace(batch, tags=batch.tags ^ np.uint64(1 << 40)))
 
-    node.store.append = off_by_one_bit  # type: ignore[method-assign, assignment]
+    node.group.store.append = off_by_one_bit  # type: ignore[method-assign, assignment]
 
 
 def _move_a_lease(node: Node) -> None:
     """One millisecond in a settle record."""
-    settle = node.store.settle
-    node.store.settle = lambda batch: settle(dataclasses.replace(batch, at_ms=batch.at_ms + 1))  # type: ignore[method-assign]
+    settle = node.group.store.settle
+    node.group.store.settle = lambda batch: settle(dataclasses.replace(batch, at_ms=batch.at_ms + 1))  # type: ignore[method-assign]
 
 
 def _misspell_a_topic(node: Node) -> None:
     """A row of the catalog."""
-    put = node.store.catalog.put_topic
-    node.store.catalog.put_topic = (  # type: ignore[method-assign]
+    put = node.group.store.catalog.put_topic
+    node.group.store.catalog.put_topic = (  # type: ignore[method-assign]
         lambda name, settings, now_ms, namespace="default": put(name, {**settings, "x": 1}, now_ms, namespace)
     )
 
 
 def _shift_the_state(node: Node) -> None:
     """Where the dispatch state stands, by one unit."""
-    apply_one = node.machine._apply_one
+    apply_one = node.group.machine._apply_one
 
     def shifted(row: CommandRow, command: Any, applying: Applying) -> Any:
         result = apply_one(row, command, applying)
@@ -58,14 +58,14 @@ def _shift_the_state(node: Node) -> None:
             applying.dispatched.local_index += 1
         return result
 
-    node.machine._apply_one = shifted  # type: ignore[method-assign]
+    node.group.machine._apply_one = shifted  # type: ignore[method-assign]
 
 
 async def _work(node: Node) -> None:
     """A message scheduled, handed over and acked: units, a topic, leases, settles, dispatch states."""
-    await node.service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-    (delivery,) = await node.service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
-    await node.service.ack("t", [delivery.receipt], ANONYMOUS)
+    await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
+    (delivery,) = await node.front.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
+    await node.front.ack("t", [delivery.receipt], ANONYMOUS)
 
 
 @pytest.mark.parametrize("odd_leads", [False, True])
@@ -85,12 +85,12 @@ def test_a_node_that_differs_by_one_bit_stops_for_good(
         plant(odd)
         with contextlib.suppress(Problem):  # a leader that stops answers nobody
             await _work(leader)
-        await until(lambda: not odd.life.serves)
+        await until(lambda: not odd.group.life.serves)
         rest = [node for node in nodes if node is not odd]
         async with asyncio.timeout(10):
-            await _work(await leader_of(rest, term_above=leader.group.term if odd_leads else 0))
-        assert isinstance(odd.group.failure, OddOneOut)
-        assert all(node.group.failure is None for node in rest)
+            await _work(await leader_of(rest, term_above=leader.group.raft.term if odd_leads else 0))
+        assert isinstance(odd.group.raft.failure, OddOneOut)
+        assert all(node.group.raft.failure is None for node in rest)
 
     with pytest.raises(OddOneOut, match="differs from the majority: after entry"):
         run_nodes(tmp_path, scene)
@@ -105,13 +105,13 @@ def test_a_doubtful_state_is_not_handed_on(tmp_path: Path) -> None:
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)
         await _work(leader)
-        job = leader.store.begin_checkpoint(leader.machine.checkpoint_record())
+        job = leader.group.store.begin_checkpoint(leader.group.machine.checkpoint_record())
         job.run()
         job.finish()
-        leader.group.agreement.split = Split(7, {"n0": b"a" * 16, "n1": b"b" * 16})
-        assert leader.snapshots._pin() is None
-        leader.group.agreement.split = None
-        pin = leader.snapshots._pin()
+        leader.group.raft.agreement.split = Split(7, {"n0": b"a" * 16, "n1": b"b" * 16})
+        assert leader.group.snapshots._pin() is None
+        leader.group.raft.agreement.split = None
+        pin = leader.group.snapshots._pin()
         assert pin is not None
         pin.release()
 

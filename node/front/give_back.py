@@ -22,8 +22,8 @@ from typing import Final
 import msgspec
 import structlog
 
+from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.leadership import FORWARDED, WAIT
-from api.port.port import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
 
 log = structlog.get_logger()

@@ -1,24 +1,21 @@
-"""One node: opens what is on disk, joins the group, serves HTTP, and ends in order.
+"""One Raft group on one node: opens what is on disk, joins the others, leads or follows, and ends in order.
 
-    data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> service -> HTTP
+    data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> port
 
 Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends
-the process: `Lifecycle.fatal` is called once and nothing is served after it. And leadership is a LeaderTerm: while
-this node is the established leader there is one, and it is gone in the same step of the loop in which leadership is
-lost.
+the group: `Lifecycle.fatal` is called once and nothing is served after it; what that means for the process,
+`node/node.py` decides. And leadership is a LeaderTerm: while this node is the established leader there is one, and it
+is gone in the same step of the loop in which leadership is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 
-from api.http.server import GRACE_S
-from api.port.budget import Budget
-from api.port.duration import parse_duration
-from api.port.port import Limits
 from node.cluster.clock_guard import ClockGuard
 from node.cluster.clock_skew import Skew
 from node.cluster.drain import Drain
@@ -29,8 +26,12 @@ from node.cluster.metrics import Metrics
 from node.cluster.status import Status
 from node.cluster.transfer import Transfer
 from node.cluster.values import Values
-from node.environment import Environment, Serving
-from node.group_options import address_of, open_group
+from node.group.environment import GroupEnvironment
+from node.group.group_service import GroupService
+from node.group.leading import Leading
+from node.group.options import address_of, open_group
+from node.group.service_parts import ServiceParts
+from node.group.status_feed import StatusFeed
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.lateness import Lateness
@@ -38,25 +39,23 @@ from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics, ready_of, topic_name
 from node.leader.leader_parts import LeaderParts
 from node.leader.leader_term import LeaderTerm
-from node.leading import Leading
 from node.message.count import Counting
+from node.port.group_port import GroupStatus, ReceiptKey
+from node.port.peer_port import PeerPort
+from node.port.push_port import Receivers
 from node.port.trust_window import NEVER
 from node.push.feed import PushFeed
 from node.push.outcomes import Outcomes
-from node.push_wire.wire import PushWire
-from node.runtime.client_budget import client_budget
 from node.runtime.config import Config
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
-from node.service import Service
-from node.service_parts import ServiceParts
 from node.upkeep.backup import Backups
 from node.upkeep.checkpointer import Checkpointer, phase_of
 from node.upkeep.export import Exports
 from node.upkeep.housekeeping import keep_house, unlink_hours
 from node.upkeep.journal_trim import Trimming, segment_bytes
 from node.upkeep.retention import Retention
-from node.upkeep.snapshot import Reinstalled, Snapshots
+from node.upkeep.snapshot import Snapshots
 from node.write.own_entry import OwnEntries
 from node.write.proposer import Proposer
 from replication.apply.machine import Machine
@@ -67,7 +66,7 @@ from replication.journal.journal import Journal
 from replication.raft.agreement import OddOneOut
 from replication.raft.options import Vitals
 from replication.wire.listener import Identity
-from storage.catalog.level import LEVELS
+from storage.catalog.level import LEVELS, has
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
@@ -77,26 +76,34 @@ from storage.store import Store
 
 log = structlog.get_logger()
 
-#: What requests at work get before a node starts again in place: they are passed on to the leader, or read.
-RESTART_GRACE_S = 1.0
 
+class Group:
+    """The parts of one group and how they hang together: opened when made, from `start` on it takes part, `leave` and
+    `close` end it. `life` says whether it is to end, and why. What it serves is its `port`."""
 
-class Node:
-    """The parts of one node and how they hang together. `run` serves until `life` ends."""
-
-    def __init__(self, config: Config, outside: Environment | None = None, group: int = 0) -> None:
-        """Opens the directory and everything in it; `group`: the number of its Raft group. Raises DirectoryRefused,
-        FormatRefused, Corrupt, DiskFailed."""
-        assert 0 <= group <= GROUP_MAX, f"group {group}"
-        self.config, self._number = config, group
-        self.outside = outside = outside or Environment()
+    def __init__(
+        self,
+        number: int,
+        config: Config,
+        outside: GroupEnvironment,
+        receivers: Receivers,
+        peers: PeerPort,
+        beat: Callable[[], None],
+    ) -> None:
+        """Opens the directory of `config` and everything in it. `receivers`: the push wire; `peers`: the group on other
+        nodes; `beat`: told of every step of it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        assert 0 <= number <= GROUP_MAX, f"group {number}"
+        self.config, self.number = config, number
+        self.outside = outside
+        self._receivers, self.peers, self._beat = receivers, peers, beat
         self.clock = outside.clock()
         self.disk, self.entropy, self.boot = outside.disk(), outside.entropy(), outside.boot()
         self._closing = contextlib.ExitStack()
         self.life = Lifecycle(self._failing)
         self.leadership = Leadership[LeaderTerm](self.life)
-        self._caught_up = False
-        self.lateness, self.watchdog = Lateness(), outside.watchdog(config.watchdog.held_ms)
+        self.status_feed = StatusFeed(self._status)
+        self._caught_up = self.closed = False
+        self.lateness = Lateness()
         self.counters = Counters(self.lateness)
         try:
             self._open()
@@ -108,7 +115,7 @@ class Node:
         config, disk = self.config, self.disk
         self.directory = directory = DataDirectory.open(config.directory, config.node_id, disk, self.entropy.bytes(16))
         self._closing.callback(directory.close)
-        self.store = Store.open(config.directory, disk=disk, group=self._number)
+        self.store = Store.open(config.directory, disk=disk, group=self.number)
         self._closing.callback(self.store.close)
         self.store.begin_at(self.clock.now_ms() // HOUR_MS)
         self.machine = Machine(self.store)
@@ -121,38 +128,39 @@ class Node:
         peers = {peer.id: address_of(peer.raft) for peer in config.peers if peer.id != config.node_id}
         identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, {"entry": LEVELS})
         self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
-        self.group = open_group(
-            config, self._number, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock,
+        self.raft = open_group(
+            config, self.number, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock,
             self.entropy, disk, self.life, vitals=self._vitals, created=directory.created,
         )  # fmt: skip
-        self.group.start_at(self.machine.applied_index)
+        self.raft.start_at(self.machine.applied_index)
         self.machine.told.on_founded = self._founded
         self._make_parts()
-        self.group.on_established = self.leading.established
-        self.group.on_stepped_down = self.leading.stepped_down
-        self.group.on_leader_changed = self.leading.leader_changed
-        self.group.on_trusted = self.leading.trusted
-        self.group.on_renewed = self.leading.renewed
+        self.leadership.on_change = self.status_feed.tell
+        self.raft.on_established = self.leading.established
+        self.raft.on_stepped_down = self.leading.stepped_down
+        self.raft.on_leader_changed = self.leading.leader_changed
+        self.raft.on_trusted = self.leading.trusted
+        self.raft.on_renewed = self.leading.renewed
         self.member_changes.begin()
 
     def _make_parts(self) -> None:
         """What works on the group, the store and each other."""
         config = self.config
-        self.driver = GroupDriver(self.group, self.transport, on_fatal=self.life.fatal, writer=self.outside.writer())
+        self.driver = GroupDriver(self.raft, self.transport, on_fatal=self.life.fatal, writer=self.outside.writer())
         self.reserve = Reserve(
             config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self._low_peers
         )
         self.proposer = Proposer(
-            self.group, self.clock, self.entropy, node=self.members.number,
+            self.raft, self.clock, self.entropy, node=self.members.number,
             waiting_max=config.limits.max_waiting_messages, fatal=self.life.fatal,
         )  # fmt: skip
-        self.own_entries = OwnEntries(self.group, self.driver, self.clock, lambda: self.members.number)
+        self.own_entries = OwnEntries(self.raft, self.driver, self.clock, lambda: self.members.number)
         self.levels = Levels(
-            self.members, self.machine, self.transport, self.group, self.own_entries, self.proposer, self.leadership,
+            self.members, self.machine, self.transport, self.raft, self.own_entries, self.proposer, self.leadership,
             self.life, upgrade=config.raft.upgrade,
         )  # fmt: skip
         self.snapshots = Snapshots(
-            config, self.group, self.store, self.journal, self.disk, self.reserve, self.clock, self.life,
+            config, self.raft, self.store, self.journal, self.disk, self.reserve, self.clock, self.life,
             self.caught_up,
         )  # fmt: skip
         self.checkpointer = Checkpointer(
@@ -163,13 +171,13 @@ class Node:
             needed_from=Trimming(
                 self.journal,
                 config.storage.journal_keep_mb,
-                low_water=lambda: self.group.low_water,
+                low_water=lambda: self.raft.low_water,
                 hold=self.snapshots.sender.hold,
             ).needed_from,
             phase=phase_of(config.node_id, (peer.id for peer in config.peers)),
         )
         self.delivery_log = DeliveryLog(
-            self.directory.deliveries, self.disk, group=self._number, node=self.members.number,
+            self.directory.deliveries, self.disk, group=self.number, node=self.members.number,
             cluster_id=lambda: self.store.cluster_id, state=self._dispatch_state,
         )  # fmt: skip
         self._closing.callback(self.delivery_log.close)
@@ -178,39 +186,34 @@ class Node:
             config, self.store, self.directory.store_id, self.disk, self.reserve, self.clock, self.life
         )
         self.retention = Retention(self.machine, self.proposer, self.clock, self.exports.covers)
-        self.skew = Skew(self.group, self.clock, config.clock.skew_max_ms)
-        self.guard = ClockGuard(self.skew, self.group, self.clock, config.clock.skew_max_ms)
-        self.forwarder = self.outside.forwarder(self._leader_http)
+        self.skew = Skew(self.raft, self.clock, config.clock.skew_max_ms)
+        self.guard = ClockGuard(self.skew, self.raft, self.clock, config.clock.skew_max_ms)
         catalog = self.store.catalog
         self.topic_metrics = TopicMetrics(partial(topic_name, catalog), partial(ready_of, catalog, self.leadership))
-        self.push_wire = PushWire(
-            partial(self.outside.push_client, self.config.push.allow, self.clock.now_ms), self.clock.monotonic
-        )
         self.push_feed = self._push_feed()
         self._make_cluster()
-        self.counting = Counting(self.store, self.clock, lambda: self.group.term)
+        self.counting = Counting(self.store, self.clock, lambda: self.raft.term)
         self.backups = Backups(config, self.store, self.checkpointer, self.disk, self.reserve, self.clock, self.life)
         self.leading = self._leading()
-        budget = client_budget(config.limits, self.push_feed.total)
-        self.metrics = self._metrics(budget)
-        self.service = self._service(budget)
+        self.metrics = self._metrics()
+        self.port = self._port()
 
     def _make_cluster(self) -> None:
         """Who the members are, who leads, and what this node says of it."""
         self.transfer = Transfer(
-            self.members, self.group, self.store, self.clock, self.skew, self.proposer, self.push_feed, self.forwarder,
+            self.members, self.raft, self.store, self.clock, self.skew, self.proposer, self.push_feed, self.peers,
             self.leadership, self.life,
         )  # fmt: skip
         self.drain = Drain(
-            self.config.node_id, self.group, self.transfer, self.push_feed, self.proposer, self.forwarder, self.clock,
-            self.leadership, self.life,
+            self.config.node_id, self.raft, self.transfer, self.push_feed, self.proposer, self.peers, self.clock,
+            self.leadership, self.life, self.status_feed.tell,
         )  # fmt: skip
         self.member_changes = MemberChanges(
-            self.members, self.machine, self.transport, self.group, self.own_entries, self.journal, self.proposer,
-            self.delivery_log, self.transfer, self.forwarder, self.leadership, self.life,
+            self.members, self.machine, self.transport, self.raft, self.own_entries, self.journal, self.proposer,
+            self.delivery_log, self.transfer, self.peers, self.leadership, self.life, self.status_feed.tell,
         )  # fmt: skip
         self.status = Status(
-            self.members, self.group, self.machine, self.transport, self.levels, self.guard, self.lateness,
+            self.members, self.raft, self.machine, self.transport, self.levels, self.guard, self.lateness,
             self.reserve, self.drain, self.leadership, self.life, snapshot=self.snapshots.status,
             caught_up=self.caught_up,
         )  # fmt: skip
@@ -218,86 +221,90 @@ class Node:
     def _leading(self) -> Leading:
         parts = LeaderParts(
             node_id=self.config.node_id, options=self.config.dispatch, store=self.store, machine=self.machine,
-            group=self.group, clock=self.clock, entropy=self.entropy, life=self.life, proposer=self.proposer,
+            group=self.raft, clock=self.clock, entropy=self.entropy, life=self.life, proposer=self.proposer,
             leadership=self.leadership, delivery_log=self.delivery_log, counters=self.counters,
             topic_metrics=self.topic_metrics, push_feed=self.push_feed,
         )  # fmt: skip
         return Leading(
-            parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.drain, self.forwarder
+            parts, self.leadership, self.config, self.boot, self.skew, self.transfer, self.drain, self.status_feed.tell
         )
 
-    def _metrics(self, budget: Budget) -> Metrics:
+    def _metrics(self) -> Metrics:
         values = Values(
-            self.leadership, self.proposer, self.counters, budget, self.group, self.machine, self.journal,
+            self.leadership, self.proposer, self.counters, self.raft, self.machine, self.journal,
             self.checkpointer, self.reserve, self.clock,
             (self.guard.values, self.snapshots.values, self.exports.values),
         )  # fmt: skip
-        others = (self.lateness, self.watchdog.held, self.push_feed.metrics, self.topic_metrics, self.guard)
+        others = (self.lateness, self.push_feed.metrics, self.topic_metrics, self.guard)
         return Metrics(values.rows, *others)
 
     def _push_feed(self) -> PushFeed:
         outcomes = Outcomes(
             self.leadership, self.clock, self.entropy, self.proposer, self.delivery_log, self.topic_metrics,
-            self.forwarder, self.life,
+            self.peers, self.life,
         )  # fmt: skip
         return PushFeed(
-            self._number, self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics,
-            outcomes, self.outside.receivers(self.push_wire), self.leadership.window, self.config.push,
+            self.number, self.store, self.clock, self.life, self.delivery_log, self.counters, self.topic_metrics,
+            outcomes, self._receivers, self.leadership.window, self.config.push,
         )  # fmt: skip
 
     # -- life
 
-    async def run(self) -> None:
-        """Serve until `stop`; raises what ended the node otherwise, Reinstalled if it is to be started again."""
+    async def start(self) -> None:
+        """Take part: from now on something may end it."""
         self.life.begin()
-        http: Serving | None = None
-        try:
-            await self.forwarder.start()
-            await self.push_wire.start()
-            self.push_feed.start()
-            await self.driver.start()
-            http = await self.outside.serve(self.service, self.config.http.host, self.config.http.port)
-            self.life.spawn(self._keep_house())
-            self.life.spawn(self.checkpointer.run())
-            self.snapshots.start()
-            self.life.spawn(self._unlink_hours())
-            self.exports.start()
-            self.life.spawn(self.member_changes.promote())
-            log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
-            await self.life.until_ended()
-        finally:
-            self.life.draining = True
-            if http is not None:
-                http.drain()
-            restarts = self.snapshots.whole is not None
-            ordered = self.life.in_order and not restarts
-            if ordered:
-                await self.drain.leave()
-            self.leading.stepped_down()
-            # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
-            await self.driver.close()
-            if http is not None:
-                await http.close(GRACE_S if ordered else RESTART_GRACE_S if restarts else 0)
-            await self.push_feed.close()
-            await self.push_wire.close()
-            await self.forwarder.close()
-            await self.life.end_tasks()
-            self._close()
-        self.life.raise_why()
-        if self.snapshots.whole is not None:
-            raise Reinstalled
+        self.push_feed.start()
+        await self.driver.start()
+        self.driver.on_step = self._beat
+        self.life.spawn(self._keep_house())
+        self.life.spawn(self.checkpointer.run())
+        self.snapshots.start()
+        self.life.spawn(self._unlink_hours())
+        self.exports.start()
+        self.life.spawn(self.member_changes.promote())
 
-    def _service(self, budget: Budget) -> Service:
+    async def until_ended(self) -> None:
+        """Until it is to end. Raises what failed."""
+        await self.life.until_ended()
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether it is to end only to take a snapshot over."""
+        return self.snapshots.whole is not None and not self.life.failed
+
+    async def leave(self, *, in_order: bool) -> None:
+        """Take part no more. `in_order`: give leadership away first, and have the outcomes of pushes written."""
+        self.life.draining = True
+        if in_order:
+            await self.drain.leave()
+        self.leading.stepped_down()
+        # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
+        await self.driver.close()
+
+    async def close(self) -> None:
+        """After `leave`, when nobody asks anything any more: a last checkpoint, or the snapshot in its place, and let
+        go of the directory. Raises DiskFailed."""
+        await self.port.close()
+        await self.push_feed.close()
+        await self.life.end_tasks()
+        self._close()
+
+    def let_go(self) -> None:
+        """Of one that never took part, or died: close its files as they are."""
+        self.closed = True
+        self._closing.close()
+
+    def _port(self) -> GroupService:
         parts = ServiceParts(
             config=self.config, deliveries=self.directory.deliveries, disk=self.disk, store=self.store,
-            clock=self.clock, entropy=self.entropy, life=self.life, group=self.group, driver=self.driver,
-            proposer=self.proposer, leadership=self.leadership, forwarder=self.forwarder,
-            delivery_log=self.delivery_log, counters=self.counters, topic_metrics=self.topic_metrics,
-            reserve=self.reserve, counting=self.counting, members=self.members, member_changes=self.member_changes,
+            clock=self.clock, entropy=self.entropy, life=self.life, group=self.raft, driver=self.driver,
+            proposer=self.proposer, leadership=self.leadership, peers=self.peers, counters=self.counters,
+            delivery_log=self.delivery_log, topic_metrics=self.topic_metrics, reserve=self.reserve,
+            counting=self.counting, members=self.members, member_changes=self.member_changes,
             levels=self.levels, transfer=self.transfer, drain=self.drain, backups=self.backups,
             status=self.status, metrics=self.metrics,
         )  # fmt: skip
-        return Service(parts, self._limits(), budget)
+        return GroupService(parts, self.status_feed)
 
     async def _keep_house(self) -> None:
         looks = (
@@ -306,10 +313,11 @@ class Node:
             lambda: self.clock.bound(self.skew.least_median_ms()),
             self.guard.watch,
             self.reserve.measure,
+            self.status_feed.tell,
             lambda: self.store.turn(self.clock.now_ms() // HOUR_MS),
         )
         await keep_house(
-            self.watchdog, self.driver, self.clock, give_up=self.transfer.give_up,
+            self.clock, give_up=self.transfer.give_up,
             yield_if_outvoted=self.transfer.yield_if_outvoted, looks=looks,
         )  # fmt: skip
 
@@ -317,36 +325,26 @@ class Node:
         retention_ms = self.config.storage.retention_ms
         await unlink_hours(self.clock, self.delivery_log, self.exports, self.retention, self.leadership, retention_ms)
 
-    def _limits(self) -> Limits:
-        """What a request may carry, as the HTTP layer asks."""
-        configured = self.config.limits
-        return Limits(
-            delay_levels_ms=tuple(map(parse_duration, configured.delay_levels)),
-            push_allow=self.config.push.allow,
-            max_delay_ms=configured.max_delay_ms,
-            body_bytes_max=configured.max_body_bytes,
-        )
-
     def _failing(self, error: BaseException) -> None:
         if isinstance(error, OddOneOut):
             with contextlib.suppress(DiskFailed):
                 self.directory.condemn(str(error))
         log.error("fatal", error=str(error), kind=type(error).__name__)
-        self.group.fail(error)
+        self.raft.fail(error)
         self.leadership.renew(NEVER, 0.0)  # a group that failed is not trusted from this step on
 
     def _close(self) -> None:
         """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
         try:
-            if self.group.failure is None and self.snapshots.whole is not None:
+            if self.raft.failure is None and self.snapshots.whole is not None:
                 self.snapshots.put_in_place()
-            elif self.group.failure is None and self.store.cluster_id is not None:
+            elif self.raft.failure is None and self.store.cluster_id is not None:
                 self.journal.sync_now()
                 job = self.store.begin_checkpoint(self.machine.checkpoint_record())
                 job.run()
                 job.finish()
         finally:
-            self._closing.close()
+            self.let_go()
 
     # -- what the parts ask
 
@@ -357,7 +355,7 @@ class Node:
 
     def caught_up(self) -> bool:
         """Whether this node has, since it started, applied everything that was known to be committed; stays True."""
-        group = self.group
+        group = self.raft
         self._caught_up |= group.leader_id is not None and group.applied_index >= group.known_commit
         return self._caught_up
 
@@ -376,10 +374,25 @@ class Node:
         )  # fmt: skip
 
     def _low_peers(self) -> int:
-        return sum(peer.low for peer in self.group.peers.values())
+        return sum(peer.low for peer in self.raft.peers.values())
+
+    def _status(self) -> GroupStatus:
+        raft, genesis = self.raft, self.store.catalog.genesis
+        key = None if genesis is None else ReceiptKey(genesis.secret, has(self.machine.level, "receipt-namespace"))
+        return GroupStatus(
+            group=self.number,
+            node=self.config.node_id,
+            term=raft.term,
+            leader=raft.leader_id,
+            leader_http=self._leader_http(),
+            leads=self.leadership.term is not None and not self.leadership.frozen,
+            drained=self.drain.drained,
+            ahead_s=self.clock.ahead_s(),
+            receipts=key,
+        )
 
     def _leader_http(self) -> str | None:
-        leader = self.group.leader_id
+        leader = self.raft.leader_id
         if leader == self.config.node_id and (self.leader_term is None or self.leadership.frozen):
             return None
         contact = self.members.contact(leader) if leader is not None else None

@@ -9,21 +9,23 @@ from typing import Any, cast
 
 import pytest
 
-from api.port.budget import Budget
-from api.port.port import ANONYMOUS, Limits, TopicChange
+from api.port.port import TopicChange
 from api.port.problem import Problem
+from node.group.group_service import GroupService
+from node.group.status_feed import StatusFeed
 from node.handover.term import Leadership
-from node.service import Service
+from node.port.group_port import GroupStatus
+from node.port.topic_port import TopicPut
 from storage.file.disk import Disk
 
 #: What the parts of the service are given by name, asked or not.
 NAMED = (
     *("store", "clock", "entropy", "proposer", "counting", "group"),
-    *("driver", "delivery_log", "topic_metrics", "counters", "reserve", "members", "forwarder"),
+    *("driver", "delivery_log", "topic_metrics", "counters", "reserve", "members", "peers"),
 )
 
 
-def make_service(**parts: Any) -> Service:
+def make_service(**parts: Any) -> GroupService:
     """The service of a node that leads and has these parts."""
     life: Any = SimpleNamespace(draining=False)
     leadership = Leadership(life)
@@ -31,14 +33,15 @@ def make_service(**parts: Any) -> Service:
     parts |= {"deliveries": Path("deliveries"), "disk": Disk()}
     for name in NAMED:
         parts.setdefault(name, SimpleNamespace())
+    parts["store"].group = 0
     config = SimpleNamespace(node_id="n1", http_names=(), storage=SimpleNamespace(retention_ms=0))
     named = SimpleNamespace(config=config, life=life, leadership=leadership, **parts)
-    return Service(cast(Any, named), Limits(), Budget())
+    return GroupService(cast(Any, named), StatusFeed(lambda: GroupStatus(group=0, node="n1")))
 
 
-def put(service: Service, change: TopicChange, *, create: bool, if_match: int | None = None) -> Any:
+def put(service: GroupService, change: TopicChange, *, create: bool, if_match: int | None = None) -> Any:
     """PUT or PATCH of the topic t."""
-    return asyncio.run(service.put_topic("t", change, create=create, if_match=if_match, principal=ANONYMOUS))
+    return asyncio.run(service.put_topic(TopicPut("t", change, create, if_match)))
 
 
 def test_no_topic_has_revision_0() -> None:

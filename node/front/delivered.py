@@ -1,0 +1,76 @@
+"""What was handed over, as its consumer gets it: ids, receipts and records put together, one Delivery a message."""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+import msgspec
+import numpy as np
+
+from api.port.port import Delivery
+from node.port.pull_port import Deliveries, MoreOfDelivery
+from node.port.receipt import CLAIM, Receipts
+from storage.format.message_id import ID_LENGTH, encode_ids
+
+
+def make_deliveries(handed: Deliveries, group: int, topic: str, receipts: Receipts) -> list[Delivery]:
+    """In the order of their hand-over. Ids name where messages were born, receipts where they stand."""
+    position, home, random = (np.frombuffer(each, np.uint64) for each in (handed.position, handed.home, handed.random))
+    attempt = np.frombuffer(handed.attempt, np.uint16)
+    due_ms, asked_due_ms, created_ms = (
+        np.frombuffer(each, np.int64).tolist() for each in (handed.due_ms, handed.asked_due_ms, handed.created_ms)
+    )
+    texts = receipts.make(
+        position=position,
+        random=random,
+        topic=handed.topic,
+        subscription=handed.subscription,
+        term=handed.term,
+        attempt=attempt,
+    )
+    ids = encode_ids(group, home, random).tobytes().decode("ascii")
+    deliveries = list(
+        map(
+            Delivery,
+            [ids[at : at + ID_LENGTH] for at in range(0, len(ids), ID_LENGTH)],
+            texts,
+            attempt.tolist(),
+            repeat(handed.term),
+            repeat(handed.leased_until_ms),
+            repeat(topic),
+            due_ms,
+            asked_due_ms,
+            created_ms,
+            repeat(handed.handed_over_ms),
+            handed.bodies,
+        )
+    )
+    for row, more in handed.more.items():
+        deliveries[row] = _completed(deliveries[row], more)
+    return deliveries
+
+
+def claims_of(handed: Deliveries) -> bytes:
+    """Rows of receipt.CLAIM that name these hand-overs."""
+    rows = np.empty(len(handed.bodies), CLAIM)
+    rows["position"], rows["random"] = (
+        np.frombuffer(handed.position, np.uint64),
+        np.frombuffer(handed.random, np.uint64),
+    )
+    rows["attempt"] = np.frombuffer(handed.attempt, np.uint16)
+    rows["topic"], rows["subscription"], rows["term"] = handed.topic, handed.subscription, handed.term
+    return rows.tobytes()
+
+
+def _completed(delivery: Delivery, more: MoreOfDelivery) -> Delivery:
+    """With what few messages have."""
+    return msgspec.structs.replace(
+        delivery,
+        content_type=more.content_type,
+        tags=more.tags,
+        headers=more.headers,
+        key=more.key,
+        priority=more.priority,
+        order_key=more.order_key,
+        dead=more.dead,
+    )

@@ -1,0 +1,275 @@
+"""The front of a node: what its clients touch. It answers the HTTP layer (api.port.port.Port) out of its groups.
+
+    HTTP -> Front -> GroupDirectory: which group -> GroupPort: plain values -> the group
+                 '-> PassOn, where another node leads
+
+Ids, receipts and metrics pages are made here, out of what groups give. A front knows ports, never a group.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from api.port.backup import SnapshotView
+from api.port.budget import Budget
+from api.port.forward import ForwardAnswer, ForwardRequest
+from api.port.leadership import DrainView, OpenHandOvers, PushOutcome, TakeoverView
+from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
+from api.port.member import MemberView
+from api.port.port import (
+    CancelResult,
+    Delivery,
+    Limits,
+    MessageIn,
+    MessageView,
+    Principal,
+    PullIn,
+    Readiness,
+    RescheduleResult,
+    ScheduledOne,
+    ScheduleResult,
+    TopicChange,
+    TopicView,
+    TransferResult,
+)
+from api.port.problem import Problem
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
+from node.front.delivered import claims_of, make_deliveries
+from node.front.forwarding import Forwarding
+from node.front.groups import GroupDirectory
+from node.front.metrics_page import MetricsPage
+from node.front.scheduled import many, one
+from node.front.shown_receipts import ShownReceipts
+from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesTold
+from node.port.message_port import CancelAsked, HistogramAsked, MessageAsked, RedriveAsked, RescheduleAsked
+from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked
+from node.port.topic_port import TopicAsked, TopicDrop, TopicPut, TopicsAsked
+from node.runtime.clock import ProcessClock
+
+
+class Front:
+    """Implements api.port.port.Port for one node."""
+
+    def __init__(
+        self,
+        node_id: str,
+        groups: GroupDirectory,
+        forwarder: Forwarding,
+        limits: Limits,
+        budget: Budget,
+        names: Collection[str],
+        clock: ProcessClock,
+        metrics: MetricsPage,
+    ) -> None:
+        self.node_id, self.limits, self.budget, self.names = node_id, limits, budget, names
+        self.groups, self._forwarder = groups, forwarder
+        self._clock, self._metrics = clock, metrics
+        self._numbers = itertools.count(1)
+
+    # -- who leads
+
+    def now_ms(self) -> int:
+        """The clock of this process."""
+        return self._clock.now_ms()
+
+    def term(self) -> int:
+        """The newest term this node knows of."""
+        return self.groups.home.status.term
+
+    def leader(self) -> str | None:
+        """Node id of the leader as far as known."""
+        return self.groups.home.status.leader
+
+    def leads(self) -> bool:
+        """Whether this node is the established leader and not about to give that away: then requests wait for the
+        next leader in the forwarder."""
+        return self.groups.home.status.leads
+
+    def drained(self) -> bool:
+        """Whether an operator drained this node."""
+        return self.groups.home.status.drained
+
+    async def forward(self, request: ForwardRequest) -> ForwardAnswer:
+        """Pass the request to the leader once."""
+        return await self._forwarder.forward(request)
+
+    # -- messages
+
+    async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
+        """Durable on a majority and applied when it returns."""
+        place = self.groups.of_topic(messages[0].topic)
+        return many(await place.port.schedule(messages), place.number)
+
+    async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
+        """The same for a request with a single message; its refusal is raised."""
+        place = self.groups.of_topic(message.topic)
+        return one(await place.port.schedule((message,)), place.number)
+
+    async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
+        """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
+        return await self.groups.of_message(id).port.message(MessageAsked(id, local))
+
+    async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
+        """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
+        return await self.groups.of_message(id).port.cancel(CancelAsked(id, if_match))
+
+    async def reschedule(
+        self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+    ) -> RescheduleResult:
+        """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
+        asked = RescheduleAsked(id, deliver_at_ms, delay_ms, if_match)
+        return await self.groups.of_message(id).port.reschedule(asked)
+
+    # -- topics
+
+    async def put_topic(
+        self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
+    ) -> TopicView:
+        """Set what `change` names; a PUT replaces all."""
+        return await self.groups.of_topic(name).port.put_topic(TopicPut(name, change, create, if_match))
+
+    async def topic(self, name: str, *, principal: Principal) -> TopicView:
+        """`unknown-topic`."""
+        return await self.groups.of_topic(name).port.topic(TopicAsked(name))
+
+    async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
+        """At most so many by name, behind `after`."""
+        return (await self.groups.home.port.topics(TopicsAsked(after, most, counts))).topics
+
+    async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
+        """Only what has nothing left that has not ended."""
+        await self.groups.of_topic(name).port.delete_topic(TopicDrop(name, if_match))
+
+    # -- consumers
+
+    async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
+        """Hand over, waiting up to `wait_ms` for the first. What reaches nobody is given back."""
+        place = self.groups.of_topic(request.topic)
+        port, number = place.port, next(self._numbers)
+        asked = PullAsked(number, request.topic, request.max, request.wait_ms, request.lease_ms, request.tags)
+        handed = await port.pull(asked, request.gone)
+        if not handed.bodies:
+            return []
+        leaves = port.window.covers(handed.term, handed.leased_until_ms, self._clock.monotonic())
+        if request.gone() or not leaves:
+            port.give_back(Claims(request.topic, claims_of(handed)))
+            if not leaves:
+                raise Problem("no-leader", "the leader changed before the answer was written; pull again")
+            return []
+        return make_deliveries(handed, place.number, request.topic, place.receipts)
+
+    async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
+        """One result per receipt, durable on a majority."""
+        place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
+        return shown.answer("acked", await place.port.ack(Claims(topic, await shown.read(place.receipts))))
+
+    async def nack(
+        self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
+    ) -> Sequence[str]:
+        """One result per receipt, durable on a majority."""
+        place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
+        asked = NackAsked(Claims(topic, await shown.read(place.receipts)), delay_ms, counted)
+        return shown.answer("nacked", await place.port.nack(asked))
+
+    async def extend(
+        self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
+    ) -> Sequence[str]:
+        """One result per receipt, durable on a majority."""
+        place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
+        asked = ExtendAsked(Claims(topic, await shown.read(place.receipts)), lease_ms)
+        return shown.answer("extended", await place.port.extend(asked))
+
+    # -- many messages
+
+    async def count(self, query: CountQuery, *, principal: Principal) -> int:
+        """`unknown-topic`, `over-limit`."""
+        return (await self.groups.of_topic(query.topic).port.count(query)).count
+
+    async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
+        """`unknown-topic`, `over-limit`; `invalid-field` for too many buckets."""
+        return (await self.groups.of_topic(query.topic).port.histogram(HistogramAsked(query, step_ms))).buckets
+
+    async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
+        """`unknown-topic`."""
+        return await self.groups.of_topic(query.topic).port.dead(query)
+
+    async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
+        """`unknown-topic`."""
+        return await self.groups.of_topic(query.topic).port.redrive(RedriveAsked(query, dry_run))
+
+    # -- the ledger
+
+    async def ledger(self, query: LedgerQuery) -> LedgerPage:
+        """`unknown-topic`, `invalid-field`, `over-limit`."""
+        return await self.groups.of_topic(query.topic).port.ledger(query)
+
+    async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
+        """`unknown-topic`, `over-limit`."""
+        return await self.groups.of_topic(query.topic).port.ledger_summary(query)
+
+    async def message_ledger(self, id: str) -> MessageLedger:
+        """`unknown-message`, `over-limit`."""
+        return await self.groups.of_message(id).port.message_ledger(MessageAsked(id))
+
+    async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
+        """From this node's own delivery log."""
+        return await self.groups.home.port.records(asked)
+
+    # -- the cluster
+
+    async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
+        """Move leadership to node `to`, or to the best."""
+        return await self.groups.home.port.transfer(NodeNamed(to))
+
+    async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """This node leads nothing and takes no requests from here on."""
+        return await self.groups.home.port.drain(NodeNamed(node))
+
+    async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
+        """It serves again."""
+        return await self.groups.home.port.undrain(NodeNamed(node))
+
+    async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
+        """What became of a former leader's pushes; taken also by a leader that only waits for them."""
+        return (await self.groups.home.port.outcomes(OutcomesTold(tuple(told)))).results
+
+    async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
+        """This new leader's account of what it took over."""
+        return await self.groups.home.port.takeover(told)
+
+    async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
+        """A node becomes a learner."""
+        return await self.groups.home.port.add_member(MemberAsked(node_id, raft, http))
+
+    async def remove_member(self, node_id: str) -> MemberView:
+        """A node is a member no more."""
+        return await self.groups.home.port.remove_member(NodeNamed(node_id))
+
+    async def upgrade(self, level: int | None) -> int:
+        """The level of the cluster rises."""
+        return (await self.groups.home.port.upgrade(LevelAsked(level))).level
+
+    async def snapshot(self, directory: str | None) -> SnapshotView:
+        """A backup on this node's disk."""
+        return await self.groups.home.port.snapshot(BackupAsked(directory))
+
+    async def cluster(self) -> Mapping[str, Any]:
+        """The document of GET /v1/cluster."""
+        return (await self.groups.home.port.cluster()).members
+
+    async def ready(self) -> Readiness:
+        """Whether this node serves."""
+        try:
+            return await self.groups.home.port.ready()
+        except Problem as gone:
+            return Readiness(False, {"group": gone.detail})
+
+    async def metrics(self) -> bytes:
+        """Prometheus text format."""
+        try:
+            of_group = (await self.groups.home.port.metrics()).families
+        except Problem:
+            of_group = ()
+        return self._metrics.render(of_group)

@@ -1,0 +1,96 @@
+"""The groups of a node as its front knows them: a port for each number, what was told of it, and which one a topic, an
+id or a receipt belongs to.
+
+A group that is gone (it failed, or is being opened again) has no port. Where its leader is, another node says: requests
+go on to that one as they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from api.port.problem import Problem
+from node.port.group_port import GroupPort, GroupStatus
+from node.port.receipt import Receipts
+from storage.format.message_id import BadId, decode_id
+
+
+class Place:
+    """One group. `status` is the newest; `receipts` make and check those of it."""
+
+    def __init__(self, number: int, node: str, changed: Callable[[], None]) -> None:
+        self.number = number
+        self.status = GroupStatus(group=number, node=node)
+        self._changed = changed
+        self._port: GroupPort | None = None
+        self._receipts: Receipts | None = None
+
+    @property
+    def port(self) -> GroupPort:
+        """Raises `no-leader` while the group is gone."""
+        if self._port is None:
+            raise Problem("no-leader", f"group {self.number} of this node is being opened; nothing happened")
+        return self._port
+
+    @property
+    def receipts(self) -> Receipts:
+        """Raises `no-leader` where nothing is founded yet."""
+        if self._receipts is None:
+            raise Problem("no-leader", "the cluster is not founded yet; nothing happened")
+        return self._receipts
+
+    def attach(self, port: GroupPort) -> None:
+        """The group is there."""
+        self._port = port
+        port.attach(self._told)
+
+    def detach(self) -> None:
+        """It is gone: it leads nothing here."""
+        self._port = None
+        self._told(replace(self.status, leads=False))
+
+    def _told(self, status: GroupStatus) -> None:
+        before, self.status = self.status, status
+        ways = [(each.leader_http, each.leads, each.term) for each in (before, status)]
+        if status.receipts is not None and status.receipts != before.receipts:
+            key, whole = status.receipts, status.receipts.whole
+            self._receipts = Receipts(key.secret, lambda: whole, self.number)
+        if ways[0] != ways[1]:
+            self._changed()
+
+
+class GroupDirectory:
+    """Number -> group; topic -> number, today always the first's."""
+
+    def __init__(self, node: str, numbers: tuple[int, ...], changed: Callable[[], None]) -> None:
+        """`changed` is called where requests may have to go another way."""
+        self._places = {number: Place(number, node, changed) for number in numbers}
+        #: The group of all topics that no map says another of, and of whatever is about the node.
+        self.home = self._places[numbers[0]]
+        #: Topics of other groups, for tests: there is no map of them yet.
+        self.numbers: dict[str, int] = {}
+
+    def of_topic(self, topic: str | None) -> Place:
+        """Where this topic's messages are; None: of what names no topic."""
+        if topic is None or topic not in self.numbers:
+            return self.home
+        return self._places[self.numbers[topic]]
+
+    def of_message(self, id: str) -> Place:
+        """Where the message of this id is. `home` refuses text that is no id, and ids of groups that are not here."""
+        if len(self._places) == 1:
+            return self.home
+        try:
+            return self._places.get(decode_id(id).group, self.home)
+        except BadId:
+            return self.home
+
+    def attach(self, port: GroupPort) -> None:
+        """This group is there."""
+        self._places[port.number].attach(port)
+
+    def detach(self, number: int) -> None:
+        """It is gone."""
+        self._places[number].detach()

@@ -1,0 +1,390 @@
+"""A group as its fronts ask it (node/port/group_port.py): asks that this node leads, and passes on to its parts.
+
+Linearizable reads need no entry: the leader answers from what it has applied while its trust window runs, for within it
+no other leader can have committed anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from api.port.backup import SnapshotView
+from api.port.leadership import DrainView, OpenHandOvers, TakeoverView
+from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger, RecordsAsked, RecordsFound
+from api.port.member import MemberView
+from api.port.port import (
+    CancelResult,
+    MessageIn,
+    MessageView,
+    Readiness,
+    RescheduleResult,
+    TopicView,
+    TransferResult,
+)
+from api.port.problem import Problem
+from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery
+from node.group.at_work import AtWork
+from node.group.service_parts import ServiceParts
+from node.group.status_feed import StatusFeed
+from node.handover.term import Term
+from node.ledger.ask_members import MemberAccounts
+from node.ledger.ledger import Ledgers
+from node.ledger.own_log import HandOverRecords
+from node.message.change import MessageChange
+from node.message.dead_letter import DeadLetters
+from node.message.topic import check_target, settings_of, view_topic
+from node.message.topic_drop import TopicDrop as TopicDrops
+from node.message.view import find, tell, view_message
+from node.port.group_port import (
+    BackupAsked,
+    ClusterDocument,
+    GroupStatus,
+    Level,
+    LevelAsked,
+    MemberAsked,
+    MetricFamilies,
+    NodeNamed,
+    OutcomesTaken,
+    OutcomesTold,
+)
+from node.port.message_port import (
+    CancelAsked,
+    Counted,
+    Histogram,
+    HistogramAsked,
+    MessageAsked,
+    RedriveAsked,
+    RescheduleAsked,
+    Scheduled,
+)
+from node.port.pull_port import Claims, Deliveries, ExtendAsked, Gone, NackAsked, PullAsked, Settled, stays
+from node.port.topic_port import TopicAsked, TopicDrop, TopicPage, TopicPut, TopicsAsked
+from node.pull.settling import Settling
+from node.settle.former_leader_outcomes import FormerLeaderOutcomes
+from node.write.schedule import schedule_messages
+from replication.apply.topic import MISMATCH
+from replication.command.topic import PutTopic
+from storage.catalog.topic import Topic, subscription_of
+from storage.file.disk import DiskFailed
+from storage.format.rows import Corrupt
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reads_files(
+    method: Callable[Concatenate[GroupService, P], Awaitable[T]],
+) -> Callable[Concatenate[GroupService, P], Coroutine[Any, Any, T]]:
+    """A checksum that does not match, or a disk that fails, in a request ends the group: its front would answer 500 and
+    go on serving doubtful data."""
+
+    @wraps(method)
+    async def guarded(self: GroupService, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with self._at_work:
+                return await method(self, *args, **kwargs)
+        except (Corrupt, DiskFailed) as error:
+            self._parts.life.fatal(error)
+            raise
+
+    return guarded
+
+
+class GroupService:
+    """Implements GroupPort for one group on one node."""
+
+    def __init__(self, parts: ServiceParts, status_feed: StatusFeed) -> None:
+        self.number, self.window = parts.store.group, parts.leadership.window
+        self._parts, self._status_feed = parts, status_feed
+        self._leadership = parts.leadership
+        self._at_work = AtWork()
+        self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
+        self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
+        self._settling = Settling(
+            parts.store, parts.clock, parts.entropy, parts.proposer, delivery_log=parts.delivery_log,
+            topic_metrics=parts.topic_metrics, counters=parts.counters, reserve=parts.reserve, life=parts.life,
+        )  # fmt: skip
+        self._former_leaders = FormerLeaderOutcomes(
+            parts.store, parts.clock, parts.entropy, parts.proposer, parts.topic_metrics
+        )
+        self._dead = DeadLetters(parts.store, parts.proposer, parts.clock)
+        self._topic_drops = TopicDrops(
+            parts.store, parts.proposer, parts.counting, parts.group, parts.driver, parts.topic_metrics
+        )
+        records = HandOverRecords(
+            parts.deliveries, parts.disk, parts.delivery_log, parts.config.node_id, lambda: parts.members.number
+        )
+        self._ledgers = Ledgers(
+            parts.store, parts.clock, parts.members, records,
+            MemberAccounts(records, parts.members, parts.group, parts.peers),
+            parts.config.storage.retention_ms,
+        )  # fmt: skip
+
+    # -- what is told
+
+    def attach(self, told: Callable[[GroupStatus], None]) -> None:
+        """See GroupPort."""
+        self._status_feed.attach(told)
+
+    async def close(self) -> None:
+        """Nobody reads files any more from here on: what is under way has a moment."""
+        await self._at_work.close()
+
+    # -- messages
+
+    async def schedule(self, messages: Sequence[MessageIn]) -> Scheduled:
+        """See MessagePort."""
+        await self._leadership.sure()
+        parts = self._parts
+        parts.reserve.check()
+        return await schedule_messages(parts.store, parts.proposer, parts.config.limits.max_topics, messages)
+
+    @_reads_files
+    async def message(self, asked: MessageAsked) -> MessageView:
+        """See MessagePort; only the leader within its trust window, unless `local`."""
+        store, parts = self._parts.store, self._parts
+        found, term = find(store, asked.id), None
+        if not asked.local:
+            term = await self._leadership.sure()
+            await term.recorded(found.place)
+        found, told = await tell(store, asked.id)  # it may have been moved meanwhile
+        pledged = None if term is None else term.handing_over.strict.pledged(found.place)
+        topic = store.catalog.topic_by_number(found.record.topic)
+        return view_message(
+            store, found, asked.id, topic=topic.name if topic else "", now_ms=parts.clock.now_ms(),
+            term=parts.group.term, nodes=[member.id for member in parts.members.table.all()], told=told,
+            pledged=pledged,
+        )  # fmt: skip
+
+    @_reads_files
+    async def cancel(self, asked: CancelAsked) -> CancelResult:
+        """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
+        return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match)
+
+    @_reads_files
+    async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
+        """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
+        term = await self._leadership.sure()
+        self._parts.reserve.check()
+        return await self._changes.reschedule(
+            term, asked.id, deliver_at_ms=asked.deliver_at_ms, delay_ms=asked.delay_ms, if_match=asked.if_match,
+            max_delay_ms=self._parts.config.limits.max_delay_ms,
+        )  # fmt: skip
+
+    # -- topics
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._parts.store.catalog.topic(name)
+        if topic is None:
+            raise Problem("unknown-topic", f"no topic is named {name}; scheduling to it or PUT creates it")
+        return topic
+
+    async def put_topic(self, asked: TopicPut) -> TopicView:
+        """See TopicPort."""
+        name, create, if_match = asked.name, asked.create, asked.if_match
+        term = await self._leadership.sure()
+        topic = self._parts.store.catalog.topic(name) if create else self._topic(name)
+        if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
+            raise _another_revision(topic, if_match)
+        settings = settings_of(asked.change)
+        if create:
+            settings = {key: value for key, value in settings.items() if value is not None}
+        check_target(settings, None if create else topic)
+        command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
+        if topic is not None and settings.get("handover") == "strict":
+            term.handing_over.strict.expect(subscription_of(topic.number))
+        put = await self._parts.proposer.put_topic(command)
+        if not put.changed or put.topic is None:
+            if put.topic is not None:
+                term.handing_over.strict.on_settings(subscription_of(put.topic.number), put.topic.settings)
+            raise _another_revision(put.topic, if_match)
+        return view_topic(put.topic)
+
+    async def topic(self, asked: TopicAsked) -> TopicView:
+        """See TopicPort."""
+        await self._leadership.sure()
+        return view_topic(self._topic(asked.name))
+
+    @_reads_files
+    async def topics(self, asked: TopicsAsked) -> TopicPage:
+        """See TopicPort."""
+        await self._leadership.sure()
+        found = await self._parts.counting.by_topic(self._leadership.require) if asked.counts else None
+        topics = self._parts.store.catalog.topic_page(asked.after, asked.most)
+        return TopicPage(tuple(view_topic(topic, None if found is None else found[topic.number]) for topic in topics))
+
+    @_reads_files
+    async def delete_topic(self, asked: TopicDrop) -> None:
+        """See TopicPort."""
+        await self._leadership.sure()
+        topic, if_match = self._topic(asked.name), asked.if_match
+        if if_match not in (None, topic.revision):
+            raise _another_revision(topic, if_match)
+        if await self._topic_drops.drop(topic, if_match, self._leadership.require) == MISMATCH:
+            raise _another_revision(self._parts.store.catalog.topic(asked.name), if_match)
+
+    # -- consumers
+
+    @_reads_files
+    async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
+        """See PullPort."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._pulls[asked.number] = task
+        try:
+            return await (await self._leadership.sure()).pull(self._topic(asked.topic), asked, gone)
+        finally:
+            del self._pulls[asked.number]
+
+    def end_wait(self, number: int) -> None:
+        """See PullPort."""
+        if number in self._pulls:
+            self._pulls[number].cancel()
+
+    def give_back(self, claims: Claims) -> None:
+        """See PullPort."""
+        self._parts.life.spawn(self._give_back(NackAsked(claims, 0, counted=False)))
+
+    async def _give_back(self, asked: NackAsked) -> None:
+        with contextlib.suppress(Problem):  # nobody leads: the leases run
+            await self.nack(asked)
+
+    @_reads_files
+    async def ack(self, claims: Claims) -> Settled:
+        """See PullPort."""
+        return await self._settling.ack(await self._leadership.sure(), self._topic(claims.topic), claims.rows)
+
+    @_reads_files
+    async def nack(self, asked: NackAsked) -> Settled:
+        """See PullPort."""
+        term, topic = await self._leadership.sure(), self._topic(asked.claims.topic)
+        return await self._settling.nack(term, topic, asked.claims.rows, asked.delay_ms, counted=asked.counted)
+
+    @_reads_files
+    async def extend(self, asked: ExtendAsked) -> Settled:
+        """See PullPort."""
+        term, topic = await self._leadership.sure(), self._topic(asked.claims.topic)
+        return await self._settling.extend(term, topic, asked.claims.rows, asked.lease_ms)
+
+    # -- many messages
+
+    @_reads_files
+    async def count(self, query: CountQuery) -> Counted:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return Counted(await self._parts.counting.count(query, self._leadership.require))
+
+    @_reads_files
+    async def histogram(self, asked: HistogramAsked) -> Histogram:
+        """See MessagePort."""
+        await self._leadership.sure()
+        found = await self._parts.counting.histogram(asked.query, asked.step_ms, self._leadership.require)
+        return Histogram(tuple(found))
+
+    @_reads_files
+    async def dead(self, query: DeadQuery) -> DeadPage:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._dead.page(self._topic(query.topic), query, self._leadership.require)
+
+    @_reads_files
+    async def redrive(self, asked: RedriveAsked) -> BulkResult:
+        """See MessagePort."""
+        await self._leadership.sure()
+        if not asked.dry_run:
+            self._parts.reserve.check()
+        topic = self._topic(asked.query.topic)
+        return await self._dead.redrive(topic, asked.query, self._leadership.require, dry_run=asked.dry_run)
+
+    # -- the ledger
+
+    @_reads_files
+    async def ledger(self, query: LedgerQuery) -> LedgerPage:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._ledgers.page(query, self._leadership.require)
+
+    @_reads_files
+    async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
+        """See MessagePort."""
+        await self._leadership.sure()
+        return await self._ledgers.summary(query, self._leadership.require)
+
+    @_reads_files
+    async def message_ledger(self, asked: MessageAsked) -> MessageLedger:
+        """See MessagePort."""
+        term = await self._leadership.sure()
+        found = find(self._parts.store, asked.id)
+        await term.recorded(found.place)
+        return await self._ledgers.message(found, self._leadership.require)
+
+    @_reads_files
+    async def records(self, asked: RecordsAsked) -> RecordsFound:
+        """See ClusterPort."""
+        return await self._ledgers.records(asked)
+
+    # -- the cluster
+
+    async def transfer(self, asked: NodeNamed) -> TransferResult:
+        """See ClusterPort."""
+        return await self._parts.transfer.run(asked.node)
+
+    async def drain(self, asked: NodeNamed) -> DrainView:
+        """See ClusterPort."""
+        return await self._parts.drain.drain(asked.node)
+
+    async def undrain(self, asked: NodeNamed) -> DrainView:
+        """See ClusterPort."""
+        return await self._parts.drain.undo(asked.node)
+
+    @_reads_files
+    async def outcomes(self, told: OutcomesTold) -> OutcomesTaken:
+        """See ClusterPort; taken also by a leader that only waits for them."""
+        return OutcomesTaken(tuple(await self._former_leaders.take(self._established(), told.outcomes)))
+
+    async def takeover(self, told: OpenHandOvers) -> TakeoverView:
+        """See ClusterPort."""
+        return await self._established().account(told)
+
+    def _established(self) -> Term:
+        if self._leadership.term is None:
+            raise Problem("no-leader", "this node does not lead; nothing happened")
+        return self._leadership.term
+
+    async def add_member(self, asked: MemberAsked) -> MemberView:
+        """See ClusterPort."""
+        return await self._parts.member_changes.add(asked.node, asked.raft, asked.http)
+
+    async def remove_member(self, asked: NodeNamed) -> MemberView:
+        """See ClusterPort."""
+        assert asked.node is not None, "which member"
+        return await self._parts.member_changes.remove(asked.node)
+
+    async def upgrade(self, asked: LevelAsked) -> Level:
+        """See ClusterPort."""
+        return Level(await self._parts.levels.upgrade(asked.level))
+
+    async def snapshot(self, asked: BackupAsked) -> SnapshotView:
+        """See ClusterPort."""
+        return await self._parts.backups.write(asked.directory)
+
+    async def cluster(self) -> ClusterDocument:
+        """See ClusterPort."""
+        return ClusterDocument(self._parts.status.cluster())
+
+    async def ready(self) -> Readiness:
+        """See ClusterPort."""
+        return self._parts.status.ready()
+
+    async def metrics(self) -> MetricFamilies:
+        """See ClusterPort."""
+        return self._parts.metrics.families()
+
+
+def _another_revision(topic: Topic | None, if_match: int | None) -> Problem:
+    found = topic.revision if topic else "none"
+    return Problem("revision-mismatch", f"the topic has revision {found}, If-Match asks for {if_match}")

@@ -1,0 +1,29 @@
+"""What the fronts of a node are told of a group: its status, in the step in which that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from node.port.group_port import GroupStatus
+
+
+class StatusFeed:
+    """Of one group; `read` says what it is now."""
+
+    def __init__(self, read: Callable[[], GroupStatus]) -> None:
+        self._read = read
+        self._newest: GroupStatus | None = None
+        self._told: list[Callable[[GroupStatus], None]] = []
+
+    def attach(self, told: Callable[[GroupStatus], None]) -> None:
+        """Tell it at once, and from now on."""
+        self._told.append(told)
+        told(self._read())
+
+    def tell(self) -> None:
+        """Something may have changed."""
+        status = self._read()
+        if status != self._newest:
+            self._newest = status
+            for told in self._told:
+                told(status)

@@ -1,0 +1,179 @@
+"""A node: the groups, the front and the push wire that run in one process, and how they end.
+
+    clients -- Front --+-- Group 0 --+-- PushWire -- receivers
+                       '-- Group n --'
+                           | Raft, PeerPort
+                       other nodes
+
+Nobody else knows how many groups there are, or who runs beside whom. A group that fails ends the process. One that has
+fetched a snapshot is closed and opened again, while the front goes on: for its clients that is as an election.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+
+from api.http.server import GRACE_S
+from api.port.duration import parse_duration
+from api.port.port import Limits
+from node.environment import Environment, Serving
+from node.front.front import Front
+from node.front.groups import GroupDirectory
+from node.front.metrics_page import MetricsPage
+from node.front.peer_calls import HttpPeers
+from node.group.group import Group
+from node.push_wire.wire import PushWire
+from node.runtime.client_budget import client_budget
+from node.runtime.clock import ProcessClock
+from node.runtime.config import Config
+from node.runtime.lifecycle import Lifecycle
+from node.runtime.open_files import pushes_max
+
+log = structlog.get_logger()
+
+Opened = Callable[[Group], None]
+
+
+class Node:
+    """The parts of one process. `run` serves until `life` ends. `groups`: by number, the configuration of each."""
+
+    def __init__(
+        self,
+        config: Config,
+        outside: Environment | None = None,
+        groups: Mapping[int, Config] | None = None,
+        opened: Opened = lambda group: None,
+    ) -> None:
+        """Opens the directories and everything in them. None for `groups`: one of number 0. `opened` is told of every
+        group before it takes part. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        self.config, self._opened = config, opened
+        self.outside = outside = outside or Environment()
+        self.life = Lifecycle(lambda error: None)
+        self._configs = dict(groups or {0: config})
+        self.watchdog = outside.watchdog(config.watchdog.held_ms)
+        self.clock = ProcessClock(outside.clock())
+        self.push_wire = PushWire(
+            partial(outside.push_client, config.push.allow, self.clock.now_ms), self.clock.monotonic
+        )
+        self.groups: dict[int, Group] = {}
+        self.group_directory = GroupDirectory(config.node_id, tuple(self._configs), self._told)
+        self.forwarder = outside.forwarder(lambda: self.group_directory.home.status.leader_http)
+        self.front = self._front()
+        try:
+            for number in self._configs:
+                self._open(number)
+        except BaseException:
+            for group in self.groups.values():
+                group.let_go()
+            raise
+
+    def _front(self) -> Front:
+        config = self.config
+        budget = client_budget(config.limits, len(self._configs) * pushes_max(config.push.total))
+        limits = Limits(
+            delay_levels_ms=tuple(map(parse_duration, config.limits.delay_levels)),
+            push_allow=config.push.allow,
+            max_delay_ms=config.limits.max_delay_ms,
+            body_bytes_max=config.limits.max_body_bytes,
+        )
+        page = MetricsPage(budget, self.watchdog.held)
+        return Front(
+            config.node_id, self.group_directory, self.forwarder, limits, budget, config.http_names, self.clock, page
+        )
+
+    def _open(self, number: int) -> None:
+        """Open a group, and let the front know."""
+        receivers = self.outside.receivers(self.push_wire)
+        peers = HttpPeers(self.config.node_id, self.forwarder)
+        group = Group(number, self._configs[number], self.outside, receivers, peers, self.watchdog.beat)
+        self.groups[number] = group
+        self._opened(group)
+        self.group_directory.attach(self.outside.fronted(group.port))
+
+    def _told(self) -> None:
+        """Something of a group was told to the front."""
+        self.clock.follow(self.group_directory.home.status.ahead_s)
+        self.forwarder.leader_changed()
+
+    @property
+    def group(self) -> Group:
+        """The only one, for who looks into a node that has one: tests and the simulator."""
+        (group,) = self.groups.values()
+        return group
+
+    # -- life
+
+    async def run(self) -> None:
+        """Serve until `life` ends, or a group does; raises what ended it, if that was no order."""
+        self.life.begin()
+        http: Serving | None = None
+        keeping: list[asyncio.Task[None]] = []
+        served = False
+        try:
+            await self.forwarder.start()
+            await self.push_wire.start()
+            for group in self.groups.values():
+                await group.start()
+            http = await self.outside.serve(self.front, self.config.http.host, self.config.http.port)
+            log.info("serving", node=self.config.node_id, http=self.config.http.listen, raft=self.config.raft.listen)
+            keeping = [asyncio.ensure_future(self._keep(number)) for number in self._configs]
+            with self.watchdog:
+                await self._until_one_ends(keeping)
+            served = True
+        finally:
+            await self._end(http, keeping, served=served)
+        failures = [task.exception() for task in keeping]
+        for group in self.groups.values():
+            group.life.raise_why()
+        for failure in filter(None, failures):  # of one that could not be opened again
+            raise failure
+
+    async def _until_one_ends(self, keeping: list[asyncio.Task[None]]) -> None:
+        ended = asyncio.ensure_future(self.life.until_ended())
+        try:
+            await asyncio.wait((ended, *keeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+
+    async def _keep(self, number: int) -> None:
+        """Until a group is to end. It is opened again as often as it takes a snapshot over. Raises what failed."""
+        while True:
+            group = self.groups[number]
+            await group.until_ended()
+            if not group.takes_over:
+                return
+            self.group_directory.detach(number)
+            await group.leave(in_order=False)
+            await group.close()
+            if group.life.failed or not self.life.serves:
+                return
+            self._open(number)
+            await self.groups[number].start()
+
+    async def _end(self, http: Serving | None, keeping: list[asyncio.Task[None]], *, served: bool) -> None:
+        """Groups give leadership away, then clients have a moment, then all is closed."""
+        self.life.stop()
+        for group in self.groups.values():
+            group.life.draining = True
+        if http is not None:
+            http.drain()
+        for group in self.groups.values():
+            group.life.stop()
+        if keeping:
+            await asyncio.wait(keeping)  # who is being opened again is closed by then, or open
+        groups = [group for group in self.groups.values() if not group.closed]
+        in_order = served and all(group.life.in_order for group in groups)
+        for group in groups:
+            await group.leave(in_order=in_order)
+        if http is not None:
+            await http.close(GRACE_S if in_order else 0)
+        try:
+            for group in groups:
+                await group.close()
+        finally:
+            await self.push_wire.close()
+            await self.forwarder.close()

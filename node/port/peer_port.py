@@ -1,0 +1,32 @@
+"""What the groups of two nodes say to each other outside Raft: around a change of leader, and for the ledger.
+
+A node that asks does not know by which way it is heard (node/front/peer_calls.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from api.port.leadership import OpenHandOvers, PushOutcome, TakeoverView
+from api.port.ledger import RecordsAsked, RecordsFound
+
+
+class PeerPort(Protocol):
+    """The other nodes of a group, as this one sees them."""
+
+    async def outcomes(self, told: Sequence[PushOutcome]) -> bool:
+        """Tell the leader what became of pushes of a former one. Whether they are settled: not while it refuses them
+        for now, as one that is not sure to lead does. Raises `no-leader`, `outcome-unknown`."""
+
+    async def takeover(self, told: OpenHandOvers) -> TakeoverView | None:
+        """The account of the new leader; None if it gave none."""
+
+    async def end_waits(self) -> None:
+        """Let the leader answer the waits that this node passed on. Raises `no-leader`, `outcome-unknown`."""
+
+    async def records(self, http: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+        """What the node at this address has on record, or why it gave nothing. Raises `over-limit`."""
+
+    async def who(self, http: str) -> str | None:
+        """The id of the node that answers HTTP at this address; None where none does."""

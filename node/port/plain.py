@@ -1,0 +1,18 @@
+"""What every struct that crosses a border is, and the widths of its numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+U16 = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
+U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
+#: Up to the end of the year 9999, which can be written.
+Ms = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
+
+
+class Plain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Numbers, text, bytes, and lists and structs of them: a list of its fields on the way."""

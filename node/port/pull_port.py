@@ -1,0 +1,131 @@
+"""The border between a front and a group, as far as consumers go: what is handed to them, and what they say of it.
+
+front -- PullAsked --> group     makes the lease; it is in the log, or on its way there
+  '<---- Deliveries ---'
+front    asks whether the client is still there, and the TrustWindow: then ids, receipts and the answer; else
+         GiveBack, as if nothing had been handed over
+front -- Claims -----> group     what the receipts name whose MAC is right
+  '<---- Settled ------'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from node.port.plain import U16, U32, Count, Ms, Plain
+from node.port.refusal import Refusal
+
+#: Results of a claim. The first three are those of replication/apply/message/settle.py.
+SETTLED: Final = 0
+STALE: Final = 1
+INVALID: Final = 2
+NOT_KNOWN: Final = 3
+
+
+class PullAsked(Plain, frozen=True):
+    """A consumer asks for messages of a topic. `number` is the front's, by which it can end the wait; `tags`: any of
+    these groups, all tags of it; () takes every message."""
+
+    number: Count
+    topic: str
+    most: Count
+    wait_ms: Ms
+    lease_ms: Ms | None = None
+    tags: tuple[tuple[str, ...], ...] = ()
+
+
+class MoreOfDelivery(Plain, frozen=True):
+    """What few messages have. `dead`: of a dead-letter copy, what it died with."""
+
+    content_type: str = ""
+    tags: tuple[str, ...] = ()
+    headers: dict[str, str] | None = None
+    key: str | None = None
+    priority: U16 = 0
+    order_key: str | None = None
+    dead: dict[str, Any] | None = None
+
+
+class Deliveries(Plain, frozen=True):
+    """Messages of one topic handed over under one lease: little endian columns of n rows, none if none came. `position`
+    is where a message stands, which its receipt names, `home` where it was born, which its id names; `more` by row."""
+
+    topic: U32 = 0
+    subscription: U16 = 0
+    term: U32 = 0
+    handed_over_ms: Ms = 0
+    leased_until_ms: Ms = 0
+    position: bytes = b""  # n * u64
+    home: bytes = b""  # n * u64
+    random: bytes = b""  # n * u64
+    attempt: bytes = b""  # n * u16
+    due_ms: bytes = b""  # n * i64
+    asked_due_ms: bytes = b""  # n * i64
+    created_ms: bytes = b""  # n * i64
+    bodies: Sequence[bytes] = ()
+    more: Mapping[Count, MoreOfDelivery] = msgspec.field(default_factory=dict)
+
+
+class Claims(Plain, frozen=True):
+    """Hand-overs of a topic, each once: rows of receipt.CLAIM one behind the other."""
+
+    topic: str
+    rows: bytes
+
+
+class NackAsked(Plain, frozen=True):
+    """Give messages back: due again after `delay_ms`, None: by the retry policy. What never began is not `counted`."""
+
+    claims: Claims
+    delay_ms: Ms | None = None
+    counted: bool = True
+
+
+class ExtendAsked(Plain, frozen=True):
+    """Let leases end so long from now; None: the topic's own."""
+
+    claims: Claims
+    lease_ms: Ms | None = None
+
+
+class Settled(Plain, frozen=True):
+    """A result for each claim, durable on a majority: n * u8 (SETTLED, STALE, INVALID, NOT_KNOWN). `refused`: why a
+    part of it is not known."""
+
+    results: bytes
+    refused: Refusal | None = None
+
+
+Gone = Callable[[], bool]
+
+
+def stays() -> bool:
+    """Nobody has gone."""
+    return False
+
+
+class PullPort(Protocol):
+    """All of it is the leader's: `no-leader` elsewhere. Topics are named: `unknown-topic`."""
+
+    async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
+        """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. `no-leader` when the term ends meanwhile,
+        `over-limit`. `gone` saves a hand-over to whom nobody answers any more; a border of bytes goes without it, so
+        who asks looks again. Cancelled, it has handed over nothing; what comes all the same is given back."""
+
+    def end_wait(self, number: int) -> None:
+        """Nobody waits for the pull of this number any more."""
+
+    def give_back(self, claims: Claims) -> None:
+        """These reached nobody: due at once, not counted. Where that fails their leases run."""
+
+    async def ack(self, claims: Claims) -> Settled:
+        """They are done."""
+
+    async def nack(self, asked: NackAsked) -> Settled:
+        """They come again, or are dead when the policy says so."""
+
+    async def extend(self, asked: ExtendAsked) -> Settled:
+        """Their leases go on."""

@@ -1,0 +1,44 @@
+"""A refusal as it crosses: on both sides it is a Problem, between them a struct."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from api.port.problem import FieldFault, Problem
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """See Problem, whose fields these are."""
+
+    code: str
+    detail: str
+    errors: tuple[FieldFault, ...] = ()
+    retry_after_s: int | None = None
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, problem: Problem) -> Refusal:
+        """What this Problem says."""
+        return cls(
+            problem.code, problem.detail, problem.errors, problem.retry_after_s, problem.headers, dict(problem.extra)
+        )
+
+    def problem(self) -> Problem:
+        """The Problem that says this. Raises KeyError for a code that this build does not know."""
+        return Problem(
+            self.code, self.detail, errors=self.errors, retry_after_s=self.retry_after_s, headers=self.headers,
+            **self.extra,
+        )  # fmt: skip
+
+
+def unfinished(refused: Problem | Refusal, **done: Any) -> Problem:
+    """The refusal of a request of which a part was done, or may have been; `done` tells how much is known to be."""
+    return Problem(
+        "outcome-unknown",
+        f"a part of this was done, or may have been, before it was refused ({refused.detail}); "
+        "what is known to be done stands here, and asked again it does the rest",
+        **done,
+    )

@@ -1,0 +1,1 @@
+"""Tests of a group as a whole."""
