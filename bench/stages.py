@@ -27,12 +27,12 @@ from api.port.port import Limits, ScheduleResult
 from api.read.batch import BatchIn, read_batch, render_batch
 from api.routes.pull import render_pull
 from bench.client.load import FAR_MS, line
-from node.draft import encode_schedule
 from node.front.delivered import make_deliveries
 from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.port.receipt import ReceiptColumns, Receipts
 from node.pull.delivery import deliveries_of
 from node.runtime.memory import settle_memory
+from node.write.stamp_drafts import stamp_messages
 from replication.apply.machine import Applied, Machine
 from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
@@ -105,7 +105,7 @@ class Leader:
             rows = min(SIZES[-1], count - first)
             batch = at_once(read_batch(_batch(rows, first_ms, spread_ms, first), NOW_MS, Limits()))
             bits = np.random.default_rng(first).integers(0, 1 << 50, rows, dtype=np.uint64)
-            self.propose(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
+            self.propose(NOW_MS, stamp_messages(batch.messages, now_ms=NOW_MS, random=bits))
 
     def checkpoint(self) -> None:
         """All three steps of one."""
@@ -133,7 +133,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
             batch = at_once(read_batch(data, NOW_MS, Limits()))
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
         with times.stage("draft: due times, records"):
-            schedule = encode_schedule(batch.messages, now_ms=NOW_MS, random=bits)
+            schedule = stamp_messages(batch.messages, now_ms=NOW_MS, random=bits)
         with times.stage("entry"):
             entry = leader.entry(NOW_MS, schedule)
         with times.stage("apply, near hours"):
@@ -144,7 +144,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
     for round_ in range(rounds):
         batch = at_once(read_batch(_batch(times.rows, NOW_MS + 3 * HOUR_MS, FAR_MS, round_), NOW_MS, Limits()))
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
-        entry = leader.entry(NOW_MS, encode_schedule(batch.messages, now_ms=NOW_MS, random=bits))
+        entry = leader.entry(NOW_MS, stamp_messages(batch.messages, now_ms=NOW_MS, random=bits))
         with times.stage("apply, over 30 days"):
             leader.apply(entry)
 

@@ -39,7 +39,9 @@ _logs = Logs()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--golden` rewrites golden files instead of comparing with them; `--cpu` says what each file costs."""
+    """`--golden` rewrites golden files instead of comparing with them; `--cpu` says what each file costs. `--border` is
+    what stands between the parts of nodes (tests/node/conftest.py)."""
+    parser.addoption("--border", choices=("half", "direct", "framed"), default="half", help="calls, or the codec")
     parser.addoption("--golden", action="store_true", help="rewrite golden files")
     parser.addoption("--cpu", action="store_true", help="processor seconds of each test file, its processes' too")
 

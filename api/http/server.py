@@ -253,8 +253,7 @@ class Server:
         try:
             if wait.nothing:
                 connection.wait(end)
-                if connection.unwatched() or ONCE in headers:
-                    connection.end_wait_soon()
+                exchange.once = connection.unwatched() or ONCE in headers  # nothing would tell that the client goes
             return await self._run(route, exchange)
         except asyncio.CancelledError:
             if not (self.draining or wait.ended) or exchange.request.transport is None:

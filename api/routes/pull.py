@@ -48,7 +48,8 @@ async def pull(exchange: Exchange) -> Answer:
     topic = topic_of(exchange)
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _PULL)
-    most, wait_ms, lease_ms = values.get("max", 100), values.get("wait", 0), values.get("lease")
+    most, lease_ms = values.get("max", 100), values.get("lease")
+    wait_ms = 0 if exchange.once else values.get("wait", 0)
     request = PullIn(topic, most, wait_ms, lease_ms, values.get("tags", ()), exchange.gone)
     return exchange.answer(200, render_pull(await exchange.port.pull(request, exchange.principal)))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from api.port.port import Delivery
 from node.port.pull_port import Deliveries, MoreOfDelivery
-from node.port.receipt import CLAIM, Receipts
+from node.port.receipt import Receipts
 from storage.format.message_id import ID_LENGTH, encode_ids
 
 
@@ -48,18 +48,6 @@ def make_deliveries(handed: Deliveries, group: int, topic: str, receipts: Receip
     for row, more in handed.more.items():
         deliveries[row] = _completed(deliveries[row], more)
     return deliveries
-
-
-def claims_of(handed: Deliveries) -> bytes:
-    """Rows of receipt.CLAIM that name these hand-overs."""
-    rows = np.empty(len(handed.bodies), CLAIM)
-    rows["position"], rows["random"] = (
-        np.frombuffer(handed.position, np.uint64),
-        np.frombuffer(handed.random, np.uint64),
-    )
-    rows["attempt"] = np.frombuffer(handed.attempt, np.uint16)
-    rows["topic"], rows["subscription"], rows["term"] = handed.topic, handed.subscription, handed.term
-    return rows.tobytes()
 
 
 def _completed(delivery: Delivery, more: MoreOfDelivery) -> Delivery:

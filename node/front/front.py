@@ -36,7 +36,7 @@ from api.port.port import (
 )
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
-from node.front.delivered import claims_of, make_deliveries
+from node.front.delivered import make_deliveries
 from node.front.forwarding import Forwarding
 from node.front.groups import GroupDirectory
 from node.front.metrics_page import MetricsPage
@@ -44,7 +44,7 @@ from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
 from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesTold
 from node.port.message_port import CancelAsked, HistogramAsked, MessageAsked, RedriveAsked, RescheduleAsked
-from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked
+from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, claims_of
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPut, TopicsAsked
 from node.runtime.clock import ProcessClock
 

@@ -39,6 +39,7 @@ from node.message.dead_letter import DeadLetters
 from node.message.topic import check_target, settings_of, view_topic
 from node.message.topic_drop import TopicDrop as TopicDrops
 from node.message.view import find, tell, view_message
+from node.port.draft import Draft
 from node.port.group_port import (
     BackupAsked,
     ClusterDocument,
@@ -65,7 +66,7 @@ from node.port.pull_port import Claims, Deliveries, ExtendAsked, Gone, NackAsked
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPage, TopicPut, TopicsAsked
 from node.pull.settling import Settling
 from node.settle.former_leader_outcomes import FormerLeaderOutcomes
-from node.write.schedule import schedule_messages
+from node.write.schedule import WriteLimits, schedule_messages
 from replication.apply.topic import MISMATCH
 from replication.command.topic import PutTopic
 from storage.catalog.topic import Topic, subscription_of
@@ -101,6 +102,7 @@ class GroupService:
         self.number, self.window = parts.store.group, parts.leadership.window
         self._parts, self._status_feed = parts, status_feed
         self._leadership = parts.leadership
+        self._write_limits = WriteLimits(parts.config.limits.max_topics, parts.config.limits.max_delay_ms)
         self._at_work = AtWork()
         self._pulls: dict[int, asyncio.Task[Any]] = {}  # under way, by the front's number
         self._changes = MessageChange(parts.store, parts.proposer, parts.clock, lambda: parts.group.term)
@@ -136,12 +138,12 @@ class GroupService:
 
     # -- messages
 
-    async def schedule(self, messages: Sequence[MessageIn]) -> Scheduled:
+    async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
         """See MessagePort."""
         await self._leadership.sure()
         parts = self._parts
         parts.reserve.check()
-        return await schedule_messages(parts.store, parts.proposer, parts.config.limits.max_topics, messages)
+        return await schedule_messages(parts.store, parts.proposer, self._write_limits, parts.clock.now_ms(), messages)
 
     @_reads_files
     async def message(self, asked: MessageAsked) -> MessageView:

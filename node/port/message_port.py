@@ -10,6 +10,7 @@ import msgspec
 from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedger
 from api.port.port import CancelResult, MessageIn, MessageView, RescheduleResult
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
+from node.port.draft import Draft
 from node.port.plain import Count, Ms, Plain
 from node.port.refusal import Refusal
 
@@ -78,9 +79,9 @@ class MessagePort(Protocol):
     """Refusals are Problems on both sides, and a Refusal between them. All but `message` with `local` are the leader's,
     and raise `no-leader` elsewhere."""
 
-    async def schedule(self, messages: Sequence[MessageIn]) -> Scheduled:
+    async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
         """Durable on a majority and applied when it returns. One message's refusal is raised; in a batch each has its
-        own."""
+        own. The structs of a direct call are what a Draft says in columns."""
 
     async def message(self, asked: MessageAsked) -> MessageView:
         """`unknown-message` also for text that is no id."""

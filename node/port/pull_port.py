@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+import numpy as np
 
 from node.port.plain import U16, U32, Count, Ms, Plain
+from node.port.receipt import CLAIM
 from node.port.refusal import Refusal
 
 #: Results of a claim. The first three are those of replication/apply/message/settle.py.
@@ -129,3 +131,15 @@ class PullPort(Protocol):
 
     async def extend(self, asked: ExtendAsked) -> Settled:
         """Their leases go on."""
+
+
+def claims_of(handed: Deliveries) -> bytes:
+    """Rows of receipt.CLAIM that name these hand-overs."""
+    rows = np.empty(len(handed.bodies), CLAIM)
+    rows["position"], rows["random"] = (
+        np.frombuffer(handed.position, np.uint64),
+        np.frombuffer(handed.random, np.uint64),
+    )
+    rows["attempt"] = np.frombuffer(handed.attempt, np.uint16)
+    rows["topic"], rows["subscription"], rows["term"] = handed.topic, handed.subscription, handed.term
+    return rows.tobytes()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from api.port.port import MessageIn
+from node.port.draft import Draft
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.write.batch_delay import BatchDelay
@@ -153,7 +154,7 @@ class Proposer:
     # -- what callers ask for; each returns when it is applied, or raises Problem. The group ends every proposal in time
     #    (`unknown` at the latest), and a cancelled caller changes nothing: it may still happen
 
-    async def schedule(self, messages: Sequence[MessageIn]) -> list[Part]:
+    async def schedule(self, messages: Sequence[MessageIn] | Draft) -> list[Part]:
         """Per entry that took a part of the messages, in row order: its rows and result or error. `over-limit` if
         full."""
         future = self._messages.add(messages)

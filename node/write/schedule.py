@@ -6,14 +6,15 @@ was parsed. A batch in which no message has a target of its own and no topic is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
 from api.port.port import MessageIn
 from api.port.problem import FieldFault, Problem
+from node.port.draft import TO_COME, Draft, check_draft, rows_of
 from node.port.message_port import Scheduled
 from node.port.refusal import Refusal
 from node.write.command_queues import problem_of
@@ -27,11 +28,15 @@ _targets = attrgetter("target")
 
 
 async def schedule_messages(
-    store: Store, proposer: Proposer, topics_max: int, messages: Sequence[MessageIn]
+    store: Store, proposer: Proposer, limits: WriteLimits, now_ms: int, messages: Sequence[MessageIn] | Draft
 ) -> Scheduled:
     """Durable on a majority and applied when it returns. A single message's refusal is raised; in a batch each message
-    at fault has its own problem, and the others go on."""
-    problems = refused(store, messages, topics_max)
+    at fault has its own problem, and the others go on. Raises BadDraft."""
+    if isinstance(messages, Draft):
+        check_draft(messages)
+        problems = refused_draft(store, messages, limits, now_ms)
+    else:
+        problems = refused(store, messages, limits)
     if problems and len(problems) == len(messages) == 1:
         raise problems[0]
     if len(problems) == len(messages):
@@ -45,51 +50,86 @@ async def schedule_messages(
             return result
         return join(parts, len(messages), {})
     rows = [row for row in range(len(messages)) if row not in problems]
-    found = await schedule_messages(store, proposer, topics_max, [messages[row] for row in rows])
+    left = rows_of(messages, rows) if isinstance(messages, Draft) else [messages[row] for row in rows]
+    found = await schedule_messages(store, proposer, limits, now_ms, left)
     return _spread(found, rows, len(messages), problems)
 
 
-def refused(store: Store, messages: Sequence[MessageIn], topics_max: int) -> dict[int, Problem]:
+class WriteLimits(NamedTuple):
+    """`topics`: as many as schedules make; `delay_ms`: how far ahead a due time may lie."""
+
+    topics: int
+    delay_ms: int
+
+
+def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) -> dict[int, Problem]:
     """By row, the messages whose target does not go with their topic's mode as it is now; and those that would make a
     topic too many."""
     if len(messages) == 1 and messages[0].target is None:  # what comes by itself: 0.2 us instead of 0.7
         topic = store.catalog.topic(messages[0].topic)
         if topic is not None and topic.settings.get("mode") != "push":
             return {}
-    settings, room, made = {}, topics_max - store.catalog.topic_count, set[str]()
-    for name in dict.fromkeys(map(_topics, messages)):
-        topic = store.catalog.topic(name)
-        settings[name] = topic.settings if topic is not None else {}
-        if topic is None:
-            made.add(name)
-    if len(made) > room:
-        made = set(islice((name for name in settings if name in made), max(0, room), None))
-    else:
-        made.clear()
-    if not (made or any(each.get("mode") == "push" for each in settings.values()) or any(map(_targets, messages))):
+    asked = _Asked(store, dict.fromkeys(map(_topics, messages)), limits)
+    if not asked.is_odd and not any(map(_targets, messages)):
         return {}
+    return asked.refusals((message.topic, message.target is not None) for message in messages)
+
+
+def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> dict[int, Problem]:
+    """The same of a draft. What its front let through by another clock is refused by this one. Raises
+    `not-supported-yet` for all of it, where it is of a kind that this build does not know."""
+    for name in TO_COME:
+        if getattr(draft, name):
+            detail = f"this node knows no message with {name}; upgrade it"
+            raise Problem("not-supported-yet", detail, errors=[FieldFault(f"/{name}", detail)])
+    due_ms, relative = np.frombuffer(draft.due_ms, np.int64), np.frombuffer(draft.relative, np.uint8)
+    late = np.flatnonzero(due_ms - np.where(relative, 0, now_ms) > limits.delay_ms)
+    asked = _Asked(store, dict.fromkeys(draft.topics), limits)
     problems = {}
-    for row, message in enumerate(messages):
-        if message.topic in made:
-            detail = (
-                f"there are {topics_max} topics, as many as schedules make; delete some, or make {message.topic} by PUT"
-            )
-            problems[row] = Problem("over-limit", detail, errors=[FieldFault("/topic", detail)])
-            continue
-        fault = _fault(message, settings[message.topic])
-        if fault is not None:
-            problems[row] = Problem("invalid-field", fault, errors=[FieldFault("/target", fault)])
+    if asked.is_odd or draft.targeted:
+        names = map(draft.topics.__getitem__, np.frombuffer(draft.topic, np.uint16).tolist())
+        problems = asked.refusals(zip(names, map(bool, draft.targeted or bytes(len(draft))), strict=True))
+    for row in late.tolist():
+        detail = f"it is due more than {limits.delay_ms} ms from now, the most that is taken"
+        problems.setdefault(row, Problem("beyond-max-delay", detail, errors=[FieldFault("/deliver_at", detail)]))
     return problems
 
 
-def _fault(message: MessageIn, settings: dict[str, object]) -> str | None:
-    name = message.topic
+class _Asked:
+    """The topics that a request names, as they are now."""
+
+    def __init__(self, store: Store, names: Iterable[str], limits: WriteLimits) -> None:
+        self._most = limits.topics
+        self._settings: dict[str, Mapping[str, object]] = {}
+        made = []
+        for name in names:
+            topic = store.catalog.topic(name)
+            self._settings[name] = topic.settings if topic is not None else {}
+            if topic is None:
+                made.append(name)
+        room = max(0, limits.topics - store.catalog.topic_count)
+        self._too_many = set(made[room:])
+        self.is_odd = bool(self._too_many) or any(each.get("mode") == "push" for each in self._settings.values())
+
+    def refusals(self, rows: Iterable[tuple[str, bool]]) -> dict[int, Problem]:
+        """By row; each names its topic and says whether it has a target of its own."""
+        problems = {}
+        for row, (name, targeted) in enumerate(rows):
+            if name in self._too_many:
+                detail = f"there are {self._most} topics, as many as schedules make; delete some, or make {name} by PUT"
+                problems[row] = Problem("over-limit", detail, errors=[FieldFault("/topic", detail)])
+            elif (fault := _fault(name, self._settings[name], targeted)) is not None:
+                problems[row] = Problem("invalid-field", fault, errors=[FieldFault("/target", fault)])
+        return problems
+
+
+def _fault(name: str, settings: Mapping[str, object], targeted: bool) -> str | None:
     if settings.get("mode", "pull") != "push":
-        if message.target is None:
+        if not targeted:
             return None
         return f"topic {name} is in pull mode and pushes nothing; leave target out, or set its mode to push first"
     target = settings.get("target")
-    if message.target is None and not (isinstance(target, dict) and target.get("url")):
+    if not targeted and not (isinstance(target, dict) and target.get("url")):
         return f"topic {name} is in push mode and has no target; send target.url, or set the topic's target first"
     return None
 

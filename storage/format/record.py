@@ -81,6 +81,8 @@ RECORD_HEADER_SIZE: Final = HEADER.itemsize
 assert RECORD_HEADER_SIZE == 96
 RANDOM_WORD: Final = 4
 """Which 64-bit word of a record holds its random bits: apply needs them for the answer and reads nothing else."""
+DUE_WORD: Final = 5
+"""And which the due time that was asked for."""
 
 _CHECKSUM_FIELD: Final = (1, 0)
 _VERSION_AND_FLAGS: Final = np.uint64(0xFFFF_00FF << 32)

@@ -16,3 +16,5 @@ KEPT: Final = 3
 """Its key is taken, and the request says `keep`: the holder stays."""
 FAILED: Final = 4
 """It was not proposed, or that failed: a problem says why. Never written by apply."""
+ON_CONFLICT: Final = ("reject", "keep")
+"""What a message whose key is taken wishes, by number: CONFLICT or KEPT."""

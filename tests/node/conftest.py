@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
+from node.environment import Environment
 from node.leader.dispatcher import DispatchOptions
+from node.port.loopback import FramedReceivers, framed_group
 from tests.node.one_leader import T0, Leader
 
 MakeLeader = Callable[..., Leader]
@@ -33,3 +36,19 @@ def leader(make_leader: MakeLeader) -> Leader:
     leader.run(T0)
     leader.commit(T0)
     return leader
+
+
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch, between: None) -> None:
+    """Calls between a front and its groups, whatever `--border` says: what is asked does not cross as bytes."""
+    monkeypatch.setattr(Environment, "fronted", lambda self, port: port)
+
+
+@pytest.fixture(autouse=True)
+def between(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands between a node's front, its groups and its push wire: half of the tests have the codec there, so that
+    nothing but bytes crosses. `--border` says which for all of them."""
+    border = request.config.getoption("--border")
+    if border == "framed" or (border == "half" and crc32(request.node.nodeid.encode()) % 2):
+        monkeypatch.setattr(Environment, "receivers", lambda self, wire: FramedReceivers(wire))
+        monkeypatch.setattr(Environment, "fronted", lambda self, port: framed_group(port))

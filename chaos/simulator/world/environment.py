@@ -32,7 +32,8 @@ from chaos.simulator.world.receivers import Receivers as SimReceivers
 from chaos.simulator.world.receivers import SimPushClient
 from node.environment import Environment
 from node.front.pass_on import Forwarder, lost_answer
-from node.port.loopback import FramedReceivers
+from node.port.group_port import GroupPort
+from node.port.loopback import FramedReceivers, framed_group
 from node.port.push_port import PushWork, Receivers
 from node.push_wire.connection import Ended
 from node.push_wire.wire import PushWire
@@ -359,6 +360,10 @@ class SimEnvironment(Environment):
     def receivers(self, wire: PushWire) -> Receivers:
         """See Environment. In half of the worlds all that crosses is bytes."""
         return FramedReceivers(wire) if self._framed else wire
+
+    def fronted(self, port: GroupPort) -> GroupPort:
+        """See Environment; likewise."""
+        return framed_group(port) if self._framed else port
 
     def watchdog(self, held_ms: int) -> Watchdog:
         """None: a thread and its clocks say nothing about virtual time."""

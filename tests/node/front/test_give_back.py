@@ -9,9 +9,11 @@ import pytest
 
 from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.port import ANONYMOUS, MessageIn, PullIn, TopicChange
+from node.environment import Environment
 from node.front.give_back import WAITS, GiveBack, is_pull
 from node.front.pass_on import ANSWER_TIMEOUT_S
 from node.node import Node
+from node.port.loopback import framed_group
 from tests.node.front.test_pass_on import request, with_leader
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
@@ -20,9 +22,13 @@ from tests.waiting import until
 ONCE = TopicChange(retry={"max_attempts": 1})
 
 
-def test_a_connection_that_closes_gets_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("border", "attempt"), [("direct", 1), ("framed", 2)])
+def test_a_connection_that_closes_gets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, border: str, attempt: int
+) -> None:
     """Its end was read and has not ended the wait yet, and then the message comes: the next consumer gets it, as a
-    first attempt."""
+    first attempt. Where the group cannot look at the connection, what it handed over is given back, uncounted."""
+    monkeypatch.setattr(Environment, "fronted", lambda self, port: framed_group(port) if border == "framed" else port)
 
     async def play(node: Node) -> None:
         closing = False
@@ -35,7 +41,7 @@ def test_a_connection_that_closes_gets_nothing(tmp_path: Path) -> None:
         await node.front.schedule([MessageIn("t", b"1")], ANONYMOUS)
         assert await gone == []
         (got,) = await next_one
-        assert (got.body, got.attempt) == (b"1", 1)
+        assert (got.body, got.attempt) == (b"1", attempt)
 
     run_node(tmp_path / "n1", play)
 
@@ -95,10 +101,11 @@ def test_what_was_pulled_for_a_client_that_has_gone_is_given_back(tmp_path: Path
     run_nodes(tmp_path, scene)
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_consumer_that_closes_its_side_gets_what_is_ready(tmp_path: Path, leads: bool) -> None:
     """`nc -N` behind a follower never got a message: its pull ended on the way, and what it brought was given back.
-    Where nothing is ready it waits for nothing."""
+    Where nothing is ready it waits for nothing. Behind a border of bytes its end comes before the answer does."""
 
     async def scene(nodes: list[Node]) -> None:
         leader = await leader_of(nodes)

@@ -34,7 +34,8 @@ def make_service(**parts: Any) -> GroupService:
     for name in NAMED:
         parts.setdefault(name, SimpleNamespace())
     parts["store"].group = 0
-    config = SimpleNamespace(node_id="n1", http_names=(), storage=SimpleNamespace(retention_ms=0))
+    limits = SimpleNamespace(max_topics=10, max_delay_ms=1_000)
+    config = SimpleNamespace(node_id="n1", http_names=(), storage=SimpleNamespace(retention_ms=0), limits=limits)
     named = SimpleNamespace(config=config, life=life, leadership=leadership, **parts)
     return GroupService(cast(Any, named), StatusFeed(lambda: GroupStatus(group=0, node="n1")))
 

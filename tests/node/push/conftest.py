@@ -3,7 +3,7 @@
 import pytest
 
 from node.environment import Environment
-from node.port.loopback import FramedReceivers
+from node.port.loopback import FramedReceivers, framed_group
 
 
 @pytest.fixture(params=["direct", "framed"])
@@ -11,3 +11,7 @@ def border(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """What stands between the two."""
     if request.param == "framed":
         monkeypatch.setattr(Environment, "receivers", lambda self, wire: FramedReceivers(wire))
+        monkeypatch.setattr(Environment, "fronted", lambda self, port: framed_group(port))
+    else:
+        monkeypatch.setattr(Environment, "receivers", lambda self, wire: wire)
+        monkeypatch.setattr(Environment, "fronted", lambda self, port: port)

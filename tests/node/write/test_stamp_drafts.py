@@ -4,7 +4,7 @@ import numpy as np
 
 from api.port.port import MessageIn
 from api.read.field import pack_headers
-from node.draft import encode_schedule
+from node.write.stamp_drafts import stamp_messages
 from replication.command.schedule import Schedule
 from storage.format.record import decode_records, patch
 from storage.format.tag_filter import tags_mask
@@ -15,7 +15,7 @@ NOW = 1_700_000_000_000
 def encode(*messages: MessageIn) -> Schedule:
     """The Schedule of these messages, and their records as they stand before apply."""
     random = np.arange(1, len(messages) + 1, dtype=np.uint64)
-    return encode_schedule(messages, now_ms=NOW, random=random)
+    return stamp_messages(messages, now_ms=NOW, random=random)
 
 
 def test_due_times_are_absolute_and_never_before_now() -> None:

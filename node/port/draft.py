@@ -1,0 +1,260 @@
+"""Messages to be written, in columns: what a front can make without a clock and without chance.
+
+    front: messages -- encode_draft --> Draft --> group: node/write/stamp_drafts.py fills in due times and random bits
+
+A draft has columns for kinds of message that are still to come. A group refuses a draft in which one of them is filled
+by `not-supported-yet`: to this build they mean nothing, and no message may be taken for another than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Annotated, Any, Final
+
+import msgpack
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from api.port.port import MessageIn, RetryPolicy, Target
+from node.port.plain import U32, Plain
+from storage.format.array import I64, U64
+from storage.format.record import Drafts, RecordColumns, encode_records, record_edges
+from storage.format.schedule_status import ON_CONFLICT
+from storage.format.tag_filter import tags_mask
+
+_tags = attrgetter("tags")
+_headers = attrgetter("headers")
+_content_types = attrgetter("content_type")
+_targets = attrgetter("target")
+_retries = attrgetter("retry")
+
+
+class DraftKey(Plain, frozen=True):
+    """The idempotency key of one row."""
+
+    row: U32
+    key: Annotated[bytes, Meta(min_length=1, max_length=255)]
+    fingerprint: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    on_conflict: Annotated[int, Meta(ge=0, lt=len(ON_CONFLICT))]
+
+
+class Draft(Plain, frozen=True):
+    """New messages: n rows. Columns are little endian; those that no message uses are empty."""
+
+    topics: tuple[str, ...]  # the different ones
+    topic: bytes  # n * u16, which of them
+    due_ms: bytes  # n * i64, absolute, or from when it is written on
+    relative: bytes  # n * u8, 1: from when it is written on
+    size: bytes  # n * u32, bytes of each record, multiples of 8
+    records: bytes  # one behind the other, with blanks for due time, random bits and id
+    tags: bytes = b""  # n * u64, their masks
+    fields: bytes = b""  # n * u16, how many tags and headers there are
+    targeted: bytes = b""  # n * u8, 1: it has a target of its own
+    keys: tuple[DraftKey, ...] = ()
+    priority: bytes = b""
+    expiry_ms: bytes = b""
+    order_key: tuple[bytes, ...] = ()
+    window: tuple[bytes, ...] = ()
+    transaction: tuple[bytes, ...] = ()
+    atomic: bool = False
+
+    def __len__(self) -> int:
+        return len(self.relative)
+
+
+#: Columns of kinds of message that this build does not know.
+TO_COME: Final = ("priority", "expiry_ms", "order_key", "window", "transaction", "atomic")
+
+
+class BadDraft(ValueError):
+    """Columns that do not agree with each other; names the column."""
+
+
+#: Bytes a row of each column, and of those that may be empty.
+_WIDTH: Final = {"topic": 2, "due_ms": 8, "relative": 1, "size": 4}
+_OPTIONAL: Final = {"tags": 8, "fields": 2, "targeted": 1}
+
+
+def check_draft(draft: Draft) -> None:
+    """Raises BadDraft. A draft of one row, as most are, is checked without an array."""
+    rows = len(draft)
+    for name, width in _WIDTH.items():
+        if len(getattr(draft, name)) != rows * width:
+            raise BadDraft(f"Draft.{name}: {len(getattr(draft, name))} bytes, {rows * width} expected")
+    for name, width in _OPTIONAL.items():
+        if len(getattr(draft, name)) not in (0, rows * width):
+            raise BadDraft(f"Draft.{name}: {len(getattr(draft, name))} bytes, none or {rows * width} expected")
+    if not rows:
+        raise BadDraft("Draft.relative: a draft has a row at least")
+    if rows == 1:
+        topic, size = int.from_bytes(draft.topic, "little"), int.from_bytes(draft.size, "little")
+        odd = size % 8 != 0
+    else:
+        sizes = np.frombuffer(draft.size, np.uint32)
+        topic, size = int(np.frombuffer(draft.topic, np.uint16).max()), int(sizes.sum(dtype=np.uint64))
+        odd = bool((sizes % 8).any())
+    if topic >= len(draft.topics):
+        raise BadDraft(f"Draft.topic: a row names topic {topic} of {len(draft.topics)}")
+    if odd or size != len(draft.records):
+        raise BadDraft(f"Draft.records: {len(draft.records)} bytes, {size} by their sizes, which are multiples of 8")
+    for key in draft.keys:
+        if key.row >= rows:
+            raise BadDraft(f"Draft.keys: one names row {key.row} of {rows}")
+
+
+def part_of(draft: Draft, start: int, stop: int) -> Draft:
+    """These rows, and the topics that they name."""
+    if (start, stop) == (0, len(draft)):
+        return draft
+    rows, edges = slice(start, stop), record_edges(np.frombuffer(draft.size, np.uint32))
+    used, topic = np.unique(np.frombuffer(draft.topic, np.uint16)[rows], return_inverse=True)
+    columns = {name: getattr(draft, name)[width * start : width * stop] for name, width in (_WIDTH | _OPTIONAL).items()}
+    columns["topic"] = topic.astype(np.uint16).tobytes()
+    return msgspec.structs.replace(
+        draft,
+        **columns,
+        topics=tuple(draft.topics[number] for number in used.tolist()),
+        records=draft.records[8 * int(edges[start]) : 8 * int(edges[stop])],
+        keys=tuple(msgspec.structs.replace(key, row=key.row - start) for key in draft.keys if start <= key.row < stop),
+    )
+
+
+def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
+    """Some rows, ascending."""
+    return join_drafts([part_of(draft, row, row + 1) for row in rows])
+
+
+def join_drafts(drafts: Sequence[Draft]) -> Draft:
+    """All rows of all, in their order. Nothing is done for each row of a large one."""
+    if len(drafts) == 1:
+        return drafts[0]
+    topics: dict[str, int] = {}
+    topic, keys, first = [], list[DraftKey](), 0
+    for draft in drafts:
+        numbers = [topics.setdefault(name, len(topics)) for name in draft.topics]
+        if len(numbers) == 1:
+            topic.append(numbers[0].to_bytes(2, "little") * len(draft))
+        else:
+            topic.append(np.array(numbers, np.uint16)[np.frombuffer(draft.topic, np.uint16)].tobytes())
+        keys += [msgspec.structs.replace(key, row=key.row + first) for key in draft.keys]
+        first += len(draft)
+
+    def joined(name: str) -> bytes:
+        return b"".join(map(attrgetter(name), drafts))
+
+    def joined_if_any(name: str) -> bytes:
+        parts, width = list(map(attrgetter(name), drafts)), _OPTIONAL[name]
+        if not any(parts):
+            return b""
+        return b"".join(part or bytes(width * len(draft)) for part, draft in zip(parts, drafts, strict=True))
+
+    return Draft(
+        topics=tuple(topics),
+        topic=b"".join(topic),
+        due_ms=joined("due_ms"),
+        relative=joined("relative"),
+        size=joined("size"),
+        records=joined("records"),
+        tags=joined_if_any("tags"),
+        fields=joined_if_any("fields"),
+        targeted=joined_if_any("targeted"),
+        keys=tuple(keys),
+    )
+
+
+def encode_draft(messages: Sequence[MessageIn]) -> Draft:
+    """In one pass over what each message has; a column that no message uses is not built."""
+    count = len(messages)
+    topics, topic = topics_of(messages)
+    relative = np.fromiter((m.deliver_at_ms is None for m in messages), np.uint8, count)
+    due_ms = np.fromiter(
+        (m.delay_ms or 0 if m.deliver_at_ms is None else m.deliver_at_ms for m in messages), np.int64, count
+    )
+    records = encode_messages(messages, np.zeros(count, np.int64), np.zeros(count, np.uint64))
+    tags = tags_of(messages)
+    targeted = np.fromiter((m.target is not None for m in messages), np.uint8, count)
+    fields = np.fromiter((len(m.tags) + headers_in(m.headers) for m in messages), np.uint16, count)
+    return Draft(
+        topics=topics,
+        topic=topic.tobytes(),
+        due_ms=due_ms.tobytes(),
+        relative=relative.tobytes(),
+        size=records.size.tobytes(),
+        records=records.blob,
+        tags=tags.tobytes(),
+        fields=fields.tobytes() if fields.any() else b"",
+        targeted=targeted.tobytes() if targeted.any() else b"",
+        keys=tuple(DraftKey(*key) for key in keys_of(messages)),
+    )
+
+
+def topics_of(messages: Sequence[MessageIn]) -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
+    """The different topics, and for each message which of them."""
+    topics: dict[str, int] = {}
+    topic = np.fromiter((topics.setdefault(m.topic, len(topics)) for m in messages), np.uint16, len(messages))
+    return tuple(topics), topic
+
+
+def tags_of(messages: Sequence[MessageIn]) -> U64:
+    """The mask of each message's tags; empty where none has any."""
+    if not any(map(_tags, messages)):
+        return np.empty(0, np.uint64)
+    return np.array([tags_mask(tuple(tag.encode() for tag in m.tags)) for m in messages], np.uint64)
+
+
+def keys_of(messages: Sequence[MessageIn]) -> list[tuple[int, bytes, bytes, int]]:
+    """Row, key, fingerprint and rule of those that have a key."""
+    return [
+        (row, m.key.encode(), m.fingerprint or bytes(16), ON_CONFLICT.index(m.on_conflict))
+        for row, m in enumerate(messages)
+        if m.key is not None
+    ]
+
+
+def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U64) -> RecordColumns:
+    """Their records, one behind the other."""
+    return encode_records(
+        Drafts(
+            bodies=[m.body for m in messages],
+            asked_due_ms=asked_due_ms,
+            random=random,
+            content_types=[m.content_type.encode() for m in messages] if any(map(_content_types, messages)) else None,
+            tags=[tuple(tag.encode() for tag in m.tags) for m in messages] if any(map(_tags, messages)) else None,
+            headers=[m.headers for m in messages] if any(map(_headers, messages)) else None,
+            keys=[(m.key or "").encode() for m in messages] if any(m.key is not None for m in messages) else None,
+            targets=(
+                [encode_target(m.target) if m.target else b"" for m in messages]
+                if any(map(_targets, messages))
+                else None
+            ),
+            extensions=(
+                [_extension(m.retry) if m.retry else b"" for m in messages] if any(map(_retries, messages)) else None
+            ),
+        )
+    )
+
+
+def encode_target(target: Target) -> bytes:
+    """A message's own target as its record keeps it: a msgpack map of the fields that it has."""
+    packed: bytes = msgpack.packb(_filled(target))
+    return packed
+
+
+def _extension(retry: RetryPolicy) -> bytes:
+    """What the record keeps beside its fixed fields: the parts of the retry policy that were sent."""
+    packed: bytes = msgpack.packb({"retry": _filled(retry)})
+    return packed
+
+
+def headers_in(packed: bytes) -> int:
+    """How many a msgpack map of less than 65,536 holds: in its first byte, or behind that."""
+    if not packed:
+        return 0
+    return packed[0] & 0x0F if packed[0] & 0xF0 == 0x80 else int.from_bytes(packed[1:3], "big")
+
+
+def _filled(struct: Target | RetryPolicy) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None}
