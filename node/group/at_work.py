@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from types import TracebackType
 from typing import Any, Final
 
 from api.port.problem import Problem
@@ -14,7 +13,7 @@ CLOSE_S: Final = 1.0
 
 
 class AtWork:
-    """Those of one group; each is a `with` block in a task of its own, or in one that is in such a block already."""
+    """Those of one group, each in a task; a task may be in several at once."""
 
     def __init__(self) -> None:
         self._depths: dict[asyncio.Task[Any], int] = {}
@@ -22,26 +21,28 @@ class AtWork:
         self._closed = False
         self._none = asyncio.Event()
 
-    def __enter__(self) -> None:
+    def begin(self) -> asyncio.Task[Any]:
+        """The running task is at work from now on, until `end`. Raises `no-leader` once the group closes."""
         if self._closed:
-            raise _closed()
-        task = _current()
+            raise closed()
+        task = asyncio.current_task()
+        assert task is not None
         self._depths[task] = self._depths.get(task, 0) + 1
+        return task
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        task = _current()
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """It is so no more."""
         depth = self._depths.pop(task) - 1
         if depth:
             self._depths[task] = depth
             return
+        self._cut.discard(task)
         if not self._depths:
             self._none.set()
-        if task in self._cut:
-            self._cut.discard(task)
-            if kind is asyncio.CancelledError and task.uncancel() == 0:
-                raise _closed() from None
+
+    def is_cut(self, task: asyncio.Task[Any]) -> bool:
+        """Whether it was cancelled because the group closes, and by nobody else."""
+        return task in self._cut and task.uncancel() == 0
 
     async def close(self) -> None:
         """Returns when none is at work."""
@@ -57,11 +58,6 @@ class AtWork:
             await self._none.wait()
 
 
-def _current() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
-
-
-def _closed() -> Problem:
+def closed() -> Problem:
+    """Of a group that closes."""
     return Problem("no-leader", "this node closes its data, or opens it again; nothing happened")

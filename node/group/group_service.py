@@ -27,7 +27,7 @@ from api.port.port import (
 )
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery
-from node.group.at_work import AtWork
+from node.group.at_work import AtWork, closed
 from node.group.service_parts import ServiceParts
 from node.group.status_feed import StatusFeed
 from node.handover.term import Term
@@ -85,12 +85,18 @@ def _reads_files(
 
     @wraps(method)
     async def guarded(self: GroupService, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        task = self._at_work.begin()
         try:
-            with self._at_work:
-                return await method(self, *args, **kwargs)
+            return await method(self, *args, **kwargs)
+        except asyncio.CancelledError:
+            if self._at_work.is_cut(task):
+                raise closed() from None
+            raise
         except (Corrupt, DiskFailed) as error:
             self._parts.life.fatal(error)
             raise
+        finally:
+            self._at_work.end(task)
 
     return guarded
 

@@ -33,8 +33,8 @@ class Watched:
         leader.promote(T0)
         self.leader = leader
         leader_term: Any = SimpleNamespace(dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over)
-        node: Any = SimpleNamespace(store=leader.store)
-        self.dispatched = Dispatched(node, leader_term)
+        group: Any = SimpleNamespace(store=leader.store)
+        self.dispatched = Dispatched(group, leader_term)
 
     def schedule(self) -> int:
         """A message due at DUE_MS; its position."""
@@ -95,16 +95,16 @@ def test_a_promotion_on_damaged_records_is_told_without_what_is_open() -> None:
     probe._history = history
     replace_call(probe, "_watch_state", lambda *node: None)
     store = SimpleNamespace(open_hours=damaged)
-    node: Any = SimpleNamespace(
+    group: Any = SimpleNamespace(
         store=store,
         clock=SimpleNamespace(now_ms=lambda: T0),
         leader_term=SimpleNamespace(term=3),
-        group=SimpleNamespace(given=False),
+        raft=SimpleNamespace(given=False),
     )
     with pytest.raises(Corrupt):
-        probe._promoted("n1", node)
+        probe._promoted("n1", group)
     history.record(Fault(mono_ms=1.0, wall_ms=1, kind="flip", node="n1", role="leader", phase="begin", detail=""))
-    probe._promoted("n1", node)
+    probe._promoted("n1", group)
     (promoted,) = history.of(Promoted)
     assert (promoted.node, promoted.term, promoted.open_ids, promoted.given) == ("n1", 3, (), False)
 
@@ -132,14 +132,14 @@ def test_what_the_crowd_left_is_nobodys_to_bring_back(leader: Leader) -> None:
     leader_term = SimpleNamespace(
         term=7, dispatcher=leader.dispatcher, handing_over=leader.dispatcher.handing_over, collect=None
     )
-    node: Any = SimpleNamespace(
+    group: Any = SimpleNamespace(
         store=leader.store,
         leader_term=leader_term,
         clock=SimpleNamespace(now_ms=lambda: DUE_MS),
-        group=SimpleNamespace(given=True),
+        raft=SimpleNamespace(given=True),
     )
     history = History()
-    Probe(world, history)._promoted("n1", node)
+    Probe(world, history)._promoted("n1", group)
     (promoted,) = history.of(Promoted)
     (unit,) = leader.pull(DUE_MS)
     assert [decode_id(name).position for name in promoted.open_ids] == [unit]
@@ -164,8 +164,8 @@ def test_46825_what_a_leaders_clock_showed_before_it_was_slewed_back_is_the_late
     clock.leading = True
     probe = Probe.__new__(Probe)
     probe._shown_ms = {}
-    node: Any = SimpleNamespace(clock=clock, group=SimpleNamespace(term=4))
-    probe._watch_clock("n1", node)
+    group: Any = SimpleNamespace(clock=clock, raft=SimpleNamespace(term=4))
+    probe._watch_clock("n1", group)
     monotonic[0] = 101.0
     shown_ms = clock.now_ms()
     wall[0] -= 4.0
@@ -181,12 +181,12 @@ def test_49132_a_clock_is_bound_by_what_was_heard_longest_ago() -> None:
     clock = NodeClock(lambda: 1_000.0, lambda: monotonic[0])
     clock.leading = True
     heard, away = Peer("n2", last_clock_s=111.5), Peer("n3")
-    group = SimpleNamespace(term=4, peers={"n2": heard, "n3": away}, median=Median(1_000_000, 110.7))
-    skew: Any = SimpleNamespace(known=group.median, hears=lambda peer: peer is heard, voters=[heard, away])
-    node: Any = SimpleNamespace(clock=clock, group=group, skew=skew)
+    raft = SimpleNamespace(term=4, peers={"n2": heard, "n3": away}, median=Median(1_000_000, 110.7))
+    skew: Any = SimpleNamespace(known=raft.median, hears=lambda peer: peer is heard, voters=[heard, away])
+    group: Any = SimpleNamespace(clock=clock, raft=raft, skew=skew)
     probe = Probe.__new__(Probe)
     probe._shown_ms, probe._known_s = {}, {}
-    probe._watch_clock("n1", node)
+    probe._watch_clock("n1", group)
     clock.bound(0.0)
     assert probe._known_s == {"n1": 110.7}
     skew.hears = lambda peer: True

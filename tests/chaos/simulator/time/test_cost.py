@@ -30,7 +30,7 @@ def hold(world: World, node_id: str, seconds: float) -> None:
 
     node = world.processes[node_id].node
     assert node is not None
-    node.life._tasks[0].get_loop().call_soon(work)
+    node.group.life._tasks[0].get_loop().call_soon(work)
 
 
 def leading(world: World) -> str:
@@ -100,7 +100,7 @@ def test_a_thread_that_works_holds_its_job_not_the_loop() -> None:
             Meter.running.charge("work of the test", 1e6)
 
         begun_s = world.now_s
-        loop = node.life._tasks[0].get_loop()
+        loop = node.group.life._tasks[0].get_loop()
         loop.job(work, lambda result, error: ended_s.append(world.now_s))  # type: ignore[attr-defined]
         assert world.run_until(lambda: bool(ended_s), 3)
         assert ended_s[0] - begun_s >= 1
@@ -121,7 +121,7 @@ def test_12191_an_echo_is_not_older_than_its_heartbeat() -> None:
             Meter.running.owed_us = CHARGED_S * 0.99e6
             loop.call_later(0.001, owe)
 
-        loop = node.life._tasks[0].get_loop()
+        loop = node.group.life._tasks[0].get_loop()
         loop.call_soon(owe)
         assert not world.run_until(lambda: node.group.leader_term is None or not node.group.leader_term.trusted(), 1)
 
