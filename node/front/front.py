@@ -105,7 +105,7 @@ class Front:
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
         """The same for a request with a single message; its refusal is raised."""
         place = self.groups.of_topic(message.topic)
-        return one(await place.port.schedule((message,)), place.number)
+        return one(await place.port.schedule_one(message), place.number)
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """One message, as this node has applied it; only the leader within its trust window, unless `local`."""

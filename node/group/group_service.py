@@ -36,8 +36,9 @@ from node.ledger.ledger import Ledgers
 from node.ledger.own_log import HandOverRecords
 from node.message.change import MessageChange
 from node.message.dead_letter import DeadLetters
-from node.message.topic import check_target, settings_of, view_topic
+from node.message.topic import view_topic
 from node.message.topic_drop import TopicDrop as TopicDrops
+from node.message.topic_put import another_revision, put_topic, topic_named
 from node.message.view import find, tell, view_message
 from node.port.draft import Draft
 from node.port.group_port import (
@@ -61,15 +62,15 @@ from node.port.message_port import (
     RedriveAsked,
     RescheduleAsked,
     Scheduled,
+    ScheduledRow,
 )
 from node.port.pull_port import Claims, Deliveries, ExtendAsked, Gone, NackAsked, PullAsked, Settled, stays
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPage, TopicPut, TopicsAsked
 from node.pull.settling import Settling
 from node.settle.former_leader_outcomes import FormerLeaderOutcomes
-from node.write.schedule import WriteLimits, schedule_messages
+from node.write.schedule import WriteLimits, schedule_messages, schedule_one
 from replication.apply.topic import MISMATCH
-from replication.command.topic import PutTopic
-from storage.catalog.topic import Topic, subscription_of
+from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt
 
@@ -149,7 +150,14 @@ class GroupService:
         await self._leadership.sure()
         parts = self._parts
         parts.reserve.check()
-        return await schedule_messages(parts.store, parts.proposer, self._write_limits, parts.clock.now_ms(), messages)
+        return await schedule_messages(parts.store, parts.proposer, self._write_limits, parts.clock, messages)
+
+    async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
+        """See MessagePort."""
+        await self._leadership.sure()
+        parts = self._parts
+        parts.reserve.check()
+        return await schedule_one(parts.store, parts.proposer, self._write_limits, parts.clock, message)
 
     @_reads_files
     async def message(self, asked: MessageAsked) -> MessageView:
@@ -186,31 +194,11 @@ class GroupService:
     # -- topics
 
     def _topic(self, name: str) -> Topic:
-        topic = self._parts.store.catalog.topic(name)
-        if topic is None:
-            raise Problem("unknown-topic", f"no topic is named {name}; scheduling to it or PUT creates it")
-        return topic
+        return topic_named(self._parts.store, name)
 
     async def put_topic(self, asked: TopicPut) -> TopicView:
         """See TopicPort."""
-        name, create, if_match = asked.name, asked.create, asked.if_match
-        term = await self._leadership.sure()
-        topic = self._parts.store.catalog.topic(name) if create else self._topic(name)
-        if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
-            raise _another_revision(topic, if_match)
-        settings = settings_of(asked.change)
-        if create:
-            settings = {key: value for key, value in settings.items() if value is not None}
-        check_target(settings, None if create else topic)
-        command = PutTopic("default", name, settings, replace=create, revision=if_match or 0)
-        if topic is not None and settings.get("handover") == "strict":
-            term.handing_over.strict.expect(subscription_of(topic.number))
-        put = await self._parts.proposer.put_topic(command)
-        if not put.changed or put.topic is None:
-            if put.topic is not None:
-                term.handing_over.strict.on_settings(subscription_of(put.topic.number), put.topic.settings)
-            raise _another_revision(put.topic, if_match)
-        return view_topic(put.topic)
+        return await put_topic(self._parts.store, self._parts.proposer, await self._leadership.sure(), asked)
 
     async def topic(self, asked: TopicAsked) -> TopicView:
         """See TopicPort."""
@@ -231,9 +219,9 @@ class GroupService:
         await self._leadership.sure()
         topic, if_match = self._topic(asked.name), asked.if_match
         if if_match not in (None, topic.revision):
-            raise _another_revision(topic, if_match)
+            raise another_revision(topic, if_match)
         if await self._topic_drops.drop(topic, if_match, self._leadership.require) == MISMATCH:
-            raise _another_revision(self._parts.store.catalog.topic(asked.name), if_match)
+            raise another_revision(self._parts.store.catalog.topic(asked.name), if_match)
 
     # -- consumers
 
@@ -391,8 +379,3 @@ class GroupService:
     async def metrics(self) -> MetricFamilies:
         """See ClusterPort."""
         return self._parts.metrics.families()
-
-
-def _another_revision(topic: Topic | None, if_match: int | None) -> Problem:
-    found = topic.revision if topic else "none"
-    return Problem("revision-mismatch", f"the topic has revision {found}, If-Match asks for {if_match}")

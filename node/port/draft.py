@@ -21,7 +21,7 @@ from msgspec import Meta
 from api.port.port import MessageIn, RetryPolicy, Target
 from node.port.plain import U32, Plain
 from storage.format.array import I64, U64
-from storage.format.record import Drafts, RecordColumns, encode_records, record_edges
+from storage.format.record import Drafts, RecordColumns, encode_one_record, encode_records, record_edges
 from storage.format.schedule_status import ON_CONFLICT
 from storage.format.tag_filter import tags_mask
 
@@ -67,6 +67,10 @@ class Draft(Plain, frozen=True):
 
 #: Columns of kinds of message that this build does not know.
 TO_COME: Final = ("priority", "expiry_ms", "order_key", "window", "transaction", "atomic")
+
+
+_FIRST_TOPIC: Final = bytes(2)
+_ABSOLUTE, _RELATIVE, _TARGETED = b"\0", b"\1", b"\1"
 
 
 class BadDraft(ValueError):
@@ -168,6 +172,8 @@ def join_drafts(drafts: Sequence[Draft]) -> Draft:
 def encode_draft(messages: Sequence[MessageIn]) -> Draft:
     """In one pass over what each message has; a column that no message uses is not built."""
     count = len(messages)
+    if count == 1:
+        return _draft_of_one(messages[0])
     topics, topic = topics_of(messages)
     relative = np.fromiter((m.deliver_at_ms is None for m in messages), np.uint8, count)
     due_ms = np.fromiter(
@@ -188,6 +194,34 @@ def encode_draft(messages: Sequence[MessageIn]) -> Draft:
         fields=fields.tobytes() if fields.any() else b"",
         targeted=targeted.tobytes() if targeted.any() else b"",
         keys=tuple(DraftKey(*key) for key in keys_of(messages)),
+    )
+
+
+def _draft_of_one(message: MessageIn) -> Draft:
+    """The same of one message, as most requests have: without an array."""
+    m, due_ms = message, message.deliver_at_ms
+    tags = tuple(tag.encode() for tag in m.tags)
+    record = encode_one_record(
+        m.body,
+        content_type=m.content_type.encode(),
+        tags=tags,
+        headers=m.headers,
+        key=b"" if m.key is None else m.key.encode(),
+        target=b"" if m.target is None else encode_target(m.target),
+        extension=b"" if m.retry is None else _extension(m.retry),
+    )
+    fields = len(tags) + headers_in(m.headers)
+    return Draft(
+        (m.topic,),
+        _FIRST_TOPIC,
+        (due_ms if due_ms is not None else m.delay_ms or 0).to_bytes(8, "little", signed=True),
+        _RELATIVE if due_ms is None else _ABSOLUTE,
+        len(record).to_bytes(4, "little"),
+        record,
+        tags_mask(tags).to_bytes(8, "little") if tags else b"",
+        fields.to_bytes(2, "little") if fields else b"",
+        b"" if m.target is None else _TARGETED,
+        () if m.key is None else tuple(DraftKey(*key) for key in keys_of((m,))),
     )
 
 

@@ -21,7 +21,7 @@ from api.port.problem import Problem
 from node.port.codec import BadFrame, decode, encode
 from node.port.draft import BadDraft, Draft, encode_draft
 from node.port.group_port import GroupPort, GroupStatus
-from node.port.message_port import Scheduled
+from node.port.message_port import Scheduled, ScheduledRow
 from node.port.plain import Plain
 from node.port.pull_port import Claims, Deliveries, Gone, PullAsked, claims_of, stays
 from node.port.push_port import PushDone, PushWork, Receivers
@@ -67,6 +67,7 @@ def _operations() -> dict[str, Operation]:
         asked = next(iter(hints.values()), Nothing)
         found[name] = Operation(asked, Nothing if answer is type(None) else answer)
     found["schedule"] = Operation(Draft, Scheduled)
+    found["schedule_one"] = Operation(Draft, ScheduledRow)
     return found
 
 
@@ -118,6 +119,11 @@ class FramedGroup:
         """See MessagePort: messages cross as a draft."""
         draft = messages if isinstance(messages, Draft) else encode_draft(messages)
         return cast(Scheduled, await self._call("schedule", draft))
+
+    async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
+        """See MessagePort."""
+        draft = message if isinstance(message, Draft) else encode_draft((message,))
+        return cast(ScheduledRow, await self._call("schedule_one", draft))
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
         """See PullPort. Whether the client has gone does not cross: its front looks again."""

@@ -11,7 +11,7 @@ from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedge
 from api.port.port import CancelResult, MessageIn, MessageView, RescheduleResult
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from node.port.draft import Draft
-from node.port.plain import Count, Ms, Plain
+from node.port.plain import U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
 
 
@@ -24,6 +24,15 @@ class Scheduled(Plain, frozen=True):
     due_ms: bytes  # n * i64
     status: bytes  # n * u8, storage/format/schedule_status.py
     refused: dict[Count, Refusal] = msgspec.field(default_factory=dict)
+
+
+class ScheduledRow(Plain, frozen=True):
+    """The same of a single message, whose refusal is raised."""
+
+    position: U64
+    random: U64
+    due_ms: Ms
+    status: U16
 
 
 class MessageAsked(Plain, frozen=True):
@@ -82,6 +91,9 @@ class MessagePort(Protocol):
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
         """Durable on a majority and applied when it returns. One message's refusal is raised; in a batch each has its
         own. The structs of a direct call are what a Draft says in columns."""
+
+    async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
+        """The same of a single message, as most requests are: numbers, not columns."""
 
     async def message(self, asked: MessageAsked) -> MessageView:
         """`unknown-message` also for text that is no id."""

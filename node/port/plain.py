@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+U64 = Annotated[int, Meta(ge=0)]  # the codec writes no more than 64 bits
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 U16 = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]

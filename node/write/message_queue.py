@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from api.port.port import MessageIn
 from api.port.problem import Problem
 from node.port.draft import Draft, join_drafts
-from node.port.message_port import Scheduled
+from node.port.message_port import Scheduled, ScheduledRow
 from node.runtime.entropy import Entropy
 from node.write.command_queues import Section
 from node.write.new_rows import DraftRows, EntryRoom, MessageRows, NewRows
@@ -31,7 +31,8 @@ BLOCK_ROWS = 1_024
 WAITING_BYTES_MAX = 256 * 1024 * 1024
 
 Piece = tuple[NewRows, int, int]  # from a first row to the one behind the last
-Part = tuple[int, int, Scheduled | str]  # first row, rows, and their result or the error they met
+Result = Scheduled | ScheduledRow | str  # of rows, of a request's only row, or the error they met
+Part = tuple[int, int, Result]  # first row, rows, and their result or the error they met
 
 
 @dataclass(slots=True)
@@ -44,11 +45,11 @@ class Request:
     answered: int = 0  # rows whose part is known; invariant: answered <= taken
     parts: list[Part] = field(default_factory=list)
 
-    def answer(self, start: int, rows: int, result: Scheduled | str) -> None:
+    def answer(self, start: int, rows: int, result: Result) -> None:
         """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
-        if self.answered == len(self.rows) and not self.future.done():
+        if self.answered == self.rows.count and not self.future.done():
             if len(self.parts) > 1:
                 self.parts.sort(key=_first_row)
             self.future.set_result(self.parts)
@@ -75,7 +76,7 @@ class MessageQueue:
     def add(self, messages: Sequence[MessageIn] | Draft) -> asyncio.Future[list[Part]]:
         """One more request. Raises `over-limit`."""
         rows = DraftRows(messages) if isinstance(messages, Draft) else MessageRows(messages)
-        if self.rows and self.rows + len(rows) > self._rows_max:
+        if self.rows and self.rows + rows.count > self._rows_max:
             raise Problem(
                 "over-limit",
                 f"{self.rows} messages wait to be written, at most {self._rows_max} may; send again later",
@@ -87,7 +88,7 @@ class MessageQueue:
             )
         future: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
         self._requests.append(Request(rows, future))
-        self.rows += len(rows)
+        self.rows += rows.count
         self._bytes += rows.size
         return future
 
@@ -103,11 +104,11 @@ class MessageQueue:
 
         def give(scheduled: Applied | None, error: str | None, index: int) -> None:
             self.singles = len(taken) if len(taken) == count else 0
-            result = None if scheduled is None else _result(scheduled)
-            at = 0
-            for request, start, rows in taken:
-                request.answer(start, rows, error or "unknown" if result is None else _cut(result, at, at + rows))
-                at += rows
+            if scheduled is None:
+                for request, start, rows in taken:
+                    request.answer(start, rows, error or "unknown")
+            else:
+                _give(scheduled, taken)
 
         return [(schedule.pack(), give)]
 
@@ -118,7 +119,7 @@ class MessageQueue:
         room, left = EntryRoom(now_ms), ENTRY_ROWS_MAX
         while self._requests and left and room.room > 0:
             request = self._requests[0]
-            start, whole = request.taken, len(request.rows)
+            start, whole = request.taken, request.rows.count
             rows = request.rows.fit(room, start, min(whole, start + BLOCK_ROWS, start + left))
             left -= rows
             request.taken = stop = start + rows
@@ -137,7 +138,7 @@ class MessageQueue:
         """What is in an entry already keeps waiting for its outcome."""
         requests, self._requests, self.rows, self._bytes = self._requests, deque(), 0, 0
         for request in requests:
-            request.answer(request.taken, len(request.rows) - request.taken, "not-leader")
+            request.answer(request.taken, request.rows.count - request.taken, "not-leader")
 
 
 def _first_row(part: Part) -> int:
@@ -151,19 +152,23 @@ def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
         if not isinstance(rows, MessageRows):
             draft = join_drafts([rows.draft(start, stop) for rows, start, stop in pieces])
             return stamp_draft(draft, now_ms=now_ms, random=random)
-        messages += rows.messages if stop - start == len(rows) else rows.messages[start:stop]
+        messages += rows.messages if stop - start == rows.count else rows.messages[start:stop]
     return stamp_messages(messages, now_ms=now_ms, random=random)
 
 
-def _result(applied: Applied) -> Scheduled:
-    """The columns of an entry as bytes, once for all its requests."""
-    position, random, due_ms, status = (column.tobytes() for column in applied)
-    return Scheduled(position, random, due_ms, status)
-
-
-def _cut(result: Scheduled, start: int, stop: int) -> Scheduled:
-    """The rows of one request."""
-    if stop - start == len(result.status):
-        return result
-    words = slice(8 * start, 8 * stop)
-    return Scheduled(result.position[words], result.random[words], result.due_ms[words], result.status[start:stop])
+def _give(applied: Applied, taken: list[tuple[Request, int, int]]) -> None:
+    """Each request its rows of an entry: numbers where it has but one, else columns as bytes."""
+    at = 0
+    numbers: list[list[int]] | None = None
+    columns: list[bytes] | None = None
+    for request, start, rows in taken:
+        if request.rows.count == 1:
+            numbers = numbers or [column.tolist() for column in applied]
+            position, random, due_ms, status = numbers
+            request.answer(0, 1, ScheduledRow(position[at], random[at], due_ms[at], status[at]))
+        else:
+            columns = columns or [column.tobytes() for column in applied]
+            words, stop = slice(8 * at, 8 * (at + rows)), at + rows
+            part = Scheduled(columns[0][words], columns[1][words], columns[2][words], columns[3][at:stop])
+            request.answer(start, rows, part)
+        at += rows

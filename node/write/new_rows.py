@@ -105,11 +105,10 @@ class EntryRoom:
 
 
 class NewRows(Protocol):
-    """Of one request. `size`: bytes of bodies that wait with it."""
+    """Of one request: how many, and bytes of bodies that wait with it."""
 
+    count: int
     size: int
-
-    def __len__(self) -> int: ...
 
     def fit(self, room: EntryRoom, start: int, stop: int) -> int:
         """How many rows of these an entry takes."""
@@ -121,12 +120,11 @@ class NewRows(Protocol):
 class MessageRows:
     """Messages of a direct call. See NewRows."""
 
-    def __init__(self, messages: Sequence[MessageIn]) -> None:
-        self.messages = messages
-        self.size = sum(map(len, map(_body, messages)))
+    __slots__ = ("count", "messages", "size")
 
-    def __len__(self) -> int:
-        return len(self.messages)
+    def __init__(self, messages: Sequence[MessageIn]) -> None:
+        self.messages, self.count = messages, len(messages)
+        self.size = sum(map(len, map(_body, messages))) if self.count > 1 else len(messages[0].body)
 
     def fit(self, room: EntryRoom, start: int, stop: int) -> int:
         """See NewRows."""
@@ -140,12 +138,10 @@ class MessageRows:
 class DraftRows:
     """A draft whose columns agree. See NewRows."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self.size = len(draft.records)
+    __slots__ = ("_draft", "count", "size")
 
-    def __len__(self) -> int:
-        return len(self._draft)
+    def __init__(self, draft: Draft) -> None:
+        self._draft, self.count, self.size = draft, len(draft), len(draft.records)
 
     def fit(self, room: EntryRoom, start: int, stop: int) -> int:
         """See NewRows."""

@@ -15,8 +15,9 @@ import numpy as np
 from api.port.port import MessageIn
 from api.port.problem import FieldFault, Problem
 from node.port.draft import TO_COME, Draft, check_draft, rows_of
-from node.port.message_port import Scheduled
+from node.port.message_port import Scheduled, ScheduledRow
 from node.port.refusal import Refusal
+from node.runtime.clock import NodeClock
 from node.write.command_queues import problem_of
 from node.write.message_queue import Part
 from node.write.proposer import Proposer
@@ -27,32 +28,64 @@ _topics = attrgetter("topic")
 _targets = attrgetter("target")
 
 
+async def schedule_one(
+    store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
+) -> ScheduledRow:
+    """A request's only message, durable on a majority and applied when it returns. Raises its refusal, BadDraft."""
+    if isinstance(message, Draft):
+        check_draft(message)
+        messages: Sequence[MessageIn] | Draft = message
+        problems = refused_draft(store, message, limits, clock.now_ms())
+    else:
+        messages = (message,)
+        problems = refused(store, messages, limits)
+    if problems:
+        raise problems[0]
+    ((_, _, result),) = await proposer.schedule(messages)
+    if isinstance(result, str):
+        raise problem_of(result)
+    assert isinstance(result, ScheduledRow), "one message, one row"
+    return result
+
+
 async def schedule_messages(
-    store: Store, proposer: Proposer, limits: WriteLimits, now_ms: int, messages: Sequence[MessageIn] | Draft
+    store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, messages: Sequence[MessageIn] | Draft
 ) -> Scheduled:
-    """Durable on a majority and applied when it returns. A single message's refusal is raised; in a batch each message
-    at fault has its own problem, and the others go on. Raises BadDraft."""
+    """Durable on a majority and applied when it returns. In a batch each message at fault has its own problem, and the
+    others go on; of a single one it is raised. Raises BadDraft."""
+    if len(messages) == 1:
+        row = await schedule_one(
+            store, proposer, limits, clock, messages if isinstance(messages, Draft) else messages[0]
+        )
+        return _columns_of(row)
     if isinstance(messages, Draft):
         check_draft(messages)
-        problems = refused_draft(store, messages, limits, now_ms)
+        problems = refused_draft(store, messages, limits, clock.now_ms())
     else:
         problems = refused(store, messages, limits)
-    if problems and len(problems) == len(messages) == 1:
-        raise problems[0]
     if len(problems) == len(messages):
         return join([], len(messages), problems)
     if not problems:
-        parts = await proposer.schedule(messages)
-        if len(parts) == 1:
-            _, _, result = parts[0]
-            if isinstance(result, str):
-                raise problem_of(result)
-            return result
-        return join(parts, len(messages), {})
+        return _whole(await proposer.schedule(messages), len(messages))
     rows = [row for row in range(len(messages)) if row not in problems]
     left = rows_of(messages, rows) if isinstance(messages, Draft) else [messages[row] for row in rows]
-    found = await schedule_messages(store, proposer, limits, now_ms, left)
+    found = _whole(await proposer.schedule(left), len(rows))
     return _spread(found, rows, len(messages), problems)
+
+
+def _whole(parts: Sequence[Part], rows: int) -> Scheduled:
+    """Of all rows of a request. Raises the error that all of them met in one entry."""
+    if len(parts) > 1:
+        return join(parts, rows, {})
+    _, _, result = parts[0]
+    if isinstance(result, str):
+        raise problem_of(result)
+    return _columns_of(result) if isinstance(result, ScheduledRow) else result
+
+
+def _columns_of(row: ScheduledRow) -> Scheduled:
+    position, random, due_ms = (value.to_bytes(8, "little") for value in (row.position, row.random, row.due_ms))
+    return Scheduled(position, random, due_ms, bytes((row.status,)))
 
 
 class WriteLimits(NamedTuple):
@@ -143,6 +176,7 @@ def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> S
         if isinstance(part, str):
             refused.update(dict.fromkeys(range(start, start + count), Refusal.of(problem_of(part))))
             continue
+        assert isinstance(part, Scheduled), "a part of several rows"
         for column, values in zip(columns, (part.position, part.random, part.due_ms), strict=True):
             column[8 * start : 8 * (start + count)] = values
         status[start : start + count] = part.status
