@@ -32,8 +32,8 @@ from storage.catalog.client_key import DROPPED_MAX, KeyEntry
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import HOUR_MS
-from storage.format.record import KIND_MESSAGE, Drafts, encode_records
 from storage.format.rows import DELIVERED, LEASED
+from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
 
 HOUR = 490_000

@@ -148,7 +148,7 @@ class Bucket:
     first: int
     units: Rows  # storage.format.rows.UNIT [n]; row i is the unit first + i
     settles: Rows  # storage.format.rows.SETTLE, of these units
-    headers: Rows | None  # storage.format.record.HEADER [n]; row i is of unit i. None: not known
+    headers: Rows | None  # storage.record.record.HEADER [n]; row i is of unit i. None: not known
     deliveries: (
         Rows  # storage.format.delivery_record.DELIVERY: starts and ends of all nodes whose home is in the bucket
     )

@@ -24,8 +24,6 @@ from storage.format.batches import LeasedColumns, SettleBatch, StateColumns, Uni
 from storage.format.chain import SECONDS
 from storage.format.pieces import Pieces
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
-from storage.format.record import Record, patch
-from storage.format.record_rows import FEW, RecordRows
 from storage.format.rows import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, select_rows, take_rows
 from storage.hour.batch_by_hour import BatchByHour
 from storage.hour.hour import Hour
@@ -36,6 +34,8 @@ from storage.query.count import ENDED, HourCount, Which
 from storage.query.moves import born_in_state, history, homes, last_places, locate
 from storage.query.newest_settle import before_newest, newest
 from storage.query.states import are_known, state_only, states
+from storage.record.record import Record, patch
+from storage.record.record_rows import FEW, RecordRows
 from storage.wheel.slot import DueUnits
 from storage.wheel.slot_read import SlotRead, hour_pending
 

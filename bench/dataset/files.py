@@ -30,7 +30,6 @@ from storage.format.delivery_record import (
 )
 from storage.format.message_id import RANDOM_BITS
 from storage.format.position import HOUR_MS, INDEX_BITS
-from storage.format.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch
 from storage.format.rows import (
     DELIVERED,
     FORWARDED,
@@ -48,6 +47,7 @@ from storage.format.rows import (
     seal,
     take_rows,
 )
+from storage.record.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch
 
 _BODY: Final = 8
 _RECORD: Final = np.dtype([("header", HEADER), ("body", "<u8")])

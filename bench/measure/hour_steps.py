@@ -17,7 +17,7 @@ from storage.file.disk import Disk
 from storage.format.array import I64
 from storage.format.batches import UnitBatch
 from storage.format.position import HOUR_MS
-from storage.format.record import KIND_MESSAGE, Drafts, encode_records
+from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
 
 T = TypeVar("T")

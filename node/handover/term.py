@@ -24,7 +24,7 @@ from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
 from storage.catalog.topic import Topic
 from storage.format.array import I64, U8, U64
-from storage.format.record import Record
+from storage.record.record import Record
 
 
 class Term(Protocol):

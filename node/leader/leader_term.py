@@ -39,7 +39,7 @@ from storage.catalog.level import has
 from storage.catalog.topic import Topic, subscription_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
-from storage.format.record import Record
+from storage.record.record import Record
 from storage.wheel.slot import DueUnits
 from storage.wheel.slot_read import SlotRead
 

@@ -25,7 +25,7 @@ from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import CLOCKS_MS, NO_DOUBT, Doubt
 from storage.catalog.level import has
 from storage.format.position import HOUR_MS, MS_PER_TICK
-from storage.format.record import Record
+from storage.record.record import Record
 from storage.store import Store
 
 #: Between two tries to say it: a refusal may come at once.

@@ -29,9 +29,9 @@ from storage.catalog.topic import Topic
 from storage.format.array import U64
 from storage.format.message_id import encode_ids
 from storage.format.position import GONE, INDEX_BITS
-from storage.format.record import Record
 from storage.format.rows import DEAD
 from storage.format.tag_filter import tags_mask
+from storage.record.record import Record
 from storage.store import Store
 
 #: Homes looked at in one piece, and records read, counted as in node.settle.move_size.

@@ -24,9 +24,9 @@ from storage.format.array import U64
 from storage.format.message_id import BadId, decode_id
 from storage.format.pieces import at_once
 from storage.format.position import GONE
-from storage.format.record import Record
 from storage.format.rows import Settles
 from storage.query.lease_end import lease_ends_ms
+from storage.record.record import Record
 from storage.store import Store
 
 EVENTS: Final = {

@@ -21,9 +21,9 @@ from msgspec import Meta
 from api.port.port import MessageIn, RetryPolicy, Target
 from node.port.plain import U32, Plain
 from storage.format.array import I64, U64
-from storage.format.record import Drafts, RecordColumns, encode_one_record, encode_records, record_edges
 from storage.format.schedule_status import ON_CONFLICT
 from storage.format.tag_filter import tags_mask
+from storage.record.record import Drafts, RecordColumns, encode_one_record, encode_records, record_edges
 
 _tags = attrgetter("tags")
 _headers = attrgetter("headers")

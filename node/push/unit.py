@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from node.port.push_port import Origin, PushTarget
 from node.push.target import BadTarget
 from storage.catalog.topic import Subscription, Topic
-from storage.format.record import Record
+from storage.record.record import Record
 
 NOWHERE = Origin("", "", 0)
 """The lane of units without a usable target: they fail without a connection."""

@@ -19,7 +19,7 @@ from node.settle.retry import effective, too_old
 from replication.command.handover import DEAD, Fail
 from storage.catalog.topic import Subscription, topic_of
 from storage.format.array import U16, U64
-from storage.format.record import Record
+from storage.record.record import Record
 from storage.store import Store
 
 HAND_OVERS_MAX: Final = 60_000

@@ -16,7 +16,7 @@ from api.port.port import MessageIn
 from node.port.draft import Draft, encode_messages, keys_of, tags_of, topics_of
 from replication.command.schedule import Key, Schedule
 from storage.format.array import I64, U64
-from storage.format.record import DUE_WORD, RANDOM_WORD, record_edges
+from storage.record.record import DUE_WORD, RANDOM_WORD, record_edges
 
 _delays = attrgetter("delay_ms")
 _deliver_ats = attrgetter("deliver_at_ms")

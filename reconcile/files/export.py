@@ -22,7 +22,6 @@ from storage.export.manifest import (
 )
 from storage.file.disk import Disk
 from storage.format.delivery_record import DELIVERY
-from storage.format.record import RECORD_HEADER_SIZE
 from storage.format.rows import (
     HEADER_SIZE,
     MAGIC_DELIVERIES,
@@ -32,6 +31,7 @@ from storage.format.rows import (
     Corrupt,
     FormatRefused,
 )
+from storage.record.record import RECORD_HEADER_SIZE
 
 
 def is_export_directory(path: Path) -> bool:

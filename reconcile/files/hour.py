@@ -20,8 +20,8 @@ from storage.file.hour_file import runs
 from storage.format.array import I64
 from storage.format.checksum import checksum_rows
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, RECORD_VERSION
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, Settles, Units, put_rows, row_checksums, take_rows
+from storage.record.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, RECORD_VERSION
 
 _BLOCK_ROWS: Final = 1 << 18
 """Settle records read at a time: 12 MiB."""

@@ -31,7 +31,6 @@ from storage.format.delivery_record import (
     TERM_ENDED,
 )
 from storage.format.position import INDEX_BITS
-from storage.format.record_rows import home_of
 from storage.format.rows import (
     CANCELLED,
     DEAD,
@@ -44,6 +43,7 @@ from storage.format.rows import (
     UNIT_MOVED,
 )
 from storage.format.rows import DELIVERED as SETTLED_DELIVERED
+from storage.record.record_rows import home_of
 
 Rows = npt.NDArray[np.void]
 

@@ -23,7 +23,6 @@ from storage.file.hour_file import BLOCK_ROWS, HourFile, HourFiles, RowFile, Row
 from storage.format.array import I64, U64
 from storage.format.chain import Heads
 from storage.format.position import HOUR_MS, INDEX_BITS, indexes_of, pack
-from storage.format.record import RECORD_MOVED, decode_records
 from storage.format.rows import (
     FORWARDED,
     HEADER_SIZE,
@@ -35,6 +34,7 @@ from storage.format.rows import (
     Units,
     row_checksums,
 )
+from storage.record.record import RECORD_MOVED, decode_records
 from storage.state.unit_states import States
 
 _ROWS_NAMED_MAX = 100

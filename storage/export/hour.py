@@ -15,7 +15,6 @@ from storage.export.manifest import ExportedHour, File
 from storage.file.disk import Disk
 from storage.file.hour_file import BLOCK_ROWS, HourFiles, RowFile, Rows, runs
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, check_headers
 from storage.format.rows import (
     MAGIC_HEADERS,
     MAGIC_INDEX,
@@ -27,6 +26,7 @@ from storage.format.rows import (
     Units,
     join_rows,
 )
+from storage.record.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, check_headers
 
 _RUN_GAP_BYTES: Final = 4096
 _RUN_BYTES_MAX: Final = 4 << 20

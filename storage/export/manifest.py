@@ -7,7 +7,7 @@ DIR/dt=YYYY-MM-DD/node=<node>/hours/<hour>[.<first>]/{headers,index,settle}
 DIR/dt=YYYY-MM-DD/node=<node>/deliveries/<hour>-<sequence>-<store id, 8 hex digits>.log
 ```
 `dt` is the UTC day of the hour in a name. `index` and `settle` are those of the node, byte for byte; `headers` are the
-file header (`HWHEADS`) and the 96 bytes that begin each record of `log` (storage/format/record.py), one row a unit, in
+file header (`HWHEADS`) and the 96 bytes that begin each record of `log` (storage/record/record.py), one row a unit, in
 the order of `index`; the messages' own bytes stay behind. `<first>` is the global_index of an hour's first unit where
 that is not 0: an hour that was unlinked and begun again stands beside the former one, and both count. A delivery file
 is that of the node, as many whole rows as it had; its name has the directory's id too, since a node that lost its disk

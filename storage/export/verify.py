@@ -11,8 +11,8 @@ import google_crc32c
 from storage.directory.verify import Report
 from storage.export.manifest import ExportedHour, File, Partition, read_export
 from storage.file.disk import Disk, DiskFailed
-from storage.format.record import RECORD_HEADER_SIZE
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, Corrupt, FormatRefused
+from storage.record.record import RECORD_HEADER_SIZE
 
 _READ_BYTES: Final = 4 << 20
 

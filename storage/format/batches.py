@@ -28,7 +28,7 @@ class UnitBatch:
     flags: U32
     records: (
         bytes | bytearray | memoryview | U8
-    )  # the records of storage.format.record.encode_records, one after the other in row order
+    )  # the records of storage.record.record.encode_records, one after the other in row order
     created_ms: int | I64
     homes: U64 | None = None  # where the messages were born, by position; None: here and now
 

@@ -1,7 +1,7 @@
 """What stands in the files of an hour, byte by byte. docs/format.md shows the same rulers; a test compares them.
 
 All numbers are little endian. Every file starts with one 64-byte header; `index` and `settle` then hold fixed-size
-rows, `log` holds records (storage/format/record.py). Zero is never a valid magic, version, kind or `what`, so a hole
+rows, `log` holds records (storage/record/record.py). Zero is never a valid magic, version, kind or `what`, so a hole
 reads as damage.
 
 File header, 64 bytes:

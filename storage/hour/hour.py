@@ -24,14 +24,14 @@ from storage.file.hour_file import HourFiles, pieces_by_bytes
 from storage.format.array import I64, U64
 from storage.format.chain import Heads
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
-from storage.format.record_rows import RecordRows, decode_rows, home_of
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED, Corrupt, Settles, Units, put_rows, seal
 from storage.hour.body_write import write_bodies
 from storage.hour.homes_elsewhere import HomesElsewhere
 from storage.hour.hour_table import NOT_READ, HourCounters
 from storage.hour.stage_write import FrozenHour, OpenFiles
 from storage.hour.staging import Chunks, Stage, Staged
+from storage.record.record import HEADER, RECORD_MOVED, Record, check_headers, decode_records
+from storage.record.record_rows import RecordRows, decode_rows, home_of
 from storage.state.file import newest_of, rows_of
 from storage.state.files import StateFiles
 from storage.state.unit_states import States

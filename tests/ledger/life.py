@@ -12,8 +12,8 @@ from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.judge import Ledger, judge
 from storage.format.delivery_record import DELIVERY, END, PULL, START
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER
 from storage.format.rows import LEASED, SETTLE, UNIT
+from storage.record.record import HEADER
 
 HOUR = 490_000
 T = HOUR * 3_600_000 + 600_000

@@ -15,8 +15,8 @@ from ledger.judge import judge
 from ledger.summary import Summary
 from storage.format.delivery_record import DELIVERY
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER
 from storage.format.rows import SETTLE, UNIT
+from storage.record.record import HEADER
 from tests.examples import examples
 from tests.ledger.model import judge_slowly
 

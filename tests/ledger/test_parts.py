@@ -32,8 +32,8 @@ from ledger.summary import Summary
 from ledger.terms import merge_terms, rival_terms, terms_of
 from storage.format.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER
 from storage.format.rows import LEASED, SETTLE, UNIT, UNIT_MOVED
+from storage.record.record import HEADER
 from tests.examples import examples
 
 SPANS = st.lists(st.tuples(st.integers(1, 2), st.integers(0, 20), st.integers(0, 20)), max_size=5)

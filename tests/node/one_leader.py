@@ -21,8 +21,8 @@ from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
 from storage.catalog.topic import Subscription, subscription_of
 from storage.file.disk import Disk
-from storage.format.record import Drafts, encode_records
 from storage.format.tag_filter import TagFilter, tags_mask
+from storage.record.record import Drafts, encode_records
 from storage.store import Store
 
 HOUR_MS = 3_600_000

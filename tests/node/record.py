@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from storage.format.record import Record
+from storage.record.record import Record
 
 
 def record(**fields: Any) -> Record:

@@ -15,7 +15,7 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.schedule import Key, Schedule
 from storage.catalog.level import LEVELS
 from storage.file.disk import Disk
-from storage.format.record import Drafts, Record, encode_records
+from storage.record.record import Drafts, Record, encode_records
 from storage.store import Store
 
 HOUR_MS = 3_600_000

@@ -26,7 +26,7 @@ def test_the_page_shows_what_the_module_says(module: str, block: str) -> None:
 
 RULED = [
     "storage/format/rows.py",
-    "storage/format/record.py",
+    "storage/record/record.py",
     "storage/checkpoint/manifest.py",
     "replication/journal/record.py",
     "replication/command/entry.py",

@@ -18,9 +18,9 @@ from storage.catalog.topic import Topic
 from storage.format.array import U16, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.message_id import encode_ids
-from storage.format.record import Record, encode_records
-from storage.format.record_rewrite import drafts_of, pack_map
 from storage.format.rows import Units
+from storage.record.record import Record, encode_records
+from storage.record.record_rewrite import drafts_of, pack_map
 from storage.store import Store
 
 HOPS_MAX = 8

@@ -26,13 +26,13 @@ from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import U8, U16, U64
 from storage.format.batches import SettleBatch, StateColumns
-from storage.format.record import Record
-from storage.format.record_rewrite import pack_map
 from storage.format.rows import DEAD as DEAD_STATE
 from storage.format.rows import FORWARDED as FORWARDED_STATE
 from storage.format.rows import LEASED as LEASED_STATE
 from storage.format.rows import MOVED as MOVED_STATE
 from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.record.record import Record
+from storage.record.record_rewrite import pack_map
 from storage.store import Store
 
 _EXTENSION_BYTES_MAX = 0xFFFF

@@ -18,11 +18,11 @@ from replication.command.entry import Envelope
 from storage.catalog.level import has
 from storage.format.array import U8, U32, U64
 from storage.format.batches import SettleBatch, StateColumns
-from storage.format.record import Record
 from storage.format.rows import FORWARDED as FORWARDED_STATE
 from storage.format.rows import LEASED as LEASED_STATE
 from storage.format.rows import UNKNOWN as UNKNOWN_STATE
 from storage.query.lease_end import lease_ends_ms
+from storage.record.record import Record
 from storage.store import Store
 
 FREE, LEASED, SETTLED, UNKNOWN, MISMATCH = 0, 1, 2, 3, 4

@@ -28,12 +28,12 @@ from storage.catalog.level import has
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import GONE
-from storage.format.record import Record
-from storage.format.record_rewrite import redraft
 from storage.format.rows import DEAD as DEAD_STATE
 from storage.format.rows import FORWARDED as FORWARDED_STATE
 from storage.format.rows import LEASED as LEASED_STATE
 from storage.format.rows import MOVED as MOVED_STATE
+from storage.record.record import Record
+from storage.record.record_rewrite import redraft
 from storage.store import Store
 
 RESCHEDULED = FREE  # the other results are those of replication.apply.message.message_location

@@ -9,8 +9,8 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn
 from api.port.problem import Problem
 from node.node import Node
 from storage.file.disk import DiskFailed
-from storage.format.record import Record
 from storage.format.rows import Corrupt
+from storage.record.record import Record
 from tests.node.single_node import run_node
 
 

@@ -9,9 +9,9 @@ from node.ledger.ask_members import Accounts
 from node.ledger.judge import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time, judge_story
 from node.ledger.read import Story
 from storage.format.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
-from storage.format.record import HEADER
 from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, SETTLE, UNIT
 from storage.query.message_records import TrailRows
+from storage.record.record import HEADER
 
 DUE_MS = 1_772_326_320_111
 SET_BACK_MS = DUE_MS - 3_128_000

@@ -15,9 +15,9 @@ from api.port.problem import Problem
 from api.port.queries import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBucket
 from node.node import Node
 from storage.format.position import HOUR_MS
-from storage.format.record import Record
 from storage.hour.hour import Hour
 from storage.query.count import HourCount, Tally
+from storage.record.record import Record
 from tests.node.single_node import run_node
 
 STATES = OPEN_STATES + ENDED_STATES

@@ -10,7 +10,7 @@ from node.port.failure_code import MAX_AGE
 from node.settle.attempt_policy import HAND_OVERS_MAX, Attempts
 from replication.command.handover import DEAD
 from storage.catalog.topic import subscription_of
-from storage.format.record import Record
+from storage.record.record import Record
 from tests.node.record import record
 
 OLD_MS = 2_000

@@ -20,7 +20,7 @@ from replication.command.message import Cancel
 from replication.command.schedule import Schedule
 from replication.command.unlink import Unlink
 from storage.file.disk import Disk
-from storage.format.record import Drafts, encode_records
+from storage.record.record import Drafts, encode_records
 from storage.store import Store
 
 HOUR_MS = 3_600_000

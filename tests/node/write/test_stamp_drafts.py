@@ -6,8 +6,8 @@ from api.port.port import MessageIn
 from api.read.field import pack_headers
 from node.write.stamp_drafts import stamp_messages
 from replication.command.schedule import Schedule
-from storage.format.record import decode_records, patch
 from storage.format.tag_filter import tags_mask
+from storage.record.record import decode_records, patch
 
 NOW = 1_700_000_000_000
 

@@ -19,8 +19,8 @@ from reconcile.judge.outside_check import (
 )
 from storage.format.delivery_record import DELIVERY
 from storage.format.position import HOUR_MS
-from storage.format.record import HEADER
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED
+from storage.record.record import HEADER
 from tests.examples import examples
 
 HOUR, FIRST, COUNT = 490_000, 100, 6

@@ -21,7 +21,7 @@ from replication.command.promotion import Promotion
 from replication.command.schedule import Key, Schedule
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
-from storage.format.record import Drafts, encode_records
+from storage.record.record import Drafts, encode_records
 
 RECORDS = encode_records(
     Drafts(bodies=[b"{}", b"[1, 2, 3, 4]"], asked_due_ms=np.array([10, 20]), random=np.array([5, 6], np.uint64))

@@ -19,8 +19,8 @@ from storage.file.delivery_file import DeliveryWriter
 from storage.file.disk import Disk, DiskFailed
 from storage.format.delivery_record import DELIVERY, PULL, START
 from storage.format.position import HOUR_MS
-from storage.format.record import HEADER
 from storage.format.rows import HEADER_SIZE, MAGIC_HEADERS, UNIT, Corrupt, FileHeader
+from storage.record.record import HEADER
 from storage.store import Store
 from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk

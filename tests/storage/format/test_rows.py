@@ -8,8 +8,8 @@ import google_crc32c
 import numpy as np
 import pytest
 
-import storage.format.record
 import storage.format.rows
+import storage.record.record
 from storage.file.disk import Disk
 from storage.format.rows import (
     HEADER_SIZE,
@@ -120,7 +120,7 @@ def _ruler(text: str, names: list[str]) -> list[tuple[int, str]]:
     [
         (storage.format.rows.__doc__, UNIT),
         (storage.format.rows.__doc__, SETTLE),
-        (storage.format.record.__doc__, storage.format.record.HEADER),
+        (storage.record.record.__doc__, storage.record.record.HEADER),
     ],
 )
 def test_the_rulers_are_true(text: str, dtype: np.dtype[np.void]) -> None:

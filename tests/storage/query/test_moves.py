@@ -14,7 +14,6 @@ from storage.format.batches import SettleBatch
 from storage.format.checksum import checksum_rows
 from storage.format.pieces import at_once
 from storage.format.position import GONE, HOUR_MS
-from storage.format.record import HEADER, RECORD_HEADER_SIZE
 from storage.format.rows import (
     DEAD,
     DELIVERED,
@@ -31,6 +30,7 @@ from storage.format.rows import (
 from storage.hour.homes_elsewhere import HomesElsewhere
 from storage.hour.hour import Hour
 from storage.query.moves import HISTORY_MAX
+from storage.record.record import HEADER, RECORD_HEADER_SIZE
 from storage.store import Store
 from tests.calls import calls_of
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move

@@ -8,8 +8,8 @@ from replication.command.dispatch import DispatchState
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
 from storage.format.message_id import encode_ids
-from storage.format.record import Drafts, Record, encode_records
-from storage.format.record_rewrite import pack_map
+from storage.record.record import Drafts, Record, encode_records
+from storage.record.record_rewrite import pack_map
 from tests.replication.applied_log import HOUR_MS, T0, Log, fail, placed, schedule
 
 

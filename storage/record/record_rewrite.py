@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 
 from storage.format.array import I64, U16
-from storage.format.record import Drafts, Record, RecordColumns, encode_records
+from storage.record.record import Drafts, Record, RecordColumns, encode_records
 
 
 def drafts_of(records: Sequence[Record]) -> Drafts:

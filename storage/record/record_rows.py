@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from storage.format.array import I64, U64
 from storage.format.position import INDEX_BITS
-from storage.format.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, Record, check_headers, decode_payload
 from storage.format.rows import Corrupt
+from storage.record.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, Record, check_headers, decode_payload
 
 _WORDS = np.arange(RECORD_HEADER_SIZE // 8)
 _PARTS = (

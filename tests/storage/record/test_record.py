@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from storage.format.checksum import checksum_rows
 from storage.format.position import pack
-from storage.format.record import (
+from storage.format.rows import Corrupt, FormatRefused
+from storage.record.record import (
     HEADER,
     RANDOM_WORD,
     RECORD_HEADER_SIZE,
@@ -23,8 +24,7 @@ from storage.format.record import (
     encode_records,
     patch,
 )
-from storage.format.record_rewrite import redraft
-from storage.format.rows import Corrupt, FormatRefused
+from storage.record.record_rewrite import redraft
 from tests.examples import examples
 
 DRAFT = st.tuples(

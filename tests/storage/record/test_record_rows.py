@@ -12,9 +12,9 @@ from storage.file.disk import Disk
 from storage.format.array import I64
 from storage.format.batches import UnitBatch
 from storage.format.position import HOUR_MS
-from storage.format.record import KIND_MESSAGE, Drafts, Record, decode_records, encode_records, patch
-from storage.format.record_rows import FEW, RecordRows, decode_rows
 from storage.format.rows import Corrupt, FormatRefused
+from storage.record.record import KIND_MESSAGE, Drafts, Record, decode_records, encode_records, patch
+from storage.record.record_rows import FEW, RecordRows, decode_rows
 from storage.store import Store
 from tests.examples import examples
 
