@@ -60,7 +60,7 @@ class Store:
         self._hours = HourSet(HourTable(named, firsts), Stage(), self._opening.open, catalog.first_index, leftovers)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         self.doubt = at.doubt
-        """As of the newest entry that is applied: the level (storage/catalog/level.py), and what is in doubt
+        """As of the newest entry that is applied: the level (storage/format/level.py), and what is in doubt
         (catalog/doubt.py)."""
 
     @classmethod

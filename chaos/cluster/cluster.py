@@ -23,8 +23,8 @@ from chaos.cluster.local_nodes import LocalNode, how_it_ended, last_words, start
 from chaos.cluster.network import Ground
 from chaos.cluster.preload import together
 from chaos.cluster.skewed_clock import SkewedClock
-from storage.catalog.level import LEVELS
 from storage.directory.verify import digest
+from storage.format.level import LEVELS
 
 POLL_S = 0.1  # a look is a request to each node: often enough for what takes seconds
 READY_S = 60.0

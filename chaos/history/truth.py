@@ -25,7 +25,7 @@ from chaos.history.history import History
 from chaos.history.repeats import Repeat, repeats
 from node.port.failure_code import NACKED
 from replication.apply.message.move import CODE_REDRIVEN
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 from storage.format.rows import DELIVERED
 
 Name = tuple[str, int, int]  # (message id, term, attempt)

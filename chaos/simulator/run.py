@@ -57,8 +57,8 @@ from chaos.simulator.restorer import Restorer
 from chaos.simulator.world.world import World
 from node.group.group import Group
 from node.node import Node
-from storage.catalog.level import LEVELS, has
 from storage.format.array import U64
+from storage.format.level import LEVELS, has
 from storage.format.message_id import decode_id
 from storage.format.rows import LEASED, UNKNOWN
 from storage.store import Store

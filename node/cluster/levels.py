@@ -26,7 +26,7 @@ from replication.group import RaftGroup
 from replication.raft.proposal import NOT_LEADER, OVERLOADED, UNKNOWN
 from replication.wire.handshake import Range
 from replication.wire.transport import Transport
-from storage.catalog.level import LEVELS, NEEDS, has
+from storage.format.level import LEVELS, NEEDS, has
 
 log = structlog.get_logger()
 

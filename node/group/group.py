@@ -66,10 +66,10 @@ from replication.journal.journal import Journal
 from replication.raft.agreement import OddOneOut
 from replication.raft.options import Vitals
 from replication.wire.listener import Identity
-from storage.catalog.level import LEVELS, has
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
+from storage.format.level import LEVELS, has
 from storage.format.message_id import GROUP_MAX
 from storage.format.position import HOUR_MS
 from storage.store import Store

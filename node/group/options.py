@@ -18,9 +18,9 @@ from replication.raft.options import GroupOptions, Vitals
 from replication.snapshot.in_thread import in_thread
 from replication.wire.contacts import address_of
 from replication.wire.transport import Transport
-from storage.catalog.level import has
 from storage.file.disk import Disk
 from storage.file.silence_file import read_silence, write_silence
+from storage.format.level import has
 
 __all__ = ["address_of", "group_options", "open_group"]
 

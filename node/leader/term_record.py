@@ -11,8 +11,8 @@ from collections.abc import Callable
 from node.handover.delivery_log import HANDED_ON, LOST, STOPPED, DeliveryLog, Mark
 from node.runtime.clock import NodeClock
 from node.runtime.lifecycle import Lifecycle
-from storage.catalog.level import has
 from storage.file.disk import DiskFailed
+from storage.format.level import has
 from storage.store import Store
 
 

@@ -10,7 +10,7 @@ Little endian, then base64url without padding: 44 bytes, 59 characters,
 0          8        16      20             22     26        28          44
 | position | random | topic | subscription | term | attempt | MAC (16)  |
 ```
-and from level 2 on (storage/catalog/level.py: every member reads it) 50 bytes, 67 characters, with the group, and the
+and from level 2 on (storage/format/level.py: every member reads it) 50 bytes, 67 characters, with the group, and the
 namespace of the topic, 0 today:
 ```
 0          8        16      20             22     26        28      30          34          50

@@ -12,7 +12,7 @@ from replication.command.entry import Packed, encode_entry
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
-from storage.catalog.level import FOUNDED
+from storage.format.level import FOUNDED
 
 
 class OwnEntries:

@@ -55,8 +55,8 @@ from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
-from storage.catalog.level import FOUNDED
 from storage.format.array import U8
+from storage.format.level import FOUNDED
 
 #: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05

@@ -6,7 +6,7 @@ from replication.apply.applying import Applying
 from replication.apply.member import found_members
 from replication.command.genesis import Genesis
 from storage.catalog.genesis import Genesis as GenesisRow
-from storage.catalog.level import FOUNDED
+from storage.format.level import FOUNDED
 
 
 def apply_genesis(applying: Applying, command: Genesis) -> None:

@@ -24,7 +24,7 @@ from replication.command.entry import EntryRefused, Envelope, UnknownCommand, de
 from replication.command.level import RaiseLevel
 from replication.raft.state_hashes import StateHashes
 from storage.catalog.checkpoint_record import NOTHING, CheckpointRecord
-from storage.catalog.level import FOUNDED, has, hash_version
+from storage.format.level import FOUNDED, has, hash_version
 from storage.store import Store
 
 

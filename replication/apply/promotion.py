@@ -7,7 +7,7 @@ from dataclasses import replace
 from replication.apply.applying import Applying
 from replication.command.promotion import HANDED_ON, Promotion
 from storage.catalog.doubt import Doubt
-from storage.catalog.level import has
+from storage.format.level import has
 
 
 def apply_promotion(applying: Applying, command: Promotion) -> None:

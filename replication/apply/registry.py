@@ -37,7 +37,7 @@ from replication.command.promotion import Promotion
 from replication.command.schedule import Schedule
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
-from storage.catalog.level import FOUNDED, LEVELS
+from storage.format.level import FOUNDED, LEVELS
 
 KIND_MAX: Final = 255
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replication.apply.applying import Applying
 from replication.command.unlink import Unlink
-from storage.catalog.level import has
+from storage.format.level import has
 from storage.format.position import INDEX_MAX
 from storage.store import Store
 

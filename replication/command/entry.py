@@ -22,7 +22,7 @@ then the extension: msgpack map (empty today; actor and trace later), zero padde
 +--------+--------+-------+--------+------------------+--------------------------------+
 ```
 
-`version` is the level that its leader had applied (storage/catalog/level.py). How an entry is applied follows from the
+`version` is the level that its leader had applied (storage/format/level.py). How an entry is applied follows from the
 level that is applied before it, not from its version: one that was proposed just before the level rose has the old
 version.
 
@@ -38,7 +38,7 @@ from typing import NamedTuple, Protocol
 
 import msgpack
 
-from storage.catalog.level import FOUNDED, LEVELS
+from storage.format.level import FOUNDED, LEVELS
 
 VERSIONS_READ = LEVELS
 _HEAD = struct.Struct("<BBHIqHHIQ")

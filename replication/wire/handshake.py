@@ -10,7 +10,7 @@ node that was removed is told so, and stops: it would ask for ever.
 
 A hello has ten fields that every build reads. From protocol 2 on it can have one more, a map that later builds add to:
 `group` and `level`. Nobody says it first to a node that may not read it: a node dials with the long form once the
-level of the cluster is high enough, and answers in the form that the other understands (storage/catalog/level.py).
+level of the cluster is high enough, and answers in the form that the other understands (storage/format/level.py).
 
 `store_id` names the directory a node works on, drawn when the directory was made. The same node id with another store
 id is a wiped disk: what the leader believed to be on it (its match index) is not there any more.
@@ -24,7 +24,7 @@ from typing import Any
 from replication.wire.contacts import Contact, Contacts, is_address, is_node_id
 from replication.wire.frame import PROTOCOL, FrameRefused, encode_frame, unpack_meta
 from replication.wire.frame_bound import INDEX_MAX
-from storage.catalog.level import FOUNDED, has
+from storage.format.level import FOUNDED, has
 
 HELLO = 100
 REFUSAL = 101

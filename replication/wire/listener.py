@@ -37,7 +37,7 @@ from replication.wire.probe import probe
 from replication.wire.refused import Refused
 from replication.wire.rhythm import until_next_s
 from replication.wire.said_seldom import SaidSeldom
-from storage.catalog.level import FOUNDED
+from storage.format.level import FOUNDED
 
 ACCEPT_RETRY_S = 0.1
 HEARSAY_MAX = 1 << 40

@@ -36,8 +36,8 @@ import numpy as np
 
 from storage.catalog.doubt import NO_DOUBT, Doubt
 from storage.catalog.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
-from storage.catalog.level import FOUNDED, LEVELS, has
 from storage.catalog.table import open_value, seal_value
+from storage.format.level import FOUNDED, LEVELS, has
 from storage.format.rows import Corrupt, FormatRefused
 
 ABOUT: Final = b"about"

@@ -8,7 +8,7 @@ import pytest
 from api.http.route import RouteTable
 from api.serve import ROUTES
 from node.node import Node
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 from tests.docs.page import Request, compare, examples, read_command, send, send_plainly
 from tests.node.single_node import run_node
 from tests.waiting import until

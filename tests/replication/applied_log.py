@@ -13,8 +13,8 @@ from replication.command.handover import DEAD, RETRY, Extend, Fail, Lease, Relea
 from replication.command.level import RaiseLevel
 from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.schedule import Key, Schedule
-from storage.catalog.level import LEVELS
 from storage.file.disk import Disk
+from storage.format.level import LEVELS
 from storage.record.record import Drafts, Record, encode_records
 from storage.store import Store
 

@@ -22,7 +22,7 @@ from chaos.simulator.build.mutant import Patch, patched
 from replication.command.entry import UnknownCommand
 from replication.wire.frame import PROTOCOL
 from replication.wire.handshake import Hello
-from storage.catalog.level import FOUNDED
+from storage.format.level import FOUNDED
 from storage.format.rows import MAGIC_JOURNAL, READS, FormatRefused
 
 FIRST: Final = (FOUNDED, FOUNDED)

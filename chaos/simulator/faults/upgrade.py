@@ -19,7 +19,7 @@ from chaos.simulator.world.process import End, Process
 from chaos.simulator.world.world import World
 from node.group.group import Group
 from replication.wire.handshake import Hello, entries_of
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 
 ASK_S: Final = 1.5
 LATELY_S: Final = 20.0

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from replication.apply.message.unheard import nobody_heard
 from storage.catalog.doubt import CLOCKS_MS, Doubt
-from storage.catalog.level import has
 from storage.catalog.topic import Topic
 from storage.format.array import U16, U64
+from storage.format.level import has
 from storage.format.rows import DEAD, LEASED, PLANNED, PLANNED_BEFORE, RELEASED
 from storage.store import Store
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from replication.command.entry import Envelope
-from storage.catalog.level import has
 from storage.format.array import U8, U32, U64
 from storage.format.batches import SettleBatch, StateColumns
+from storage.format.level import has
 from storage.format.rows import FORWARDED as FORWARDED_STATE
 from storage.format.rows import LEASED as LEASED_STATE
 from storage.format.rows import UNKNOWN as UNKNOWN_STATE

@@ -24,9 +24,9 @@ from replication.apply.message.message_location import FREE, UNKNOWN, find_stand
 from replication.apply.told import Fresh, Moves
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
-from storage.catalog.level import has
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.batches import SettleBatch, UnitBatch
+from storage.format.level import has
 from storage.format.position import GONE
 from storage.format.rows import DEAD as DEAD_STATE
 from storage.format.rows import FORWARDED as FORWARDED_STATE

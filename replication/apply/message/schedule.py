@@ -20,6 +20,7 @@ from storage.format.batches import UnitBatch
 from storage.format.position import GONE
 from storage.format.rows import UNIT_KEYED, UNKNOWN
 from storage.format.schedule_status import CONFLICT, KEPT, NEW, ON_CONFLICT, REPLAYED
+from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
 
 

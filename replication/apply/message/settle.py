@@ -42,9 +42,9 @@ from replication.apply.message.message_location import (
 from replication.command.entry import Envelope
 from replication.command.handover import Extend, Lease, Settle
 from replication.command.message import Cancel
-from storage.catalog.level import has
 from storage.format.array import I64, U8, U16, U64
 from storage.format.batches import SettleBatch
+from storage.format.level import has
 from storage.format.rows import BY_RECEIPT, PLANNED, PLANNED_BEFORE
 from storage.format.rows import CANCELLED as CANCELLED_STATE
 from storage.format.rows import DELIVERED as DELIVERED_STATE

@@ -10,7 +10,7 @@ import pytest
 
 from api.port.problem import Problem
 from node.node import Node
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 from tests.node.place import Place, cluster
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ from api.port.problem import Problem
 from node.message.view import EVENTS, find, newest_lease
 from node.node import Node
 from storage.catalog.doubt import CLOCKS_MS
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 from storage.format.pieces import at_once
 from storage.format.rows import LEASED
 from tests.node.pushing import LOOPBACK, put, schedule, view

@@ -13,8 +13,8 @@ from cli.main import main
 from ledger.terms import terms_of
 from node.node import Node
 from node.runtime.clock import NodeClock
-from storage.catalog.level import has
 from storage.file.disk import Disk
+from storage.format.level import has
 from storage.query.delivery_search import DeliverySearch, Search
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed

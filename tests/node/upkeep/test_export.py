@@ -11,12 +11,12 @@ import structlog
 from api.port.port import ANONYMOUS, MessageIn
 from node.node import Node
 from node.runtime.clock import NodeClock
-from storage.catalog.level import LEVELS
 from storage.export.export import ExportRefused
 from storage.export.manifest import read_export
 from storage.export.verify import verify_export
 from storage.file.delivery_file import DeliveryFile
 from storage.file.disk import Disk
+from storage.format.level import LEVELS
 from storage.format.position import HOUR_MS
 from tests.node.single_node import run_node
 from tests.waiting import until

@@ -10,7 +10,7 @@ from replication.command.level import RaiseLevel
 from replication.command.member import ChangeMember
 from replication.raft.state_hashes import HASH_BYTES, comparable
 from storage.catalog.checkpoint_record import CheckpointRecord
-from storage.catalog.level import FOUNDED, LEVELS, NEEDS, has
+from storage.format.level import FOUNDED, LEVELS, NEEDS, has
 from tests.replication.applied_log import GENESIS, T0, Log, checkpoint, raise_to, schedule
 
 

@@ -9,7 +9,7 @@ from replication.apply.registry import COMMANDS, KIND_MAX, BadRow, CommandRow, r
 from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.dispatch import DispatchState
 from replication.command.entry import Kind, Packed, Section, UnknownCommand, encode_entry
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 from tests.replication.applied_log import T0, Log, rise, schedule
 
 

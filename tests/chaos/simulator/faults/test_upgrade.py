@@ -13,7 +13,7 @@ from chaos.simulator.faults.upgrade import ASK_S, Upgrade
 from chaos.simulator.run import Run, Running, run_plan
 from chaos.simulator.world.world import World
 from replication.command.entry import UnknownCommand
-from storage.catalog.level import LEVELS
+from storage.format.level import LEVELS
 from storage.format.rows import FormatRefused
 
 THERE_AND_BACK = """plan seed={seed} nodes=3 seconds=22 older=3
