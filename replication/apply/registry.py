@@ -37,18 +37,19 @@ from replication.command.promotion import Promotion
 from replication.command.schedule import Schedule
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
-from storage.format.level import FOUNDED, LEVELS
+from storage.format.level import FOUNDED
+from storage.format.registry import BadRow, by_number
 
 KIND_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """One command. `kind`: its number, never used again for another. `apply` returns what its proposer is answered.
-    `since`: the level of the cluster from which on it may stand in an entry. `term_bound`: it says what a dispatcher
-    means to do, so it is void in an entry that a later leader completed."""
+    """One command. `number`: the kind of its section, never used again for another. `apply` returns what its proposer
+    is answered. `since`: the level of the cluster from which on it may stand in an entry. `term_bound`: it says what a
+    dispatcher means to do, so it is void in an entry that a later leader completed."""
 
-    kind: int
+    number: int
     unpack: Callable[[Section], Any]
     apply: Callable[[Applying, Any], Any]
     since: int = FOUNDED
@@ -60,23 +61,14 @@ class CommandRow:
         return str(getattr(self.apply, "__name__", self.apply)).removeprefix("apply_")
 
 
-class BadRow(ValueError):
-    """A row that cannot stand in the registry; says which and why."""
-
-
 def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
     """By number. Raises BadRow."""
-    found: dict[int, CommandRow] = {}
-    for row in rows:
-        if isinstance(row.kind, bool) or not isinstance(row.kind, int) or not 0 < row.kind <= KIND_MAX:
-            raise BadRow(f"command {row.name}: a number is 1 to {KIND_MAX}, got {row.kind}")
-        if row.kind in found:
-            raise BadRow(f"command {row.name}: the number {row.kind} is that of {found[row.kind].name}")
-        if any(row.name == other.name or row.unpack == other.unpack for other in found.values()):
-            raise BadRow(f"command {row.name} stands here twice")
-        if not LEVELS[0] <= row.since <= LEVELS[1]:
-            raise BadRow(f"command {row.name}: this build reads levels {LEVELS[0]} to {LEVELS[1]}, not {row.since}")
-        found[row.kind] = row
+    found = by_number("command", rows, range(1, KIND_MAX + 1))
+    readers: set[Callable[[Section], Any]] = set()
+    for row in found.values():
+        if row.unpack in readers:
+            raise BadRow(f"command {row.name} stands here twice: its reader is that of another")
+        readers.add(row.unpack)
     return found
 
 

@@ -54,7 +54,7 @@ def _shift_the_state(node: Node) -> None:
 
     def shifted(row: CommandRow, command: Any, applying: Applying) -> Any:
         result = apply_one(row, command, applying)
-        if row.kind in (Kind.DISPATCH_STATE, Kind.REALIGN):
+        if row.number in (Kind.DISPATCH_STATE, Kind.REALIGN):
             applying.dispatched.local_index += 1
         return result
 

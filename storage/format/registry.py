@@ -1,0 +1,51 @@
+"""What all registries ask of their rows: a number that is free, a name of its own, and a level that this build reads.
+
+A row that cannot be is refused when the registry is made, at import, by name.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from storage.format.level import LEVELS
+
+
+class BadRow(ValueError):
+    """A row that cannot stand in its registry; says which and why."""
+
+
+class Row(Protocol):
+    """One kind of something. Its number stands in files or entries, and is never given to another."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def since(self) -> int:
+        """The level of the cluster from which on there is such a thing."""
+        ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
+    """The rows by number, in their order; `kind` is the word for one of them. Raises BadRow."""
+    found: dict[int, R] = {}
+    names: set[str] = set()
+    for row in rows:
+        if isinstance(row.number, bool) or not isinstance(row.number, int) or row.number not in numbers:
+            raise BadRow(f"{kind} {row.name}: a number is {numbers[0]} to {numbers[-1]}, got {row.number}")
+        if not row.name:
+            raise BadRow(f"{kind} {row.number} has no name")
+        if row.name in names:
+            raise BadRow(f"{kind} {row.name} stands here twice")
+        if row.number in found:
+            raise BadRow(f"{kind} {row.name}: the number {row.number} is that of {found[row.number].name}")
+        if row.since not in range(LEVELS[0], LEVELS[1] + 1):
+            raise BadRow(f"{kind} {row.name}: this build reads levels {LEVELS[0]} to {LEVELS[1]}, not {row.since}")
+        found[row.number] = row
+        names.add(row.name)
+    return found
