@@ -21,7 +21,8 @@ from ledger.summary import Summary
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import DELIVERY, END, PULL, START
 from storage.format.position import HOUR_MS, INDEX_BITS
-from storage.format.rows import DELIVERED, LEASED, SETTLE, UNIT
+from storage.format.rows import SETTLE, UNIT
+from storage.format.states import DELIVERED, LEASED
 from storage.record.record import HEADER
 
 HOUR = 490_000

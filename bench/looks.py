@@ -32,7 +32,7 @@ from storage.catalog.client_key import DROPPED_MAX, KeyEntry
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, LEASED
+from storage.format.states import DELIVERED, LEASED
 from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
 

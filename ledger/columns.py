@@ -17,6 +17,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.format.array import U8
+from storage.format.registry import BadRow
+from storage.format.states import DELIVERED, State, table
+
 Columns = dict[str, npt.NDArray[Any]]
 """Arrays of one length, shape [n] each, by name."""
 
@@ -36,6 +40,19 @@ class MessageClass(IntEnum):
     LOST = 8
     DELIVERED = 9
 
+
+def ended_class(row: State) -> MessageClass | int:
+    """The class of a message whose unit is in this state, 0 while it has not ended. Raises BadRow."""
+    if row.answers.lives_here or not row.shown:
+        return 0
+    name = MessageClass.DELIVERED_ONCE.name if row.number == DELIVERED else row.word.upper()
+    if name not in MessageClass.__members__:
+        raise BadRow(f'state {row.name}: the ledger has no class for what is "{row.word}"')
+    return MessageClass[name]
+
+
+ENDED_CLASSES: Final[U8] = table(ended_class, np.uint8(0))
+"""The same by the state's number."""
 
 DELIVERED_CLASSES: Final = (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.DELIVERED)
 """The classes of messages that a hand-over ended."""

@@ -11,24 +11,18 @@ import numpy.typing as npt
 
 from ledger.bucket import Bucket, Context
 from ledger.by_message import Newest, RecordsByMessage, lift
-from ledger.columns import DUPLICATES, Columns, Flag, Lost, MessageClass, empty_columns
+from ledger.columns import DUPLICATES, ENDED_CLASSES, Columns, Flag, Lost, MessageClass, empty_columns
 from ledger.coverage import Coverage
 from ledger.hand_overs import REDRIVEN, RESCHEDULED, Keyed, Records, done, leases, read, records_of
 from ledger.lateness import FirstHandOvers, late_causes
 from ledger.repeats import Outcomes, Repeats, outcomes_of, repeats_of
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U8
-from storage.format.rows import BY_RECEIPT, CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED
+from storage.format.rows import BY_RECEIPT
+from storage.format.states import CANCELLED, FORWARDED, IS_HELD, LEASED
 
 _COUNT_MAX = 0xFFFF
 _Bools = npt.NDArray[np.bool_]
-
-_ENDED = np.zeros(256, np.uint8)
-"""The class of what ended for good; 0: open."""
-_ENDED[DELIVERED] = MessageClass.DELIVERED_ONCE
-_ENDED[CANCELLED] = MessageClass.CANCELLED
-_ENDED[DEAD] = MessageClass.DEAD
-_ENDED[EXPIRED] = MessageClass.EXPIRED
 
 
 def judge_in_detail(
@@ -39,16 +33,19 @@ def judge_in_detail(
     rows: Columns,
     context: Context,
     coverage: Coverage,
+    held: _Bools,
 ) -> Columns:
-    """Judge these units of the bucket, rising, into `rows`; returns their DUPLICATES."""
+    """Judge these units of the bucket, rising, into `rows`; returns their DUPLICATES. `held`, [n], is set for those
+    whose state lets nobody hand them over for now."""
     records = records_of(bucket, trail, newest, at)
     outcomes = outcomes_of(records)
-    kind = _ENDED[newest.what[at]]
+    kind: U8 = ENDED_CLASSES[newest.what[at]]
     settled_ms = np.where(kind > 0, newest.at_ms[at], 0)
     repeats = repeats_of(records, outcomes, settled_ms, context)
     flags = np.zeros(len(at), np.uint32)
     _count(records, repeats, rows, flags)
     _place(records, rows)
+    held[at] = IS_HELD[records.standing.what]
     running = _classify(records, outcomes, kind, context)
     kind[(kind == MessageClass.DELIVERED_ONCE) & (rows["duplicates"][at] > 0)] = MessageClass.DELIVERED_MORE
     _begin(bucket, records, rows, flags, context)
@@ -93,7 +90,7 @@ def _place(records: Records, rows: Columns) -> None:
 
 
 def _classify(records: Records, outcomes: Outcomes, kind: U8, context: Context) -> _Bools:
-    """Give open messages their class, into `kind`; returns which hand-overs, [h], may still run."""
+    """Give messages that have not ended their class, into `kind`; returns which hand-overs, [h], may still run."""
     hand_overs, standing = records.hand_overs, records.standing
     open_ = kind == 0
     leased = open_ & (standing.what == LEASED) & (standing.when > context.until_ms)

@@ -17,7 +17,8 @@ from ledger.by_message import Newest, RecordsByMessage, lift, name_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE
-from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED, take_rows
+from storage.format.rows import take_rows
+from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED, LEAVES, TELLS_FAILURE
 
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001
@@ -256,13 +257,12 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places:
     away = what == FORWARDED
     state = np.where(away, state, what).astype(np.uint8)
     when = np.where(away, lease_end, newest.when[at])
-    state[state == RELEASED] = 0
-    return HandOverState(state, when, away & ~known, known, due_ms, asked_due_ms)
+    return HandOverState(LEAVES[state], when, away & ~known, known, due_ms, asked_due_ms)
 
 
 def failures(settles: Settles) -> _Bools:
     """Records that say that the hand-over they name failed, or that its message was given up."""
-    told: _Bools = (settles.what == FORWARDED) | (settles.what == MOVED) | (settles.what == DEAD)
+    told: _Bools = TELLS_FAILURE[settles.what]
     told &= (settles.code != RESCHEDULED) & (settles.code != REDRIVEN)
     return told
 

@@ -31,6 +31,7 @@ from ledger.columns import (
     Lost,
     MessageClass,
     empty_columns,
+    ended_class,
     join_columns,
     take_columns,
 )
@@ -39,8 +40,8 @@ from ledger.detailed import judge_in_detail
 from ledger.lateness import FirstHandOvers, late_causes
 from ledger.scheduled_twice import find_twins, twin_rows
 from ledger.unrecorded import unseen
-from storage.format.array import I64
-from storage.format.rows import CANCELLED, DELIVERED, EXPIRED, PENDING
+from storage.format.array import I64, U8
+from storage.format.states import CANCELLED, DELIVERED, EXPIRED, IS_SETTLED, PENDING, table
 
 _ATTEMPT_BITS = np.uint64(0xFFFF)
 _COUNT_MAX = 0xFFFF
@@ -73,13 +74,14 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
     quick = _quick(bucket, trail, newest, rows, context)
     long = np.flatnonzero(trail.born & ~quick)
     coverage = Coverage(context)
+    held = np.zeros(count, np.bool_)
     duplicates = (
-        judge_in_detail(bucket, trail, newest, long, rows, context, coverage)
+        judge_in_detail(bucket, trail, newest, long, rows, context, coverage, held)
         if len(long)
         else empty_columns(DUPLICATES)
     )
     gaps, restored = _doubt(bucket, rows, trail, context)
-    _flag_all(rows, context, coverage)
+    _flag_all(rows, context, coverage, held)
     if bucket.headers is not None and context.twins_ms:
         duplicates = _with_twins(bucket, rows, duplicates, context)
     if not trail.born.all():
@@ -148,18 +150,14 @@ def _quick(
     untouched[trail.end_at] = False
     untouched &= (newest.what == PENDING) | (newest.what == CANCELLED) | (newest.what == EXPIRED)
     judged: npt.NDArray[np.bool_] = (delivered | untouched) & trail.born
-    rows["class"][:] = np.where(judged, _CLASS_OF[newest.what], 0)
-    ended = judged & (newest.what != PENDING)
+    rows["class"][:] = np.where(judged, _CLASSES[newest.what], 0)
+    ended = judged & IS_SETTLED[newest.what]
     rows["settled_ms"][:] = np.where(ended, newest.at_ms, 0)
     rows["code"][:] = np.where(ended, newest.code, 0)
     return judged
 
 
-_CLASS_OF = np.zeros(256, np.uint8)
-_CLASS_OF[DELIVERED] = MessageClass.DELIVERED_ONCE
-_CLASS_OF[CANCELLED] = MessageClass.CANCELLED
-_CLASS_OF[EXPIRED] = MessageClass.EXPIRED
-_CLASS_OF[PENDING] = MessageClass.PENDING
+_CLASSES: U8 = table(lambda row: ended_class(row) or MessageClass.PENDING, np.uint8(0))
 
 
 def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context) -> None:
@@ -182,13 +180,14 @@ def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context
     rows["late_cause"][at] = late_causes(first, context)
 
 
-def _flag_all(rows: Columns, context: Context, coverage: Coverage) -> None:
+def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDArray[np.bool_]) -> None:
     """What is said of messages whatever their story: strict, overdue, not received, lost."""
     flags, kind = rows["flags"], rows["class"]
     strict = [number for number, topic in context.topics.items() if topic.strict]
     if strict:
         flags[np.isin(rows["topic"], np.array(strict, np.uint32))] |= np.uint32(Flag.STRICT)
-    overdue = np.flatnonzero((kind == MessageClass.PENDING) & (rows["due_ms"] < context.until_ms - context.grace_ms))
+    waits = (kind == MessageClass.PENDING) & ~held
+    overdue = np.flatnonzero(waits & (rows["due_ms"] < context.until_ms - context.grace_ms))
     if len(overdue):
         flags[overdue] |= np.uint32(Flag.OVERDUE)
         if context.lost_after_ms:

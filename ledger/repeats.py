@@ -40,7 +40,7 @@ from ledger.hand_overs import (
 )
 from storage.format.array import I64, U8
 from storage.format.delivery_record import LATE, PUSH
-from storage.format.rows import DELIVERED
+from storage.format.states import DELIVERED
 
 _Bools = npt.NDArray[np.bool_]
 _NEVER = np.iinfo(np.int64).max

@@ -24,13 +24,14 @@ from storage.format.batches import LeasedColumns, SettleBatch, StateColumns, Uni
 from storage.format.chain import SECONDS
 from storage.format.pieces import Pieces
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, indexes_of
-from storage.format.rows import SETTLE, SETTLED, UNIT, UNKNOWN, Settles, Units, put_rows, select_rows, take_rows
+from storage.format.rows import SETTLE, UNIT, Settles, Units, put_rows, select_rows, take_rows
+from storage.format.states import IS_SETTLED, OPEN_STANDINGS, UNKNOWN
 from storage.hour.batch_by_hour import BatchByHour
 from storage.hour.hour import Hour
 from storage.hour.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.hour.open_hour import HourOpening
 from storage.hour.staging import Stage
-from storage.query.count import ENDED, HourCount, Which
+from storage.query.count import HourCount, Which
 from storage.query.moves import born_in_state, history, homes, last_places, locate
 from storage.query.newest_settle import before_newest, newest
 from storage.query.states import are_known, state_only, states
@@ -211,7 +212,7 @@ class Store:
         state = int(self.states(at).state[0])
         if state == UNKNOWN:
             return 0
-        return int(self.newest(at)["at_ms"][0]) if state in SETTLED else None
+        return int(self.newest(at)["at_ms"][0]) if IS_SETTLED[state] else None
 
     def cancel_priors(self, positions: U64) -> U16:
         """The code of each unit's newest settle record: what a cancel found out about hand-overs before it."""
@@ -291,10 +292,9 @@ class Store:
 
     def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
         """What counts such messages of an hour, in two steps as `slot_read`; None where there are none."""
-        if not which.touches(hour) or not (self.open_units(hour) or which.standings & ENDED):
+        if not which.touches(hour) or not (self.open_units(hour) or which.standings - OPEN_STANDINGS):
             return None
-        found = self._hours.find(hour)
-        return None if found is None else HourCount(found, which, now_ms)
+        return HourCount(found, which, now_ms) if (found := self._hours.find(hour)) else None
 
     def is_linked(self, hour: Hour) -> bool:
         """Whether an hour that was read is still there; a file that is missing is no damage otherwise."""

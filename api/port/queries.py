@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
-#: States of a message that is not ended, which a count takes if none is named, and of one that is.
-OPEN_STATES: Final = ("scheduled", "ready", "leased")
-ENDED_STATES: Final = ("delivered", "cancelled", "dead", "expired")
+from storage.format.states import OPEN_STANDINGS, words
+
+#: States of an open message, which a count takes if none is named.
+OPEN_STATES: Final = words(OPEN_STANDINGS)
 #: Most buckets of a histogram.
 HISTOGRAM_BUCKETS_MAX: Final = 1_000
 
@@ -23,7 +24,7 @@ class CountQuery(msgspec.Struct, frozen=True, kw_only=True):
     from_ms: int | None = None
     to_ms: int | None = None
     tag: str | None = None
-    states: frozenset[str] = frozenset(OPEN_STATES)  # of OPEN_STATES and ENDED_STATES
+    states: frozenset[str] = frozenset(OPEN_STATES)  # of storage.format.states.STANDINGS
 
 
 class HistogramBucket(msgspec.Struct, frozen=True):

@@ -9,24 +9,25 @@ from api.http.query_window import WHOLE, check_window, query_time, read_query, r
 from api.http.route import Route
 from api.port.duration import BadDuration, parse_duration, render_duration
 from api.port.problem import FieldFault, Problem
-from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery
+from api.port.queries import HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery
 from api.port.timestamp import render_time
 from api.read.field import Fault, read_topic_text
+from storage.format.states import STANDINGS
 
 STEP_DEFAULT_MS: Final = 60_000
 STEP_MAX_MS: Final = 3650 * 86_400_000
 
-_STATES: Final = OPEN_STATES + ENDED_STATES
 _PLANNED_STATES: Final = ("half",)
 
 
 def _query_states(text: str) -> frozenset[str]:
     names = text.split(",")
     for name in names:
+        if name in STANDINGS:
+            continue
         if name in _PLANNED_STATES:
-            raise Fault("not-supported-yet", f'"{name}" is not supported yet; supported: {", ".join(_STATES)}')
-        if name not in _STATES:
-            raise Fault("invalid-field", f'states are {", ".join(_STATES)}, separated by commas; got "{name[:40]}"')
+            raise Fault("not-supported-yet", f'"{name}" is not supported yet; supported: {", ".join(STANDINGS)}')
+        raise Fault("invalid-field", f'states are {", ".join(STANDINGS)}, separated by commas; got "{name[:40]}"')
     return frozenset(names)
 
 

@@ -31,15 +31,11 @@ from storage.format.delivery_record import (
 from storage.format.message_id import RANDOM_BITS
 from storage.format.position import HOUR_MS, INDEX_BITS
 from storage.format.rows import (
-    DELIVERED,
-    FORWARDED,
     HEADER_SIZE,
-    LEASED,
     MAGIC_INDEX,
     MAGIC_LOG,
     MAGIC_SETTLE,
     SETTLE,
-    SETTLED,
     UNIT,
     UNIT_MOVED,
     FileHeader,
@@ -47,6 +43,7 @@ from storage.format.rows import (
     seal,
     take_rows,
 )
+from storage.format.states import DELIVERED, IS_OPEN, KEEPS_HOUR, LEASED
 from storage.record.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch
 
 _BODY: Final = 8
@@ -135,13 +132,14 @@ class HourWriter:
         states[index] = DELIVERED
         in_order = settles[np.argsort(settles["at_ms"], kind="stable")]
         states[self._index_of(in_order["unit"])] = in_order["what"]
+        kept, open_ = np.count_nonzero(KEEPS_HOUR[states]), np.count_nonzero(IS_OPEN[states])
         written.lengths[self.hour] = HourLengths(
             HEADER_SIZE + count * _RECORD.itemsize,
             HEADER_SIZE + count * UNIT.itemsize,
             HEADER_SIZE + settled * SETTLE.itemsize if settled else 0,
             count,
-            int(count - np.isin(states, list(SETTLED)).sum()),
-            int((states == FORWARDED).sum()),
+            int(kept),
+            int(kept - open_),
             moved,
         )
         return self._hand_overs(deliveries, written, index, random, dues, at_ms, term, node, topic)

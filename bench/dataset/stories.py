@@ -13,7 +13,7 @@ from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import END, FAILED, GIVEN_BACK, LATE
-from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, RELEASED
+from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, RELEASED
 
 ONCE, MORE = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE
 NACKED: Final = 1006

@@ -18,7 +18,7 @@ from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from storage.format.array import I64
 from storage.format.delivery_record import DELIVERED as DONE
 from storage.format.delivery_record import END, PULL, PUSH, START
-from storage.format.rows import DELIVERED, FORWARDED, LEASED, MOVED
+from storage.format.states import DELIVERED, FORWARDED, LEASED, MOVED
 
 LEASE_MS: Final = 10_000
 STORY_MS: Final = 90_000

@@ -26,7 +26,7 @@ from chaos.history.repeats import Repeat, repeats
 from node.port.failure_code import NACKED
 from replication.apply.message.move import CODE_REDRIVEN
 from storage.format.level import LEVELS
-from storage.format.rows import DELIVERED
+from storage.format.states import DELIVERED
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
 

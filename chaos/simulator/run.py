@@ -60,7 +60,7 @@ from node.node import Node
 from storage.format.array import U64
 from storage.format.level import LEVELS, has
 from storage.format.message_id import decode_id
-from storage.format.rows import LEASED, UNKNOWN
+from storage.format.states import LEASED, UNKNOWN
 from storage.store import Store
 
 START_S: Final = 20.0

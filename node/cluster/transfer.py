@@ -41,7 +41,7 @@ from node.runtime.lifecycle import Lifecycle
 from node.write.proposer import Proposer
 from replication.group import RaftGroup
 from replication.raft.options import CATCHING_UP, Peer
-from storage.format.rows import LEASED
+from storage.format.states import IS_OPEN
 from storage.store import Store
 
 log = structlog.get_logger()
@@ -252,7 +252,7 @@ class Transfer:
         newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
         ends_ms = np.concatenate([np.array([a.lease_end_ms for a in pushes], np.int64), newest_end_ms])
-        rows = np.flatnonzero(self._store.state_only(position) <= LEASED)[:TOLD_MAX]
+        rows = np.flatnonzero(IS_OPEN[self._store.state_only(position)])[:TOLD_MAX]
         return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _give(self, to: str) -> bool:

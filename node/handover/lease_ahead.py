@@ -28,8 +28,9 @@ from node.ready.record_check import check_records
 from node.ready.topic_window import NOTHING, LaneKind, Queued
 from storage.catalog.topic import Subscription, subscriptions_of
 from storage.format.array import U64
-from storage.format.rows import PENDING, Units, select_rows
+from storage.format.rows import Units, select_rows
 from storage.format.rows_by import rows_by
+from storage.format.states import IS_PENDING
 from storage.store import Store
 from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits
@@ -120,7 +121,7 @@ class LeaseAhead:
         goes = subscription in self._strict.subscriptions and subscription not in self._paused
         if not self._units.open or now_ms < self._units.latest_ms or not goes:
             return NOTHING.position
-        pending = self._store.states(units.position).state == PENDING
+        pending = IS_PENDING[self._store.states(units.position).state]
         later = units.due_ms > self._units.latest_ms
         free = pending & later & ~self._claims.mask(units.position) & ~self._holds.mask(units.position)
         units = units.select(free)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from node.handover.lease_book import HandOver, LeaseBook, Released
 from storage.catalog.topic import Subscription
 from storage.format.array import U32, U64
-from storage.format.rows import LEASED
+from storage.format.states import LEASED
 from storage.store import Store
 
 PLEDGED_MAX: Final = 20_000

@@ -26,7 +26,8 @@ from node.ready.windows import Ready
 from storage.catalog.topic import subscriptions_of
 from storage.format.array import U32, U64
 from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
-from storage.format.rows import LEASED, PENDING, Units
+from storage.format.rows import Units
+from storage.format.states import IS_OPEN, IS_PENDING, LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 from storage.wheel.slot import DueUnits
@@ -139,7 +140,7 @@ class BacklogReader:
         if count < len(due):
             self._due.appendleft(due.select(slice(count, None)))
         due = due.select(slice(count))
-        due = due.select(self._store.states(due.position).state == PENDING)
+        due = due.select(IS_PENDING[self._store.states(due.position).state])
         units = Queued.of(due.position, due.tags, due.due_ms)
         self._ready.push_both(due.due_ms <= self._start_ms, subscriptions_of(due.topic), units, swept=False)
         return True
@@ -186,7 +187,7 @@ class BacklogReader:
         leased = states.state == LEASED
         ends_ms = lease_ends_ms(states.lease_end_ms, states.term, self._term)
         ended = leased & (ends_ms <= now_ms)
-        rows = np.flatnonzero(((states.state == PENDING) | ended) & ~self._claims.mask(positions))
+        rows = np.flatnonzero((IS_PENDING[states.state] | ended) & ~self._claims.mask(positions))
         units = self._first_units(positions[rows])
         if len(units) < len(rows):
             rows = rows[: len(units)]
@@ -242,4 +243,4 @@ def open_piece(store: Store, span: Span) -> tuple[U64, int]:
     hour = span.first >> INDEX_BITS
     last, end = store.span(hour)[1], min(span.end, span.first + LOOK_ROWS)
     positions = np.arange(span.first, max(span.first, min(last, end)), dtype=np.uint64)
-    return positions[store.state_only(positions) <= LEASED], (hour + 1) << INDEX_BITS if last < end else end
+    return positions[IS_OPEN[store.state_only(positions)]], (hour + 1) << INDEX_BITS if last < end else end

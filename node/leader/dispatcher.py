@@ -39,7 +39,7 @@ from replication.command.dispatch import DispatchState, Realign
 from storage.catalog.topic import subscription_of, subscriptions_of, topic_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
-from storage.format.rows import LEASED
+from storage.format.states import IS_OPEN, LEASED
 from storage.store import Store
 from storage.wheel.hour_wheel import AHEAD, HourWheel
 from storage.wheel.second_wheel import SecondWheel
@@ -316,7 +316,7 @@ class Dispatcher:
             # there was one, passed over the unit since it was claimed. The records say when it is ready again.
             # By the clock as it is: one that has gone back leases till before the latest time.
             runs = ours & (states.lease_end_ms > self._now_ms)
-            stray = (states.state <= LEASED) & ~runs
+            stray = IS_OPEN[states.state] & ~runs
             if stray.any():
                 self._ends.add(hand_over.position[stray & leased], states.lease_end_ms[stray & leased], self._latest_ms)
                 self._backlog.again(hand_over.position[stray & ~leased])

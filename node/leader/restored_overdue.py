@@ -35,7 +35,7 @@ from replication.command.handover import DEAD, Fail
 from replication.command.overdue import OverdueCutoff
 from storage.format.array import U64
 from storage.format.position import HOUR_MS
-from storage.format.rows import LEASED, PENDING
+from storage.format.states import IS_OPEN, IS_PENDING, LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
@@ -107,10 +107,10 @@ class RestoredOverdue:
         """Of these positions the ones that are open, in nobody's hands, and were due before the moment."""
         store = self._store
         positions = np.arange(first, end, dtype=np.uint64)
-        positions = positions[store.state_only(positions) <= LEASED]
+        positions = positions[IS_OPEN[store.state_only(positions)]]
         states = store.states(positions)
         ended = lease_ends_ms(states.lease_end_ms, states.term, self._term.term) <= self._clock.now_ms()
-        free = (states.state == PENDING) | ((states.state == LEASED) & ended)
+        free = IS_PENDING[states.state] | ((states.state == LEASED) & ended)
         positions = positions[free]
         unwanted: U64 = positions[store.units(positions)["due_ms"] < self._cutoff_ms]
         return unwanted

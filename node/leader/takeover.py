@@ -34,7 +34,7 @@ from node.runtime.clock import NodeClock
 from replication.command.handover import Lease
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.array import I64, U64
-from storage.format.rows import LEASED
+from storage.format.states import LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 

@@ -20,7 +20,8 @@ from storage.catalog.restored import Restored
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64, U64
 from storage.format.delivery_record import START, Deliveries
-from storage.format.rows import FORWARDED, LEASED, PENDING, PLANNED, RELEASED, take_rows
+from storage.format.rows import PLANNED, take_rows
+from storage.format.states import KEEPS_HOUR, LEASED
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
 BEFORE_MS: Final = 10_000
@@ -182,4 +183,5 @@ def _open(story: Story) -> npt.NDArray[np.bool_]:
     settles = story.trail.settles
     at = story.trail.units["global_index"].searchsorted(settles["global_index"])
     what[at] = settles["what"]  # in the order of the file: the newest stays
-    return np.isin(what, (PENDING, LEASED, RELEASED, FORWARDED))
+    open_: npt.NDArray[np.bool_] = KEEPS_HOUR[what]
+    return open_

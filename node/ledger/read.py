@@ -21,7 +21,8 @@ from ledger.bucket import ABROAD, PLACE, Bucket, Rows
 from ledger.columns import Columns
 from storage.format.array import I64, U64
 from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
-from storage.format.rows import FORWARDED, Corrupt, take_rows
+from storage.format.rows import Corrupt, take_rows
+from storage.format.states import FORWARDED
 from storage.hour.hour import Hour
 from storage.query.message_records import MessageTrail, TrailRows
 from storage.record.record_rows import home_of

@@ -17,7 +17,6 @@ from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
 from node.handover.term import Term
 from node.message.view import (
-    EVENTS,
     FoundMessage,
     find,
     handed_over_at,
@@ -31,8 +30,9 @@ from node.settle.move_size import move_weight
 from node.write.command_queues import CancelOrder, RescheduleOrder
 from node.write.proposer import Proposer
 from replication.apply.message.move import RESCHEDULED
-from replication.apply.message.settle import CANCELLED, DOUBTFUL, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
+from replication.apply.message.settle import CANCELLED, DOUBTFUL, HELD, KNOWN, LEASED, MISMATCH, NONE, UNKNOWN
 from storage.format.rows import Settles
+from storage.format.states import STATES
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
@@ -50,7 +50,8 @@ class MessageChange:
         self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
-        """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
+        """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`; `change-in-progress` where its state
+        lets nothing be done with it."""
         found = find(self._store, id)
         order = CancelOrder(found.home, term.doubts(found.home, found.place, found.record), _revision(found, if_match))
         outcome = self._proposer.cancel(order)
@@ -107,7 +108,7 @@ class MessageChange:
         _, told = await tell(store, id)
         if result == LEASED:
             return _leased(told, self._newest_term(), self._clock.now_ms())
-        return _settled(told)
+        return _held(told) if result == HELD else _settled(told)
 
 
 def _revision(found: FoundMessage, if_match: int | None) -> int:
@@ -136,5 +137,10 @@ def _leased(history: Settles, term: int, now_ms: int) -> Problem:
 
 def _settled(history: Settles) -> Problem:
     end = history[-1]
-    event = EVENTS[int(end["what"])]
+    event = STATES[int(end["what"])].event
     return Problem("already-settled", f"the message was {event} at {render_time(int(end['at_ms']))}")
+
+
+def _held(history: Settles) -> Problem:
+    event = STATES[int(history[-1]["what"])].event
+    return Problem("change-in-progress", f"the message is {event}, and nothing else changes it until that is over")

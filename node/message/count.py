@@ -21,15 +21,16 @@ from typing import Final
 
 from api.port.duration import render_duration
 from api.port.problem import FieldFault, Problem
-from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery, HistogramBucket
+from api.port.queries import HISTOGRAM_BUCKETS_MAX, CountQuery, HistogramBucket
 from node.handover.term import Leads
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
-from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, LEASED, PENDING, Corrupt
+from storage.format.rows import Corrupt
+from storage.format.states import LIVE_STANDINGS, STANDINGS
 from storage.format.tag_filter import TagFilter
 from storage.hour.hour_table import Extents
-from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
+from storage.query.count import DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
 from storage.store import Store
 
 #: What is given to a thread at a time: so many hours, or as many as hold so many units. Between two the loop asks
@@ -44,17 +45,6 @@ TAKE_TURNS: Final = 16
 #: How long the counts of all topics are good for: this, or so many times what they took.
 TOPICS_FRESH_S: Final = 1.0
 TOPICS_FRESH_TIMES: Final = 10
-
-_STANDINGS: Final = {
-    "scheduled": PENDING,
-    "ready": READY,
-    "leased": LEASED,
-    "delivered": DELIVERED,
-    "cancelled": CANCELLED,
-    "dead": DEAD,
-    "expired": EXPIRED,
-}
-assert set(_STANDINGS) == {*OPEN_STATES, *ENDED_STATES}
 
 
 class Counting:
@@ -92,10 +82,10 @@ class Counting:
             raise _too_many(step_ms)
         return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
 
-    async def open_messages(self, topic: int, leads: Leads) -> tuple[int, Extents]:
+    async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
         """How many messages of a topic have not ended; and what each hour held when it was counted."""
         total, counted = Total(), list[Extents]()
-        await self._pass(Which(OPEN, topic), total, leads, counted)
+        await self._pass(Which(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
@@ -106,11 +96,11 @@ class Counting:
             if self._is_fresh():  # counted while this one waited
                 return self._topics
             tally, term = TopicTally(), leads().term
-            took_s = await self._pass(Which(OPEN | ENDED), tally, leads)
-            counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_STANDINGS, 0))
-            words = {standing: word for word, standing in _STANDINGS.items()}
+            took_s = await self._pass(Which(frozenset().union(*STANDINGS.values())), tally, leads)
+            counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STANDINGS, 0))
+            words = {standing: word for word, standings in STANDINGS.items() for standing in standings}
             for (topic, standing), count in tally.counts.items():
-                counts[topic][words[standing]] = count
+                counts[topic][words[standing]] += count
             self._topics, self._topics_term = counts, term
             fresh_s = max(TOPICS_FRESH_S, TOPICS_FRESH_TIMES * took_s)
             self._topics_until_s = self._clock.monotonic() + fresh_s
@@ -128,7 +118,7 @@ class Counting:
                 raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
             number = topic.number
         return Which(
-            frozenset(_STANDINGS[state] for state in query.states),
+            frozenset().union(*(STANDINGS[state] for state in query.states)),
             number,
             query.from_ms,
             query.to_ms,

@@ -29,7 +29,7 @@ from storage.catalog.topic import Topic
 from storage.format.array import U64
 from storage.format.message_id import encode_ids
 from storage.format.position import GONE, INDEX_BITS
-from storage.format.rows import DEAD
+from storage.format.states import DEAD
 from storage.format.tag_filter import tags_mask
 from storage.record.record import Record
 from storage.store import Store

@@ -57,7 +57,7 @@ class TopicDrop:
         """Remove the topic; DROPPED, or MISMATCH if it has another revision than `if_match`. `not-empty`, `over-limit`,
         `unknown-topic` if somebody else removed it, `change-in-progress` where too much comes."""
         for _ in range(TRIES_MAX):
-            pending, before = await self._counting.open_messages(topic.number, leads)
+            pending, before = await self._counting.living(topic.number, leads)
             if pending:
                 raise Problem(
                     "not-empty",

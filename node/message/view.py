@@ -19,29 +19,28 @@ from api.port.problem import Problem
 from node.settle.retry import describe, reason_of
 from replication.apply.message.move import CODE_REDRIVEN, CODE_RESCHEDULED
 from replication.apply.message.unheard import nobody_heard
-from storage.format import rows as states
 from storage.format.array import U64
 from storage.format.message_id import BadId, decode_id
 from storage.format.pieces import at_once
 from storage.format.position import GONE
-from storage.format.rows import Settles
+from storage.format.rows import BY_RECEIPT, PLANNED, Settles
+from storage.format.states import (
+    DELIVERED,
+    FORWARDED,
+    IS_PENDING,
+    IS_SETTLED,
+    LEASED,
+    PENDING,
+    READY_WORD,
+    RELEASED,
+    STATES,
+    TELLS_FAILURE,
+    UNKNOWN,
+)
 from storage.query.lease_end import lease_ends_ms
 from storage.record.record import Record
 from storage.store import Store
 
-EVENTS: Final = {
-    states.LEASED: "leased",
-    states.DELIVERED: "delivered",
-    states.CANCELLED: "cancelled",
-    states.MOVED: "moved",
-    states.DEAD: "dead",
-    states.EXPIRED: "expired",
-    states.RELEASED: "released",
-    states.FORWARDED: "moved",
-}
-"""What a settle record says, as API.md names it."""
-
-PENDING_SHOWN: Final = ("scheduled", "ready")
 MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
 """Codes of moves on purpose; all others say why a hand-over failed."""
 
@@ -64,7 +63,7 @@ def find(store: Store, id: str) -> FoundMessage:
     except BadId as bad:
         raise Problem("unknown-message", f"this is no message id: {bad}") from None
     home = np.array([named.position], np.uint64)
-    if named.group == store.group and store.cluster_id is not None and store.states(home).state[0] != states.UNKNOWN:
+    if named.group == store.group and store.cluster_id is not None and store.states(home).state[0] != UNKNOWN:
         place = store.last_place(named.position)
         if place == GONE:
             raise unknown_message()
@@ -122,7 +121,7 @@ def view_message(
     history, begun = _made(told, pledged, now_ms, term)
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
-    shown = _shown(int(state.state[0]) if begun else states.PENDING, int(ends_ms[0]), due_ms, now_ms)
+    shown = _shown(int(state.state[0]) if begun else PENDING, int(ends_ms[0]), due_ms, now_ms)
     own_retry = record.extension.get("retry")
     handed_over_ms = handed_over_at(history, term, now_ms)
     return MessageView(
@@ -140,7 +139,7 @@ def view_message(
         headers=record.headers or None,
         key=record.key.decode() if record.key else None,
         handed_over_ms=handed_over_ms,
-        settled_ms=int(history[-1]["at_ms"]) if state.state[0] > states.LEASED else None,
+        settled_ms=int(history[-1]["at_ms"]) if IS_SETTLED[state.state[0]] else None,
         lateness_ms=None if handed_over_ms is None or _moved_since(history) else handed_over_ms - record.asked_due_ms,
         last_error=_last_error(record, history),
         history=_events(record, history, nodes, term, now_ms),
@@ -171,13 +170,13 @@ def dead_of(record: Record) -> dict[str, Any] | None:
 
 def newest_lease(history: Settles) -> np.void | None:
     """The record of the newest hand-over, with the end of its lease as extended; None if there was none."""
-    leases = history[history["what"] == states.LEASED]
+    leases = history[history["what"] == LEASED]
     return leases[-1] if len(leases) else None
 
 
 def handed_over_at(history: Settles, term: int, now_ms: int) -> int | None:
     """When the newest hand-over was made, ms; None if there was none, or nobody knows in this term, at this time."""
-    leases = np.flatnonzero(history["what"] == states.LEASED)
+    leases = np.flatnonzero(history["what"] == LEASED)
     told = len(leases) and _is_told(history, int(leases[-1]), term, now_ms)
     return int(history[leases[-1]]["at_ms"]) if told else None
 
@@ -186,23 +185,23 @@ def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
     """Whether time and node of a lease's hand-over are known. Not where an extension alone told of it; nor where it was
     planned, for a moment at which its leader may have been dead or stood still, and no outcome says that it went."""
     lease = history[row]
-    if lease["code"] & states.BY_RECEIPT:
+    if lease["code"] & BY_RECEIPT:
         return False
-    if not lease["code"] & states.PLANNED or (lease["term"] >= term and lease["when"] > now_ms):
+    if not lease["code"] & PLANNED or (lease["term"] >= term and lease["when"] > now_ms):
         return True
     later = history[row + 1 :]
     same = (later["term"] == lease["term"]) & (later["attempt"] == lease["attempt"])
-    failed = np.isin(later["what"], (states.FORWARDED, states.MOVED, states.DEAD)) & ~np.isin(later["code"], MOVES)
+    failed = TELLS_FAILURE[later["what"]] & ~np.isin(later["code"], MOVES)
     failed &= ~nobody_heard(later["code"], later["at_ms"], lease["when"])
-    extended = (later["what"] == states.LEASED) & (later["code"] & states.PLANNED == 0)
-    return bool((same & (failed | extended | (later["what"] == states.DELIVERED))).any())
+    extended = (later["what"] == LEASED) & (later["code"] & PLANNED == 0)
+    return bool((same & (failed | extended | (later["what"] == DELIVERED))).any())
 
 
 def _moved_since(history: Settles) -> bool:
     """Whether the message was moved on purpose after its newest hand-over, which was for another due time then."""
     what = history["what"]
-    after = history[np.flatnonzero(what == states.LEASED)[-1] :]
-    return bool(((after["what"] == states.FORWARDED) & np.isin(after["code"], MOVES)).any())
+    after = history[np.flatnonzero(what == LEASED)[-1] :]
+    return bool(((after["what"] == FORWARDED) & np.isin(after["code"], MOVES)).any())
 
 
 def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int, term: int) -> tuple[Settles, bool]:
@@ -211,36 +210,35 @@ def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int, term: 
     planned may have begun by its clock, whatever this one shows."""
     what = history["what"]
     keep = np.ones(len(history), np.bool_)
-    released = np.flatnonzero(what == states.RELEASED)
+    released = np.flatnonzero(what == RELEASED)
     keep[released] = keep[released[released > 0] - 1] = False
     begun = True
-    if len(history) and what[-1] == states.LEASED:
+    if len(history) and what[-1] == LEASED:
         newest = history[-1]
-        planned = int(newest["code"]) & states.PLANNED and int(newest["at_ms"]) > now_ms
+        planned = int(newest["code"]) & PLANNED and int(newest["at_ms"]) > now_ms
         begun = not (planned and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != pledged
         keep[-1] = begun
     return history[keep], begun
 
 
 def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
-    """The state that API.md names: an unsettled unit is what time makes of it."""
-    if state == states.LEASED and lease_end_ms > now_ms:
-        return "leased"
-    if state in (states.PENDING, states.LEASED):
-        return PENDING_SHOWN[due_ms <= now_ms]
-    return EVENTS[state]
+    """The word for a message whose newest place is in this state: of what is pending the time tells."""
+    if state == LEASED and lease_end_ms > now_ms:
+        return STATES[LEASED].word
+    if IS_PENDING[state] or state == LEASED:
+        return READY_WORD if due_ms <= now_ms else STATES[PENDING].word
+    return STATES[state].word
 
 
 def _last_error(record: Record, history: Settles) -> str | None:
     """Why the newest failed hand-over failed. What the failure said is kept with the retry that it led to; the one that
     a message died of led to none, so there it is the one before that says more."""
-    ends = np.isin(history["what"], (states.FORWARDED, states.DEAD))
-    failures = history[ends & ~np.isin(history["code"], MOVES)]
+    failures = history[TELLS_FAILURE[history["what"]] & ~np.isin(history["code"], MOVES)]
     said = str(record.extension.get("error", ""))
     if not len(failures):
         return said or None
     last = failures[-1]
-    if last["what"] == states.FORWARDED:
+    if last["what"] == FORWARDED:
         return describe(int(last["code"]), said) or None
     reason = reason_of(int(last["code"]))
     if len(failures) == 1 or not said:
@@ -249,12 +247,13 @@ def _last_error(record: Record, history: Settles) -> str | None:
 
 
 def _events(record: Record, history: Settles, nodes: Sequence[str], term: int, now_ms: int) -> list[HistoryEvent]:
-    """The story in API.md's words. An extended lease has several records, all with the time of its hand-over: that is
-    one event."""
+    """The story in the words of the states. An extended lease has several records, all with the time of its hand-over:
+    that is one event."""
     events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
     for at, row in enumerate(history):
-        event = HistoryEvent(int(row["at_ms"]), EVENTS[int(row["what"])], "", int(row["term"]), int(row["attempt"]))
-        leased = event.event == "leased"
+        said = STATES[int(row["what"])].event
+        event = HistoryEvent(int(row["at_ms"]), said, "", int(row["term"]), int(row["attempt"]))
+        leased = row["what"] == LEASED
         if leased and not _is_told(history, at, term, now_ms):
             event = replace(event, at_ms=None)
         elif 0 < row["node"] <= len(nodes):

@@ -17,7 +17,7 @@ from storage.format.array import U8, U64
 from storage.format.batches import StateColumns
 from storage.format.pieces import Pieces
 from storage.format.position import hours_of
-from storage.format.rows import DEAD, FORWARDED, UNKNOWN
+from storage.format.states import TELLS_FAILURE, UNKNOWN
 from storage.store import Store
 
 #: Units looked at in one piece, and hours: one that has cooled is opened again, 0.3 to 0.8 ms each.
@@ -66,7 +66,7 @@ def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray
         home = homes[rows[:1]]
         if store.state_only(home)[0] != UNKNOWN:
             history = yield from store.history(int(home[0]))
-            told = np.isin(history["what"], (FORWARDED, DEAD)) & np.isin(history["code"], (NACKED, MAX_AGE))
+            told = TELLS_FAILURE[history["what"]] & np.isin(history["code"], (NACKED, MAX_AGE))
             known = fence(history["term"][told], history["attempt"][told])
             found[rows] = np.isin(fence(named.term[rows], named.attempt[rows]), known)
         yield

@@ -47,8 +47,9 @@ from storage.file.disk import DiskFailed
 from storage.format.array import U8, U64
 from storage.format.batches import StateColumns
 from storage.format.pieces import Pieces
-from storage.format.rows import DELIVERED as DELIVERED_STATE
-from storage.format.rows import LEASED, UNKNOWN, Corrupt
+from storage.format.rows import Corrupt
+from storage.format.states import DELIVERED as DELIVERED_STATE
+from storage.format.states import LEASED, LIVES_HERE, UNKNOWN
 from storage.store import Store
 
 FEW: Final = 4
@@ -60,8 +61,8 @@ EXTENDED_AT_ONCE: Final = 1_000
 
 
 def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
-    """Where only an entry answers: what is open, and what the machine says of a unit that is unknown."""
-    asks: npt.NDArray[np.bool_] = (state <= LEASED) | (state == UNKNOWN)
+    """Where only an entry answers: what has not ended, and what the machine says of a unit that is unknown."""
+    asks: npt.NDArray[np.bool_] = LIVES_HERE[state] | (state == UNKNOWN)
     return asks
 
 

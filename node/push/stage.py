@@ -19,7 +19,7 @@ from node.push.target import Targets
 from node.push.unit import StagedUnit
 from storage.catalog.topic import Subscription, Topic, subscription_of, topic_of
 from storage.format.array import U64
-from storage.format.rows import LEASED
+from storage.format.states import IS_OPEN
 from storage.store import Store
 
 #: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and bytes
@@ -133,7 +133,7 @@ class Staging:
         """Into the lanes, as far as their records say and have room in the bytes of a turn. One look for all topics."""
         store, handing_over = self._store, term.handing_over
         positions = np.concatenate([bite for _, _, bite in bites])
-        reads = store.state_only(positions) <= LEASED
+        reads = IS_OPEN[store.state_only(positions)]
         rows = handing_over.read_staged(positions[reads])
         fits = rows_within(rows, TURN_BYTES) if len(rows) else 0
         records = iter(store.records(positions[reads][:fits], rows[:fits]))

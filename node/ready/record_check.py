@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.array import I64, U16, U32, U64
-from storage.format.rows import LEASED, PENDING
+from storage.format.states import IS_PENDING, LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
 
@@ -44,7 +44,7 @@ def check_records(
     latest time that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has
     ended: its attempt is given again, and the Release brings it back."""
     states = store.states(positions)
-    pending, leased = states.state == PENDING, states.state == LEASED
+    pending, leased = IS_PENDING[states.state], states.state == LEASED
     ready = stays = pending.copy()
     if leased.any():
         over = leased & (lease_ends_ms(states.lease_end_ms, states.term, leases.term) <= now_ms)

@@ -31,7 +31,7 @@ from node.write.proposer import Proposer
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.command.handover import Fail, Settle
 from storage.format.array import U8
-from storage.format.rows import UNKNOWN
+from storage.format.states import UNKNOWN
 from storage.store import Store
 
 _WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}

@@ -14,7 +14,7 @@ import numpy as np
 
 from storage.format.array import I64, U64
 from storage.format.position import GONE
-from storage.format.rows import LEASED, UNKNOWN
+from storage.format.states import LIVES_HERE, UNKNOWN
 from storage.state.file import PAGE_UNITS
 from storage.store import Store
 
@@ -36,7 +36,7 @@ def move_weights(store: Store, positions: U64) -> I64:
     state = store.state_only(positions)
     there = np.flatnonzero(state != UNKNOWN)
     weights[there] += store.units(positions[there])["size"] // BYTES_A_MOVE
-    ended = there[state[there] > LEASED]
+    ended = there[~LIVES_HERE[state[there]]]
     weights[ended] += MOVES_A_PAGE * (np.diff(positions[ended] // np.uint64(PAGE_UNITS), prepend=np.uint64(GONE)) != 0)
     return weights
 

@@ -24,6 +24,7 @@ import pyarrow.dataset as ds
 from reconcile.files.problem import DataRefused
 from reconcile.output.directory import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT
 from reconcile.output.tables import REDELIVER, SUPPRESS, TWICE
+from storage.format.states import ENDED_STANDINGS, words
 
 DONE: Final = "done"
 """Carried out, now or by an earlier run."""
@@ -40,7 +41,6 @@ OUTCOMES: Final = (DONE, NOT_NEEDED, GONE, REFUSED, LATER)
 KEY_PREFIX: Final = "repair-"
 REPAIR_OF: Final = "repair-of"
 _COPIED: Final = ("topic", "body", "body_base64", "tags", "target", "retry")
-_OPEN_STATES: Final = ("scheduled", "half", "ready", "leased")
 _BATCH_ROWS: Final = 4096
 
 Call = Callable[[str, str, Mapping[str, Any] | None], tuple[int, Mapping[str, Any]]]
@@ -122,7 +122,7 @@ def _redeliver(repair: Repair, path: str, call: Call) -> Outcome:
         return Outcome(repair, GONE, "no node has its content")
     if status != 200:
         return Outcome(repair, LATER, f"{message.get('code')} (HTTP {status})")
-    if message["state"] in _OPEN_STATES:
+    if message["state"] not in words(ENDED_STANDINGS):  # one that only a newer build knows may come by itself as well
         return Outcome(repair, NOT_NEEDED, f"it is {message['state']} and comes by itself")
     status, answer = call("POST", "/v1/messages", _again(repair, message))
     if status == 201:

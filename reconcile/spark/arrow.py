@@ -31,18 +31,8 @@ from storage.format.delivery_record import (
     TERM_ENDED,
 )
 from storage.format.position import INDEX_BITS
-from storage.format.rows import (
-    CANCELLED,
-    DEAD,
-    EXPIRED,
-    FORWARDED,
-    LEASED,
-    MOVED,
-    RELEASED,
-    UNIT_KEYED,
-    UNIT_MOVED,
-)
-from storage.format.rows import DELIVERED as SETTLED_DELIVERED
+from storage.format.rows import UNIT_KEYED, UNIT_MOVED
+from storage.format.states import IS_WHAT, STATES
 from storage.record.record_rows import home_of
 
 Rows = npt.NDArray[np.void]
@@ -56,16 +46,10 @@ def _words(*pairs: tuple[int, str]) -> pa.Array:
     return pa.array(names, pa.string())
 
 
-WHAT: Final = _words(
-    (LEASED, "leased"),
-    (SETTLED_DELIVERED, "delivered"),
-    (CANCELLED, "cancelled"),
-    (MOVED, "moved"),
-    (DEAD, "dead"),
-    (EXPIRED, "expired"),
-    (RELEASED, "released"),
-    (FORWARDED, "forwarded"),
-)
+def _what_words() -> pa.Array:
+    return _words(*((state.number, state.name) for state in STATES.values() if IS_WHAT[state.number]))
+
+
 KIND: Final = _words((START, "start"), (END, "end"))
 MODE: Final = _words((PULL, "pull"), (PUSH, "push"))
 EVENT: Final = _words((TERM_BEGUN, "begun"), (TERM_ENDED, "ended"))
@@ -177,7 +161,7 @@ SETTLEMENT_COLUMNS: Final[dict[str, Callable[[SettleRows], pa.Array]]] = {
     "hour": lambda r: _hours(r.hour, len(r.rows)),
     "global_index": lambda r: long(r.rows["global_index"]),
     "ordinal": lambda r: long(r.ordinals),
-    "what": lambda r: words(r.rows["what"], WHAT),
+    "what": lambda r: words(r.rows["what"], _what_words()),
     "at_ms": lambda r: long(r.rows["at_ms"]),
     "when": lambda r: long(r.rows["when"]),
     "term": lambda r: long(r.rows["term"]),

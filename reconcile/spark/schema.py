@@ -7,6 +7,8 @@ numbers, so each stands in the next larger signed one, and 64-bit ones that are 
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from storage.format.states import IS_WHAT, STATES
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -17,6 +19,19 @@ class Column(NamedTuple):
     name: str
     kind: str
     says: str
+
+
+def _what_says() -> str:
+    *names, last = (state.name for state in STATES.values() if IS_WHAT[state.number])
+    return f"{', '.join(names)} or {last}"
+
+
+def _when_says() -> str:
+    names: dict[str, list[str]] = {}
+    for state in STATES.values():
+        if state.when:
+            names.setdefault(state.when, []).append(state.name)
+    return ", ".join(f"{when} for {' and '.join(its)}" for when, its in names.items())
 
 
 MESSAGES: Final = (
@@ -45,9 +60,9 @@ SETTLEMENTS: Final = (
     Column("hour", "int", ""),
     Column("global_index", "bigint", ""),
     Column("ordinal", "bigint", "of the record in its hour's settle file: what came later has a higher one"),
-    Column("what", "string", "leased, delivered, cancelled, moved, dead, expired, released or forwarded"),
+    Column("what", "string", _what_says()),
     Column("at_ms", "bigint", "when it was decided, by the leader's clock"),
-    Column("when", "bigint", "the lease's end for leased, the position moved to for moved and forwarded"),
+    Column("when", "bigint", _when_says()),
     Column("term", "bigint", "of the hand-over"),
     Column("attempt", "int", "of the hand-over"),
     Column("node", "int", "number of the node that decided it"),

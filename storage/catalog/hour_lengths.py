@@ -29,7 +29,8 @@ assert LENGTHS_ROW.itemsize == 64
 
 class HourLengths(NamedTuple):
     """Lengths in bytes of an hour's three files, and how many units it holds: in all, not settled for good, of those
-    forwarded; and of all how many were born elsewhere. `generation` is its directory's, see unlinked_hours."""
+    not open (`forwarded`: of today's states no other is), and of all how many were born elsewhere. `generation` is its
+    directory's, see unlinked_hours."""
 
     log_len: int
     index_len: int

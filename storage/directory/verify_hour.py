@@ -23,17 +23,8 @@ from storage.file.hour_file import BLOCK_ROWS, HourFile, HourFiles, RowFile, Row
 from storage.format.array import I64, U64
 from storage.format.chain import Heads
 from storage.format.position import HOUR_MS, INDEX_BITS, indexes_of, pack
-from storage.format.rows import (
-    FORWARDED,
-    HEADER_SIZE,
-    LEASED,
-    UNIT_MOVED,
-    Corrupt,
-    FormatRefused,
-    Settles,
-    Units,
-    row_checksums,
-)
+from storage.format.rows import HEADER_SIZE, UNIT_MOVED, Corrupt, FormatRefused, Settles, Units, row_checksums
+from storage.format.states import FORWARDED, IS_OPEN, IS_WHAT, KEEPS_HOUR, LIVES_HERE
 from storage.record.record import RECORD_MOVED, decode_records
 from storage.state.unit_states import States
 
@@ -84,10 +75,11 @@ class HourCheck:
         return np.stack([home, self._states.places(at, home)], axis=1)
 
     def arrived(self) -> U64:
-        """(home, place) of each unit born elsewhere that is open here, shape [n, 2]. After a run without faults."""
+        """(home, place) of each unit born elsewhere whose message lives here, shape [n, 2]. After a run without
+        faults."""
         pairs = np.concatenate([np.empty((0, 2), np.uint64), *self._arrived])
-        pairs_open: U64 = pairs[self._states.at(indexes_of(pairs[:, 1])).state <= LEASED]
-        return pairs_open
+        living: U64 = pairs[LIVES_HERE[self._states.at(indexes_of(pairs[:, 1])).state]]
+        return living
 
     def _head(self, file: HourFile, length: int) -> bool:
         """Header and length of one file; whether the rest can be read."""
@@ -190,8 +182,8 @@ class HourCheck:
             states.absorb(linked, first)
             caches.take(linked, first)
         state = states.copied(self._lengths.units)
-        forwarded = int(np.count_nonzero(state == FORWARDED))
-        unsettled = self._lengths.units - int(np.count_nonzero(state > LEASED)) + forwarded
+        unsettled = int(np.count_nonzero(KEEPS_HOUR[state]))
+        forwarded = unsettled - int(np.count_nonzero(IS_OPEN[state]))
         for name, found, expected in (
             ("unsettled units", unsettled, self._lengths.unsettled),
             ("forwarded units", forwarded, self._lengths.forwarded),
@@ -204,7 +196,7 @@ class HourCheck:
         sound = True
         for name, wrong in (
             ("global_index", (unit >= self._end) | (unit < self._files.index.first)),
-            ("what", (rows["what"] < LEASED) | (rows["what"] > FORWARDED)),
+            ("what", ~IS_WHAT[rows["what"]]),
         ):
             for row in np.flatnonzero(wrong).tolist():
                 sound = False

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.format.array import I64, U8, U16, U32, U64
-from storage.format.rows import UNKNOWN
+from storage.format.states import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ Settle record, 48 bytes, record `r` at 64 + 48 r:
  | global_index | at_ms | when | term | attempt | node | code | subscription | what | flags | pad | previous | csum |
 ```
 `offset` is the absolute offset of the record in `log`. `pre_global_index` is the unit before this one in the same
-second, -1 for the first. `previous` is 1 + the ordinal of the unit's settle record before this one, 0 for its first:
-the history of a unit is read by following it, without an index. `when` is the lease end for leased, the position moved
-to for moved and forwarded. `csum` is the checksum.
+second, -1 for the first. `what` is the number of a state (storage/format/states.py). `previous` is 1 + the ordinal of
+the unit's settle record before this one, 0 for its first: the history of a unit is read by following it, without an
+index. `when` is the lease end for leased, the position moved to for moved and forwarded. `csum` is the checksum.
 
 A message's home is the unit its id names, its place the unit where it stands now: the same until it is moved. Each
 move appends a unit (flag UNIT_MOVED) at the new place, writes `forwarded` at home, always to the newest place, and
@@ -68,16 +68,6 @@ READS: Final = {
 """Oldest and newest version of each kind of file that this build reads; it writes them too, by the cluster's level. A
 journal segment may hold entries up to its own version; nothing else of it differs."""
 
-LEASED: Final = 1
-DELIVERED: Final = 2
-CANCELLED: Final = 3
-MOVED: Final = 4
-DEAD: Final = 5
-EXPIRED: Final = 6
-RELEASED: Final = 7
-FORWARDED: Final = 8
-"""What a settle record says of its unit. All but released are its state too; released makes it pending again.
-Forwarded is said at home: neither open there nor settled, it lives elsewhere."""
 PLANNED: Final = 1
 """The `code` of a leased record whose hand-over was only planned when it was written, for its `at_ms`. A released
 record carries the term and attempt of the newest hand-over that was made before, 0 if there was none."""
@@ -87,13 +77,6 @@ nobody heard of it before its lease ended. From level 3 on."""
 BY_RECEIPT: Final = 4
 """In the `code` of a leased record: only an extension told of this hand-over, whose own record went with its leader.
 Time and node are those of the extension. From level 3 on."""
-SETTLED: Final = frozenset((DELIVERED, CANCELLED, MOVED, DEAD, EXPIRED))
-"""The states that are for good."""
-
-PENDING: Final = 0
-UNKNOWN: Final = 255
-"""The two states that no settle record names: nothing happened yet; there is no such unit."""
-
 UNIT_KEYED: Final = 1
 """Unit flag: the message has a key."""
 UNIT_MOVED: Final = 2

@@ -26,7 +26,7 @@ class HourCounters(NamedTuple):
     log_end: int
     settles: int
     unsettled: int
-    forwarded: int  # of those
+    forwarded: int  # of those: what keeps the hour and is not open
     moved: int  # of the units, born elsewhere
     saved_units: int
     saved_log_end: int

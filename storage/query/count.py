@@ -19,28 +19,22 @@ import numpy.typing as npt
 
 from storage.format.array import I64, U8, U32, U64
 from storage.format.position import HOUR_MS
-from storage.format.rows import (
-    CANCELLED,
-    DEAD,
-    DELIVERED,
-    EXPIRED,
+from storage.format.rows import Settles, Units
+from storage.format.states import (
+    COUNTED_AS,
+    ENDED_STANDINGS,
     FORWARDED,
     LEASED,
+    LEAVES,
+    OPEN_STANDINGS,
     PENDING,
-    RELEASED,
-    Settles,
-    Units,
+    READY,
+    STANDINGS,
 )
 from storage.hour.hour import Hour
 from storage.query.lease_end import lease_ends_ms
 from storage.state.unit_states import States
 
-READY: Final = 9
-"""How a unit stands: in the state that its records say, but pending and due is ready; a lease that is over is none."""
-OPEN: Final = frozenset((PENDING, READY, LEASED))
-ENDED: Final = frozenset((DELIVERED, CANCELLED, DEAD, EXPIRED))
-
-_STANDINGS: Final = 16
 _TOPICS_DENSE: Final = 4096
 _READ_ROWS: Final = 256
 _READ_BYTES: Final = 4 << 20
@@ -68,8 +62,9 @@ class Tally(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Messages that stand in one of `standings` (of OPEN, ENDED), due in [from_ms, to_ms); None does not restrict.
-    `term`: whose leader asks, by whose clock leases end."""
+    """Messages that stand in one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms); None does not
+    restrict. What is pending and due stands as READY, a lease that is over is none. `term`: whose leader asks, by whose
+    clock leases end."""
 
     standings: frozenset[int]
     topic: int | None = None
@@ -86,7 +81,7 @@ class Which:
 
     def all_open(self, hour: int) -> bool:
         """Whether these are all open messages of the hour, and no others."""
-        unrestricted = self.topic is None and self.tags is None and self.standings == OPEN
+        unrestricted = self.topic is None and self.tags is None and self.standings == OPEN_STANDINGS
         covers = (self.from_ms is None or self.from_ms <= hour * HOUR_MS) and (
             self.to_ms is None or self.to_ms >= (hour + 1) * HOUR_MS
         )
@@ -102,11 +97,12 @@ class HourCount:
         self._hour = hour.snapshot()
         self._which = which
         self._now_ms = now_ms
-        self._by_state = _table({PENDING if standing == READY else standing for standing in which.standings})
+        states = {PENDING if standing == READY else standing for standing in which.standings}
+        self._by_state = _table(states)[COUNTED_AS]
         self._by_standing = _table(which.standings)
         held = hour.states_held if hour.states_held is not None and not hour.states_held.lacks_states else None
         # Which homes were forwarded before they ended only the settle file tells.
-        use = held is not None and not (held.forwards and which.standings & ENDED)
+        use = held is not None and not (held.forwards and which.standings & ENDED_STANDINGS)
         self._state = _copied(held, hour, now_ms, which.term) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -142,7 +138,7 @@ class HourCount:
             keep &= which.tags.may_match(units["tags"])
         rows = np.flatnonzero(keep)
         due_ms = units["due_ms"][rows]
-        standing = state[rows]
+        standing = COUNTED_AS.take(state[rows])
         standing[(standing == PENDING) & (due_ms <= self._now_ms)] = READY
         keep = self._by_standing[standing]
         if which.tags is not None:
@@ -179,17 +175,18 @@ class HourCount:
         return state
 
     def _absorb(self, state: U8, rows: Settles, forwarded: list[I64]) -> None:
-        at, what = rows["global_index"].astype(np.int64), rows["what"].copy()
+        at, what = rows["global_index"].astype(np.int64), rows["what"]
         gone = what == FORWARDED
         if gone.any():
             forwarded.append(at[gone])
         ends_ms = lease_ends_ms(rows["when"], rows["term"], self._which.term)
-        what[(what == RELEASED) | ((what == LEASED) & (ends_ms <= self._now_ms))] = PENDING
-        state[at - self._hour.first] = what
+        left = LEAVES[what]
+        left[(what == LEASED) & (ends_ms <= self._now_ms)] = PENDING
+        state[at - self._hour.first] = left
 
 
 def _table(values: Iterable[int]) -> Mask:
-    table = np.zeros(_STANDINGS, np.bool_)
+    table = np.zeros(256, np.bool_)
     table[list(values)] = True
     return table
 
@@ -248,11 +245,14 @@ class TopicTally:
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[int, int]] = Counter()
+        self._standings = sorted(number for numbers in STANDINGS.values() for number in numbers)
+        self._rank = np.zeros(256, np.int64)
+        self._rank[self._standings] = np.arange(len(self._standings))
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
         """See Tally."""
         low = int(topic.min())
-        key = (topic.astype(np.int64) - low) * _STANDINGS + standing
+        key = (topic.astype(np.int64) - low) * len(self._standings) + self._rank[standing]
         if int(topic.max()) - low < _TOPICS_DENSE:
             dense = np.bincount(key)
             found = np.flatnonzero(dense)
@@ -260,5 +260,5 @@ class TopicTally:
         else:
             found, counts = np.unique(key, return_counts=True)
         for each, count in zip(found.tolist(), counts.tolist(), strict=True):
-            number, code = divmod(each, _STANDINGS)
-            self.counts[low + number, code] += count
+            number, rank = divmod(each, len(self._standings))
+            self.counts[low + number, self._standings[rank]] += count

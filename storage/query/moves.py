@@ -18,7 +18,8 @@ from storage.checkpoint.hour_set import HourSet
 from storage.format.array import I64, U64
 from storage.format.pieces import Pieces
 from storage.format.position import GONE, INDEX_BITS, INDEX_MAX, by_hour, hours_of, indexes_of
-from storage.format.rows import FORWARDED, LEASED, RELEASED, SETTLE, Corrupt, Settles, join_rows
+from storage.format.rows import SETTLE, Corrupt, Settles, join_rows
+from storage.format.states import FORWARDED, LIVES_HERE
 from storage.hour.hour import Hour
 
 PIECE_RECORDS: Final = 32
@@ -92,7 +93,7 @@ def history(hours: HourSet, home: int) -> Pieces[Settles]:
             at_place = yield from _at(hours, place, left)
             left -= len(at_place)
             yield
-            there = [record for record in at_place if int(record["what"][0]) in (LEASED, RELEASED)]
+            there = [record for record in at_place if LIVES_HERE[record["what"][0]]]  # others are said at home too
             story[row] = join_rows([story[row], *there], SETTLE)
     return join_rows(story, SETTLE)[-HISTORY_MAX:]
 

@@ -7,7 +7,7 @@ from storage.checkpoint.hour_set import HourSet
 from storage.format.array import I64, U8, U64
 from storage.format.batches import StateColumns
 from storage.format.position import in_hours
-from storage.format.rows import UNKNOWN
+from storage.format.states import UNKNOWN
 from storage.hour.hour import Hour
 
 

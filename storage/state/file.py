@@ -14,8 +14,9 @@ Behind the file's header (HWSTATES), 32 bytes about it, then 12 bytes a page, th
  | unit | newest | when | term | attempt | state | zero |
 ```
 `first` is the global_index of the hour's first unit. Flag 1: one of the records says forwarded. Of a page: its first
-row, how many there are, and one bit for each state that one of them has; its `crc32c` is over the page's number, what
-stands before it, and the rows. Of a row: 1 + the ordinal of the unit's newest record, and what that says.
+row, how many there are, and one bit for each state that one of them has, by the state's number modulo 16; its `crc32c`
+is over the page's number, what stands before it, and the rows. Of a row: 1 + the ordinal of the unit's newest record,
+and what that says.
 """
 
 import struct
@@ -30,18 +31,9 @@ import numpy.typing as npt
 
 from storage.file.disk import Disk
 from storage.file.outflow import Outflow
-from storage.format.array import I64
-from storage.format.rows import (
-    FORWARDED,
-    HEADER_SIZE,
-    LEASED,
-    RELEASED,
-    SETTLE,
-    Corrupt,
-    FileHeader,
-    Settles,
-    take_rows,
-)
+from storage.format.array import I64, U8, U16
+from storage.format.rows import HEADER_SIZE, SETTLE, Corrupt, FileHeader, Settles, take_rows
+from storage.format.states import FORWARDED, LEASED, LEAVES
 
 MAGIC_STATES: Final = b"HWSTATES"
 PAGE_UNITS: Final = 512
@@ -70,6 +62,7 @@ _PAGES_AT: Final = HEADER_SIZE + _ABOUT_SIZE
 _PREFIX: Final = "states."
 NEW_SUFFIX: Final = ".new"
 _FORWARDS: Final = 1
+_BITS: Final = 16
 
 
 def file_name(begin: int, end: int) -> str:
@@ -95,7 +88,7 @@ def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
     rows["term"], rows["attempt"] = settles["term"], settles["attempt"]
     forwarded = what == FORWARDED
     rows["when"] = settles["when"] * (forwarded | (what == LEASED))
-    rows["state"] = what * (what != RELEASED)
+    rows["state"] = LEAVES[what]
     return _last_of_each(rows), bool(forwarded.any())
 
 
@@ -256,10 +249,15 @@ def pages_of(low: int, high: int, rows: Rows) -> Rows:
 
 def _states_in(rows: Rows, edges: I64) -> npt.NDArray[np.uint16]:
     """For each page, of rows [edges[p], edges[p + 1]), one bit for each state that a row of it has."""
-    bits = np.append(np.uint16(1) << rows["state"].astype(np.uint16), np.uint16(0))
+    bits = np.append(page_bit(rows["state"]), np.uint16(0))
     masks: npt.NDArray[np.uint16] = np.bitwise_or.reduceat(bits, edges[:-1])
     masks[edges[:-1] == edges[1:]] = 0
     return masks
+
+
+def page_bit(state: U8) -> U16:
+    """The bit of each state among those of a page. Two states may share one: then a look reads a page for nothing."""
+    return np.uint16(1) << (state & np.uint8(_BITS - 1)).astype(np.uint16)
 
 
 def _page_check(number: int, head: bytes, rows: bytes) -> int:

@@ -27,13 +27,13 @@ from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import StateColumns
 from storage.format.chain import run_edges
 from storage.format.position import INDEX_MAX
-from storage.format.rows import FORWARDED, LEASED, PENDING, RELEASED, Settles
+from storage.format.rows import Settles
+from storage.format.states import FORWARDED, IS_OPEN, KEEPS_HOUR, LEASED, LEAVES, PENDING, RELEASED
 from storage.state.block import BLOCK_UNITS, PART_UNITS, Block, Columns
-from storage.state.file import PAGE_UNITS, Rows
+from storage.state.file import PAGE_UNITS, Rows, page_bit
 from storage.state.files import StateFiles
 from storage.state.state_view import Newest, StateView, lacking
 
-_STATES: Final = 16
 _LET_GO_MAX: Final = 32
 """Parts that are let go at a time: a quarter of a millisecond each."""
 _PIECE_PAGES: Final = 32
@@ -71,11 +71,11 @@ class States:
         at = self._relative(rows["global_index"])
         state = what = rows["what"]
         told = what == LEASED
-        if what[what.argmax()] >= RELEASED:
+        if what[what.argmax()] >= RELEASED:  # few batches have any
             forwarded = what == FORWARDED
             told |= forwarded
             self.forwards |= bool(forwarded.any())
-            state = what * (what != RELEASED)
+            state = LEAVES[what]
         newest = np.arange(first + 1, first + 1 + len(rows), dtype=np.uint32)
         self._put(at, (state, rows["attempt"], rows["term"], rows["when"] * told, newest))
 
@@ -141,8 +141,7 @@ class States:
         state = block.state[units]
         return (
             block.is_mapped
-            and bool(state.min() > LEASED)
-            and not (state == FORWARDED).any()
+            and not any((state == kept).any() for kept in KEEPS_HOUR.nonzero()[0])  # a tenth of what an index takes
             and bool(block.newest[units].max() <= settles)
         )
 
@@ -189,13 +188,12 @@ class States:
 
     def enter(self, rows: Settles, first: int) -> tuple[int, int]:
         """Link new records and absorb them; returns how many more units than before are settled for good, and how many
-        more are forwarded."""
+        more keep the hour and are not open, as forwarded ones."""
         units = self.link(rows, first)
-        closed, forwarded = self._count(units)
+        kept, open_ = self._count(units)
         self.absorb(rows, first)
-        closed_now, forwarded_now = self._count(units)
-        more = forwarded_now - forwarded
-        return closed_now - closed - more, more
+        kept_now, open_now = self._count(units)
+        return kept - kept_now, (kept_now - open_now) - (kept - open_)
 
     # looks
 
@@ -282,7 +280,7 @@ class States:
         """The pages of the units low <= number < high whose states are not in memory, and of which files or tail have
         one in this state."""
         wanted = np.zeros(len(self._read), np.bool_)
-        bit = np.uint16(1 << state)
+        bit = page_bit(np.array([state], np.uint8))
         for file in self._files.files:
             known = file.pages["states"][: len(wanted)]  # behind these all pages are in memory
             wanted[: len(known)] |= (known & bit) > 0
@@ -293,12 +291,11 @@ class States:
         return np.flatnonzero(wanted[first:last]) + first
 
     def _count(self, indexes: I64) -> tuple[int, int]:
-        """How many of these units are neither pending nor leased, and how many of those forwarded."""
+        """How many of these units keep the hour, and how many of those are open."""
         at = self._relative(indexes)
         only = self._only(at)
         state = self._get(at)[0] if only is None else only[0].state[only[1]]
-        forwarded = np.count_nonzero(state == FORWARDED) if self.forwards else 0
-        return int(np.count_nonzero(state > LEASED)), int(forwarded)
+        return int(np.count_nonzero(KEEPS_HOUR.take(state))), int(np.count_nonzero(IS_OPEN.take(state)))
 
     # blocks and pages
 

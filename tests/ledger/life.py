@@ -12,7 +12,8 @@ from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.judge import Ledger, judge
 from storage.format.delivery_record import DELIVERY, END, PULL, START
 from storage.format.position import INDEX_BITS
-from storage.format.rows import LEASED, SETTLE, UNIT
+from storage.format.rows import SETTLE, UNIT
+from storage.format.states import LEASED
 from storage.record.record import HEADER
 
 HOUR = 490_000

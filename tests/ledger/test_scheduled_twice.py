@@ -15,7 +15,8 @@ from ledger.judge import judge
 from ledger.scheduled_twice import CROWD, find_twins, twin_rows
 from storage.format.delivery_record import DELIVERY, START
 from storage.format.position import INDEX_BITS
-from storage.format.rows import CANCELLED, DELIVERED, SETTLE, UNIT, UNIT_MOVED
+from storage.format.rows import SETTLE, UNIT, UNIT_MOVED
+from storage.format.states import CANCELLED, DELIVERED
 from storage.record.record import HEADER
 from tests.examples import examples
 from tests.ledger.life import HOUR, T, context_of

@@ -17,7 +17,8 @@ from storage.file.delivery_file import EVER_MS, delivery_files
 from storage.file.disk import Disk
 from storage.format.delivery_record import DELIVERY, FAILED
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, HEADER_SIZE
+from storage.format.rows import HEADER_SIZE
+from storage.format.states import DELIVERED
 from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search
 from tests.ledger.life import Life, T, told
 

@@ -11,7 +11,7 @@ from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
 from storage.format.array import U64
 from storage.format.delivery_record import END
-from storage.format.rows import LEASED
+from storage.format.states import LEASED
 from tests.waiting import until
 
 Ask = Callable[[Node, Sequence[str]], Coroutine[Any, Any, Sequence[str]]]

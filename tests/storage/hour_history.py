@@ -11,7 +11,8 @@ from storage.file.disk import Disk
 from storage.format.array import U64
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, SETTLE
+from storage.format.rows import SETTLE
+from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
 from storage.state.unit_states import States
 from storage.store import Store
 from tests.storage.faulty_disk import Stopped

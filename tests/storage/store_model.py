@@ -9,10 +9,26 @@ from storage.format.array import U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.pieces import at_once
 from storage.format.position import GONE, HOUR_MS
-from storage.format.rows import DEAD, FORWARDED, LEASED, MOVED, PENDING, RELEASED, SETTLED, UNKNOWN
-from storage.query.count import ENDED, OPEN, READY, DueTally, Tally, TopicTally, Which
+from storage.format.states import (
+    CANCELLED,
+    DEAD,
+    DELIVERED,
+    EXPIRED,
+    FORWARDED,
+    LEASED,
+    MOVED,
+    PENDING,
+    READY,
+    RELEASED,
+    UNKNOWN,
+)
+from storage.query.count import DueTally, Tally, TopicTally, Which
 from storage.store import Store
 from storage.wheel.slot import DueUnits
+
+OPEN = frozenset((PENDING, READY, LEASED))
+ENDED = frozenset((DELIVERED, CANCELLED, DEAD, EXPIRED))
+SETTLED = ENDED | {MOVED}
 
 Event = tuple[int, int, int, int, int]
 """(what, at_ms, when, term, attempt)"""

@@ -14,7 +14,8 @@ from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.pieces import at_once
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, UNKNOWN, Corrupt
+from storage.format.rows import Corrupt
+from storage.format.states import DELIVERED, UNKNOWN
 from storage.store import Store
 from tests.examples import points, stride
 from tests.storage.faulty_disk import Stopped, StoppingDisk

@@ -15,7 +15,8 @@ from storage.directory.verify import digest, verify
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS, INDEX_MAX
-from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED, UNIT
+from storage.format.rows import UNIT
+from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
 from storage.store import Store
 from tests.examples import examples
 from tests.storage.quick_directory import quick_directory

@@ -12,7 +12,7 @@ from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.chain import HEADS_BYTES
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED
+from storage.format.states import DELIVERED
 from storage.store import Store
 from tests.storage.workload import HOUR, batch_of, checkpoint, found
 

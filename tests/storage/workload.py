@@ -15,7 +15,7 @@ from storage.file.disk import Disk
 from storage.format.array import I64, U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import GONE, HOUR_MS
-from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
+from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, RELEASED
 from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.record.record_rewrite import redraft
 from storage.store import Store

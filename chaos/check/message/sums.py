@@ -18,7 +18,7 @@ from chaos.history.event import (
     Summed,
 )
 from chaos.history.truth import Truth
-from storage.format.rows import CANCELLED, DEAD, DELIVERED, EXPIRED
+from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED
 
 #: A count looks at one hour after the other. What moves meanwhile may be counted twice, or not at all.
 MOVES_MS: Final = 2_000

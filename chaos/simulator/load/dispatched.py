@@ -12,7 +12,7 @@ from node.group.group import Group
 from node.leader.leader_term import LeaderTerm
 from storage.format.array import U64
 from storage.format.position import MS_PER_TICK
-from storage.format.rows import LEASED, PENDING
+from storage.format.states import LEASED, PENDING
 from storage.wheel.slot import DueUnits
 
 

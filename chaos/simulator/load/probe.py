@@ -27,7 +27,8 @@ from storage.format.array import U64
 from storage.format.batches import SettleBatch
 from storage.format.message_id import encode_ids
 from storage.format.position import HOUR_MS
-from storage.format.rows import LEASED, Corrupt
+from storage.format.rows import Corrupt
+from storage.format.states import LEASED
 from storage.store import Store
 
 #: How often nodes are asked whether they are sure to lead.

@@ -20,7 +20,8 @@ from storage.catalog.doubt import CLOCKS_MS, Doubt
 from storage.catalog.topic import Topic
 from storage.format.array import U16, U64
 from storage.format.level import has
-from storage.format.rows import DEAD, LEASED, PLANNED, PLANNED_BEFORE, RELEASED
+from storage.format.rows import PLANNED, PLANNED_BEFORE
+from storage.format.states import DEAD, LEASED, RELEASED
 from storage.store import Store
 
 Mask = npt.NDArray[np.bool_]

@@ -26,11 +26,9 @@ from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import U8, U16, U64
 from storage.format.batches import SettleBatch, StateColumns
-from storage.format.rows import DEAD as DEAD_STATE
-from storage.format.rows import FORWARDED as FORWARDED_STATE
-from storage.format.rows import LEASED as LEASED_STATE
-from storage.format.rows import MOVED as MOVED_STATE
-from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.format.states import DEAD as DEAD_STATE
+from storage.format.states import IS_OPEN, LEADS_AWAY
+from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.record.record import Record
 from storage.record.record_rewrite import pack_map
 from storage.store import Store
@@ -72,7 +70,7 @@ def _fail_round(
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
-    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    taken = IS_OPEN[states.state] & (claimed >= newest)
     again = done_before(store, position, states, claimed == newest)
     failed.result[rows[states.state == UNKNOWN_STATE]] = INVALID
     failed.result[rows[taken | again]] = ACKED
@@ -91,7 +89,7 @@ def done_before(
 ) -> npt.NDArray[np.bool_]:
     """Where a Fail of this very hand-over took effect before: not where a reschedule or redrive after it did."""
     done: npt.NDArray[np.bool_] = (states.state == DEAD_STATE) & same
-    gone = ((states.state == MOVED_STATE) | (states.state == FORWARDED_STATE)) & same
+    gone = LEADS_AWAY[states.state] & same
     rows = gone.nonzero()[0]
     if len(rows):
         done[rows] = store.newest(position[rows])["code"] < CODE_RESCHEDULED

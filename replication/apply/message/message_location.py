@@ -18,14 +18,20 @@ from replication.command.entry import Envelope
 from storage.format.array import U8, U32, U64
 from storage.format.batches import SettleBatch, StateColumns
 from storage.format.level import has
-from storage.format.rows import FORWARDED as FORWARDED_STATE
-from storage.format.rows import LEASED as LEASED_STATE
-from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.format.states import FORWARDED as FORWARDED_STATE
+from storage.format.states import IS_OPEN, table
+from storage.format.states import LEASED as LEASED_STATE
+from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.query.lease_end import lease_ends_ms
 from storage.record.record import Record
 from storage.store import Store
 
-FREE, LEASED, SETTLED, UNKNOWN, MISMATCH = 0, 1, 2, 3, 4
+FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD = 0, 1, 2, 3, 4, 5
+
+_VERDICTS: U8 = table(
+    lambda row: FREE if row.answers.is_open else HELD if row.answers.lives_here else SETTLED, np.uint8(UNKNOWN)
+)
+"""What may be done with a message, by its state alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +96,18 @@ def revisions(records: Sequence[Record]) -> U32:
 
 
 def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> U8:
-    """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any.
+    """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any. HELD:
+    the message has not ended, and its state (storage/format/states.py) lets nothing be done with it.
 
     A unit whose lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence free.
     """
     states = standing.states
-    found = np.full(len(wanted), SETTLED, np.uint8)
-    found[states.state == UNKNOWN_STATE] = UNKNOWN
-    found[states.state <= LEASED_STATE] = FREE
+    found: U8 = _VERDICTS[states.state]
     ends_ms = states.lease_end_ms
     if has(store.level, "lease-grace"):
         ends_ms = lease_ends_ms(ends_ms, states.term, envelope.term)
     found[(states.state == LEASED_STATE) & (ends_ms > envelope.now_ms)] = LEASED
-    rows = ((states.state <= LEASED_STATE) & (wanted > 0)).nonzero()[0]
+    rows = (IS_OPEN[states.state] & (wanted > 0)).nonzero()[0]
     if len(rows):
         other = revisions(store.records(standing.place[rows])) != wanted[rows]
         found[rows[other]] = MISMATCH

@@ -28,10 +28,10 @@ from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.level import has
 from storage.format.position import GONE
-from storage.format.rows import DEAD as DEAD_STATE
-from storage.format.rows import FORWARDED as FORWARDED_STATE
-from storage.format.rows import LEASED as LEASED_STATE
-from storage.format.rows import MOVED as MOVED_STATE
+from storage.format.states import DEAD as DEAD_STATE
+from storage.format.states import FORWARDED as FORWARDED_STATE
+from storage.format.states import IS_OPEN
+from storage.format.states import MOVED as MOVED_STATE
 from storage.record.record import Record
 from storage.record.record_rewrite import redraft
 from storage.store import Store
@@ -56,8 +56,8 @@ class Leaving(NamedTuple):
 
 
 class Rescheduled(NamedTuple):
-    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN or MISMATCH; the new due time as stored, 0 unless it was
-    rescheduled; revision and place as they are now, 0 for a message that is settled or unknown."""
+    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD; the new due time as stored, 0 unless
+    it was rescheduled; revision and place as they are now, 0 for a message that is settled or unknown."""
 
     result: U8
     due_ms: I64
@@ -142,7 +142,7 @@ def _reschedule_round(
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
     answer.result[rows] = result = verdicts(store, standing, command.revision[rows], envelope)
-    openly = (states.state <= LEASED_STATE).nonzero()[0]
+    openly = IS_OPEN[states.state].nonzero()[0]
     records = dict(zip(openly.tolist(), store.records(place[openly]), strict=True))
     answer.revision[rows[openly]] = revisions(list(records.values()))
     answer.position[rows[openly]] = place[openly]

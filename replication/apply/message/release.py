@@ -17,7 +17,8 @@ from replication.apply.message.attempt_order import fence, first_of_each
 from replication.command.handover import Release
 from storage.format.array import U8
 from storage.format.batches import SettleBatch
-from storage.format.rows import LEASED, PLANNED_BEFORE, RELEASED
+from storage.format.rows import PLANNED_BEFORE
+from storage.format.states import LEASED, RELEASED
 
 
 def apply_release(applying: Applying, command: Release) -> U8:

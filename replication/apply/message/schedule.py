@@ -18,8 +18,9 @@ from storage.catalog.client_key import KeyEntry
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.position import GONE
-from storage.format.rows import UNIT_KEYED, UNKNOWN
+from storage.format.rows import UNIT_KEYED
 from storage.format.schedule_status import CONFLICT, KEPT, NEW, ON_CONFLICT, REPLAYED
+from storage.format.states import UNKNOWN
 from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
 

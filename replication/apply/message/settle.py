@@ -30,6 +30,7 @@ from replication.apply.message.attempt_order import Rows, fence, first_of_each, 
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, doubtful_at, planned_before
 from replication.apply.message.message_location import (
     FREE,
+    HELD,
     LEASED,
     MISMATCH,
     SETTLED,
@@ -46,10 +47,11 @@ from storage.format.array import I64, U8, U16, U64
 from storage.format.batches import SettleBatch
 from storage.format.level import has
 from storage.format.rows import BY_RECEIPT, PLANNED, PLANNED_BEFORE
-from storage.format.rows import CANCELLED as CANCELLED_STATE
-from storage.format.rows import DELIVERED as DELIVERED_STATE
-from storage.format.rows import LEASED as LEASED_STATE
-from storage.format.rows import UNKNOWN as UNKNOWN_STATE
+from storage.format.states import CANCELLED as CANCELLED_STATE
+from storage.format.states import DELIVERED as DELIVERED_STATE
+from storage.format.states import IS_OPEN
+from storage.format.states import LEASED as LEASED_STATE
+from storage.format.states import UNKNOWN as UNKNOWN_STATE
 from storage.store import Store
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "CANCELLED",
     "DOUBTFUL",
     "EXTENDED",
+    "HELD",
     "INVALID",
     "KNOWN",
     "LEASED",
@@ -80,7 +83,8 @@ NONE, KNOWN, DOUBTFUL = 0, 1, 2  # what is known of hand-overs before a cancel
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A result per row: `result` CANCELLED, LEASED, SETTLED, UNKNOWN or MISMATCH; `attempts` made before; `prior`."""
+    """A result per row: `result` CANCELLED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD; `attempts` made before;
+    `prior`."""
 
     result: U8
     attempts: U16
@@ -93,7 +97,7 @@ def apply_lease(applying: Applying, command: Lease) -> U8:
     store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
     newer = fence(np.uint32(envelope.term), command.attempt) > fence(states.term, states.attempt)
-    effective = (states.state <= LEASED_STATE) & newer & first_of_each(command.position)
+    effective = IS_OPEN[states.state] & newer & first_of_each(command.position)
     rows = effective.nonzero()[0]
     if len(rows):
         again = states.attempt[rows] > 0
@@ -136,7 +140,7 @@ def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64,
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
-    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    taken = IS_OPEN[states.state] & (claimed >= newest)
     again = (states.state == DELIVERED_STATE) & (claimed == newest)
     result[rows[states.state == UNKNOWN_STATE]] = INVALID
     result[rows[taken | again]] = ACKED
@@ -189,7 +193,7 @@ def _extend_round(
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
-    taken = (states.state <= LEASED_STATE) & (claimed >= newest)
+    taken = IS_OPEN[states.state] & (claimed >= newest)
     result[rows[states.state == UNKNOWN_STATE]] = INVALID
     result[rows[taken]] = EXTENDED
     now = rows[taken]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from api.port.queries import ENDED_STATES, HISTOGRAM_BUCKETS_MAX, OPEN_STATES
+from api.port.queries import HISTOGRAM_BUCKETS_MAX
 from api.port.timestamp import render_time
+from storage.format.states import STANDINGS
 from tests.api.harness import Client, check_problem, run, running
 from tests.api.memory_port import NOW_MS
 
@@ -26,7 +27,7 @@ async def _fill(client: Client) -> None:
         ("?state=ready", 1),
         ("?state=scheduled", 4),
         ("?state=scheduled,cancelled", 5),
-        ("?state=" + ",".join(OPEN_STATES + ENDED_STATES), 6),
+        ("?state=" + ",".join(STANDINGS), 6),
         ("?state=dead", 0),
         (f"?from={NOW_MS + 60_000}", 4),
         (f"?to={NOW_MS + 180_000}", 2),

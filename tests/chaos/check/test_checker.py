@@ -25,7 +25,7 @@ from chaos.history.repeats import repeats
 from chaos.history.verdict import Verdict
 from chaos.live.verdicts import judge
 from replication.apply.message.move import CODE_REDRIVEN
-from storage.format.rows import FORWARDED
+from storage.format.states import FORWARDED
 from tests.chaos.history.planted import (
     CANCELLED,
     DUPLICATES,

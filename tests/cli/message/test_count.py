@@ -3,9 +3,12 @@
 import json
 from urllib.parse import parse_qs, urlsplit
 
+import click
 import pytest
 
+import cli.message.count
 from node.runtime.exit_code import ExitCode
+from storage.format.states import STANDINGS
 from tests.cli.conftest import Call
 from tests.cli.scripted_node import ScriptedNode
 
@@ -71,3 +74,10 @@ def test_refusals(node: ScriptedNode, call: Call) -> None:
         assert result.exit_code == code
         assert "take a longer step" in result.stderr
     assert call("count", "--step", "1m").exit_code == ExitCode.USAGE
+
+
+def test_help_names_each_state() -> None:
+    """By hand, for the command starts without numpy, but as the rows do."""
+    found = next(each for each in cli.message.count.command.params if each.name == "state")
+    assert isinstance(found, click.Option)
+    assert found.help == ", ".join(STANDINGS)

@@ -10,7 +10,7 @@ from node.handover.attempt_limit import Exhausted
 from node.leader.dispatcher import Dispatcher
 from replication.apply.message.settle import ACKED
 from storage.format.array import U16, U64
-from storage.format.rows import DEAD
+from storage.format.states import DEAD
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import LEASE_MS, T0, Leader
 

@@ -10,7 +10,7 @@ from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
 from storage.catalog.topic import Subscription
 from storage.format.array import U64
-from storage.format.rows import LEASED, PENDING
+from storage.format.states import LEASED, PENDING
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import T0, Leader
 

@@ -9,12 +9,12 @@ import pytest
 
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
-from node.message.view import EVENTS, find, newest_lease
+from node.message.view import find, newest_lease
 from node.node import Node
 from storage.catalog.doubt import CLOCKS_MS
 from storage.format.level import LEVELS
 from storage.format.pieces import at_once
-from storage.format.rows import LEASED
+from storage.format.states import LEASED, STATES
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.pushing import play as play_push
 from tests.node.receiver import Request, answer, answering, receiver
@@ -37,7 +37,9 @@ async def pull(node: Node, wait_ms: int = 0) -> list[Delivery]:
 def newest(node: Node, id: str) -> list[tuple[str, int]]:
     """The message's story in the log: events and attempts."""
     found = find(node.group.store, id)
-    return [(EVENTS[int(row["what"])], int(row["attempt"])) for row in at_once(node.group.store.history(found.home))]
+    return [
+        (STATES[int(row["what"])].event, int(row["attempt"])) for row in at_once(node.group.store.history(found.home))
+    ]
 
 
 def delivered(node: Node, ids: Sequence[str]) -> Callable[[], bool]:
@@ -125,6 +127,7 @@ def test_a_consumer_that_goes_away_meanwhile_costs_nobody_a_lease(tmp_path: Path
     run_node(tmp_path / "n1", play)
 
 
+@pytest.mark.usefixtures("direct")
 def test_a_connection_that_closes_as_its_lease_is_committed_gets_nothing(tmp_path: Path) -> None:
     """Its end was read and has not ended the wait yet: the lease is released."""
 

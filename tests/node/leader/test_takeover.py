@@ -18,7 +18,7 @@ from storage.catalog.doubt import CLOCKS_MS
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, LEASED
+from storage.format.states import DELIVERED, LEASED
 from storage.store import Store
 from tests.node.pushing import LOOPBACK, put, schedule, view
 from tests.node.receiver import Request, answer, answering, receiver

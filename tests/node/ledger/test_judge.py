@@ -9,9 +9,11 @@ from node.ledger.ask_members import Accounts
 from node.ledger.judge import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time, judge_story
 from node.ledger.read import Story
 from storage.format.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
-from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, SETTLE, UNIT
+from storage.format.rows import SETTLE, UNIT
+from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED
 from storage.query.message_records import TrailRows
 from storage.record.record import HEADER
+from tests.storage.new_state import HALF, added
 
 DUE_MS = 1_772_326_320_111
 SET_BACK_MS = DUE_MS - 3_128_000
@@ -35,6 +37,8 @@ def test_from_before_it_fell_due_until_after_it_ended() -> None:
     time = hand_over_time(story((DUE_MS + 5, DEAD)), now_ms)
     assert (time.from_ms, time.until_ms) == (DUE_MS - BEFORE_MS, DUE_MS + 5 + AFTER_MS + 1)
     assert hand_over_time(story((DUE_MS + 5, FORWARDED)), now_ms).until_ms == now_ms + 1
+    with added(HALF):
+        assert hand_over_time(story((DUE_MS + 5, HALF.number)), now_ms).until_ms == now_ms + 1
 
 
 def test_from_when_it_was_settled_by_a_clock_that_was_set_back() -> None:

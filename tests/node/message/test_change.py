@@ -23,8 +23,8 @@ from node.message.view import FoundMessage
 from node.node import Node
 from replication.apply.message.settle import CANCELLED, LEASED, NONE
 from storage.catalog.doubt import CLOCKS_MS
-from storage.format.rows import LEASED as LEASED_FOR
 from storage.format.rows import SETTLE, UNIT, Settles
+from storage.format.states import LEASED as LEASED_FOR
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, handed_over
 from tests.node.single_node import run_node

@@ -12,7 +12,7 @@ import pytest
 import node.message.count
 from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
 from api.port.problem import Problem
-from api.port.queries import ENDED_STATES, OPEN_STATES, CountQuery, HistogramBucket
+from api.port.queries import OPEN_STATES, CountQuery, HistogramBucket
 from node.node import Node
 from storage.format.position import HOUR_MS
 from storage.hour.hour import Hour
@@ -20,7 +20,7 @@ from storage.query.count import HourCount, Tally
 from storage.record.record import Record
 from tests.node.single_node import run_node
 
-STATES = OPEN_STATES + ENDED_STATES
+STATES = (*OPEN_STATES, "delivered", "cancelled", "dead", "expired")
 
 
 async def _count(node: Node, **query: Any) -> int:

@@ -18,7 +18,8 @@ from node.pull.logged_ends import LoggedEnds
 from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
 from node.settle.in_parts import WAITING_PIECES
-from storage.format.rows import LEASED, Corrupt
+from storage.format.rows import Corrupt
+from storage.format.states import LEASED
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, ends_logged, handed_over, leased, pulled, receipts_of

@@ -20,8 +20,8 @@ from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.pieces import at_once
 from storage.format.position import HOUR_MS, hours_of
-from storage.format.rows import DELIVERED as DELIVERED_STATE
-from storage.format.rows import LEASED
+from storage.format.states import DELIVERED as DELIVERED_STATE
+from storage.format.states import LEASED
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.consumers import ASKS, handed_over, leased, pulled, receipts_of

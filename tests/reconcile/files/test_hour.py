@@ -13,7 +13,8 @@ from reconcile.files.problem import DAMAGED, UNREADABLE
 from storage.export.export import Export
 from storage.export.source import read_source
 from storage.file.disk import Disk
-from storage.format.rows import DELIVERED, HEADER_SIZE, LEASED, SETTLE, UNIT
+from storage.format.rows import HEADER_SIZE, SETTLE, UNIT
+from storage.format.states import DELIVERED, LEASED
 from storage.record.record import RECORD_HEADER_SIZE
 from tests.examples import examples
 from tests.reconcile.directories import NOW, flip, make_node

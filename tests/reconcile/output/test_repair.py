@@ -64,6 +64,7 @@ def test_what_was_lost_comes_again_once() -> None:
     [
         (REDELIVER, "ready", NOT_NEEDED),
         (REDELIVER, "leased", NOT_NEEDED),
+        (REDELIVER, "what a newer build says", NOT_NEEDED),
         (REDELIVER, None, GONE),
         (SUPPRESS, "scheduled", DONE),
         (SUPPRESS, "cancelled", DONE),

@@ -13,11 +13,12 @@ from storage.directory.verify import digest, verify
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, LEASED, UNKNOWN
+from storage.format.states import DELIVERED, LEASED, UNKNOWN
 from storage.hour.hour_table import FROZEN, HourTable
-from storage.query.count import OPEN, DueTally, Which
+from storage.query.count import DueTally, Which
 from storage.store import Store
 from tests.storage.quick_directory import quick_directory
+from tests.storage.store_model import OPEN
 from tests.storage.workload import HOUR, batch_of, checkpoint, content, found, move, record_at
 
 DUE = HOUR * HOUR_MS

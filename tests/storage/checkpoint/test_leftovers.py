@@ -19,7 +19,7 @@ from storage.checkpoint.unlinked_hours import UnlinkedHours
 from storage.directory.verify import digest, verify
 from storage.file.disk import Disk, DiskFailed
 from storage.file.hour_file import directory_of
-from storage.format.rows import DELIVERED
+from storage.format.states import DELIVERED
 from storage.store import Store
 from tests.examples import points
 from tests.storage.faulty_disk import Stopped, StoppingDisk

@@ -11,7 +11,7 @@ import storage.state.files
 from storage.format.array import U64
 from storage.format.batches import SettleBatch
 from storage.format.position import INDEX_BITS
-from storage.format.rows import LEASED
+from storage.format.states import LEASED
 from storage.store import Store
 from tests.storage.hour.test_many_hours import OpeningDisk, due, open_store
 from tests.storage.workload import batch_of, checkpoint

@@ -31,7 +31,7 @@ from storage.directory.verify import digest, verify
 from storage.file.disk import Disk, DiskFailed
 from storage.format.batches import SettleBatch
 from storage.format.position import INDEX_MAX
-from storage.format.rows import DELIVERED, LEASED
+from storage.format.states import DELIVERED, LEASED
 from storage.store import Store
 from tests.examples import examples
 from tests.storage.faulty_disk import Stopped, StoppingDisk

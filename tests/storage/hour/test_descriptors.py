@@ -8,7 +8,7 @@ import numpy as np
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, LEASED, PENDING
+from storage.format.states import DELIVERED, LEASED, PENDING
 from storage.store import Store
 from tests.storage.workload import HOUR, batch_of, checkpoint, found
 

@@ -19,7 +19,8 @@ from storage.file.disk import Disk, DiskFailed
 from storage.format.array import I64
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, LEASED, Corrupt
+from storage.format.rows import Corrupt
+from storage.format.states import DELIVERED, LEASED
 from storage.hour.hour_table import Extents
 from storage.store import Store
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move, record_at, settle

@@ -13,10 +13,12 @@ from storage.file.disk import Disk
 from storage.format.array import I64, U8, U32
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DEAD, DELIVERED, LEASED, PENDING, Corrupt
-from storage.query.count import ENDED, OPEN, READY, DueTally, HourCount, TooManyBuckets, TopicTally, Total, Which
+from storage.format.rows import Corrupt
+from storage.format.states import DEAD, DELIVERED, LEASED, PENDING, READY
+from storage.query.count import DueTally, HourCount, TooManyBuckets, TopicTally, Total, Which
 from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
+from tests.storage.store_model import ENDED, OPEN
 from tests.storage.workload import HOUR, batch_of, checkpoint, found, move
 
 DUE = HOUR * HOUR_MS

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS, INDEX_MAX
-from storage.format.rows import DELIVERED, LEASED, RELEASED, SETTLE, UNIT_MOVED, Settles, join_rows
+from storage.format.rows import SETTLE, UNIT_MOVED, Settles, join_rows
+from storage.format.states import DELIVERED, LEASED, RELEASED
 from storage.hour.hour import Hour
 from storage.query.due_in_window import MessageWindow, TooMany
 from storage.query.message_records import MessageTrail

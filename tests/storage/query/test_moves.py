@@ -14,19 +14,8 @@ from storage.format.batches import SettleBatch
 from storage.format.checksum import checksum_rows
 from storage.format.pieces import at_once
 from storage.format.position import GONE, HOUR_MS
-from storage.format.rows import (
-    DEAD,
-    DELIVERED,
-    FORWARDED,
-    HEADER_SIZE,
-    LEASED,
-    MOVED,
-    PENDING,
-    RELEASED,
-    UNIT_KEYED,
-    UNIT_MOVED,
-    Corrupt,
-)
+from storage.format.rows import HEADER_SIZE, UNIT_KEYED, UNIT_MOVED, Corrupt
+from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED, MOVED, PENDING, RELEASED
 from storage.hour.homes_elsewhere import HomesElsewhere
 from storage.hour.hour import Hour
 from storage.query.moves import HISTORY_MAX

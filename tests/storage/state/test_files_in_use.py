@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from storage.file.disk import Disk
-from storage.format.rows import DELIVERED, LEASED, PENDING
+from storage.format.states import DELIVERED, LEASED, PENDING
 from storage.query.message_records import MessageTrail
 from storage.state.files import spans_in
 from storage.store import Store

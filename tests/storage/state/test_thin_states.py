@@ -9,7 +9,7 @@ import storage.state.unit_states
 from node.runtime.memory import resident_bytes
 from storage.file.disk import Disk
 from storage.format.position import HOUR_MS
-from storage.format.rows import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
+from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from storage.query.message_records import MessageTrail
 from storage.state.block import BLOCK_UNITS, PART_UNITS, Block
 from storage.store import Store

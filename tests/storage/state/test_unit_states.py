@@ -14,7 +14,8 @@ from storage.file.disk import Disk
 from storage.format.array import U64
 from storage.format.batches import SettleBatch
 from storage.format.position import HOUR_MS
-from storage.format.rows import DELIVERED, LEASED, SETTLE, Settles
+from storage.format.rows import SETTLE, Settles
+from storage.format.states import DELIVERED, LEASED
 from storage.state.files import spans_in
 from storage.state.unit_states import States
 from storage.store import Store

@@ -33,7 +33,7 @@ from chaos.history.history import History
 from node.port.failure_code import NACKED
 from replication.apply.message.move import CODE_REDRIVEN
 from storage.format.level import LEVELS
-from storage.format.rows import FORWARDED
+from storage.format.states import FORWARDED
 from tests.chaos.history.planted import EPOCH_MS, LEASE_MS, at, hand_over
 from tests.chaos.history.planted_inside import good_inside, with_more
 

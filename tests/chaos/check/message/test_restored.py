@@ -8,7 +8,7 @@ from chaos.check.message.restored import check_restored, held
 from chaos.history.bounds import Bounds
 from chaos.history.event import BackedUp, Event, Recalled, Settled
 from chaos.history.history import History
-from storage.format.rows import DELIVERED
+from storage.format.states import DELIVERED
 from tests.chaos.history.planted import COUNT, at
 from tests.chaos.history.planted_inside import good_inside
 

@@ -8,7 +8,7 @@ from chaos.check.message.answers import check_answers
 from chaos.history.bounds import Bounds
 from chaos.history.event import Acked, Answered, Counted, Event, HandedOver, Offered, Settled, Summed
 from chaos.history.history import History
-from storage.format.rows import DELIVERED
+from storage.format.states import DELIVERED
 from tests.chaos.history.planted import EPOCH_MS, at
 from tests.chaos.history.planted_inside import good_inside, with_more
 

@@ -10,7 +10,7 @@ from replication.command.dispatch import DispatchState
 from replication.command.handover import AGAIN
 from replication.command.schedule import Key
 from replication.command.unlink import Unlink
-from storage.format.rows import DEAD, DELIVERED, FORWARDED, MOVED, PENDING
+from storage.format.states import DEAD, DELIVERED, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,

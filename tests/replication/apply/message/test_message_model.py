@@ -21,7 +21,7 @@ from replication.command.topic import PutTopic
 from replication.command.unlink import Unlink
 from storage.directory.verify import digest, verify
 from storage.format.array import U8, U32, U64
-from storage.format.rows import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING
+from storage.format.states import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING
 from tests.examples import examples
 from tests.replication.applied_log import (
     GENESIS,

@@ -7,7 +7,7 @@ from replication.apply.message.settle import ACKED, CANCELLED, DOUBTFUL, LEASED,
 from replication.command.dispatch import DispatchState
 from replication.command.unlink import Unlink
 from storage.format.position import GONE
-from storage.format.rows import DEAD, FORWARDED, MOVED, PENDING
+from storage.format.states import DEAD, FORWARDED, MOVED, PENDING
 from tests.replication.applied_log import (
     HOUR_MS,
     T0,

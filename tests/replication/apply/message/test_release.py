@@ -7,8 +7,9 @@ import numpy as np
 from replication.apply.message.settle import ACKED, CANCELLED, KNOWN, LEASED, NONE, STALE
 from replication.command.topic import PutTopic
 from storage.format.pieces import at_once
-from storage.format.rows import LEASED as LEASED_STATE
-from storage.format.rows import PENDING, PLANNED, RELEASED
+from storage.format.rows import PLANNED
+from storage.format.states import LEASED as LEASED_STATE
+from storage.format.states import PENDING, RELEASED
 from tests.replication.applied_log import T0, Log, ack, cancel, fail, lease, placed, release, reschedule, schedule
 
 

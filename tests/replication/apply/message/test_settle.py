@@ -3,8 +3,8 @@
 import numpy as np
 
 from replication.apply.message.settle import ACKED, EXTENDED, INVALID, LEASED, STALE
-from storage.format.rows import LEASED as LEASED_STATE
-from storage.format.rows import PENDING
+from storage.format.states import LEASED as LEASED_STATE
+from storage.format.states import PENDING
 from tests.replication.applied_log import (
     T0,
     Log,
