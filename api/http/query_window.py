@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from api.contract.checker import Fault, read_tags, wrong_type
 from api.http.exchange import Exchange
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import BadTime, parse_time, render_time
-from api.read.field import Fault, read_tags, wrong_type
 
 #: Entries of a page, where nothing is said, and at most.
 PAGE: Final = 100

@@ -86,7 +86,7 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now; both are
     within `Limits.max_delay_ms`. `content_type` is "" for a JSON document (sent and given back as `body`, byte for
     byte); anything else are opaque bytes, sent and given back as `body_base64`. `fingerprint` (16 bytes, only with a
-    key) covers the fields as sent except `key` and `on_conflict`. `headers` are packed (`api.read.field`).
+    key) covers the fields as sent except `key` and `on_conflict`. `headers` are packed (`api.contract.checker`).
     """
 
     topic: str
@@ -100,7 +100,7 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     on_conflict: str = "reject"  # reject | keep
     fingerprint: bytes | None = None
     target: Target | None = None  # without secret; only for topics in push mode
-    retry: RetryPolicy | None = None
+    extension: bytes = b""
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     history: Sequence[HistoryEvent] = ()
     dead: Mapping[str, Any] | None = None  # as in `Delivery`
     target: Target | None = None  # the message's own; None: its topic's
-    retry: RetryPolicy | None = None  # what the message says itself; None: nothing
+    extension: Mapping[str, Any] = {}  # fields that the record keeps there, as it keeps them (`api.contract.fields`)
 
 
 class CancelResult(msgspec.Struct, frozen=True):
@@ -259,6 +259,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     priority: int = 0
     order_key: str | None = None
     dead: Mapping[str, Any] | None = None  # of a dead-letter copy: the id, topic, reason, attempts, error it died with
+    extension: Mapping[str, Any] | None = None  # as in `MessageView`: what a consumer is told of it
 
 
 class Readiness(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from api.read.field import Fault, wrong_type
+from api.contract.checker import Fault, wrong_type
 
 _CHARS_MAX: Final = 1024
 _NAME_BYTES_MAX: Final = 255  # what file systems take

@@ -9,19 +9,21 @@ numbers are padded with spaces inside the JSON so that all rows have one width.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from api.contract.fields import MESSAGE
+from api.contract.object import FAULTS_MAX
 from api.port.loop_turn import Pieces
 from api.port.port import Limits, MessageIn, ScheduleResult
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import TIME_BLANK, TIME_TEXT, render_time, write_times
 from api.port.traceback import let_go
-from api.read.document import FAULTS_MAX, check_utf8
-from api.read.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, JsonMessage, OpaqueMessage, accept, explain
+from api.read.document import check_utf8
+from api.read.message import ODD, accept, explain
 from storage.format.schedule_status import FAILED, KEPT, NEW, REPLAYED
 
 #: So much is read, or so many lines that are odd, before others have the loop.
@@ -160,14 +162,14 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _decode_all(data: bytes) -> list[JsonMessage] | list[OpaqueMessage] | None:
+def _decode_all(data: bytes) -> list[Any] | None:
     try:
-        return JSON_MESSAGE.decode_lines(data)
+        return MESSAGE.json.decode_lines(data)
     except ODD:
         if b'"body_base64"' not in data:
             return None
     try:
-        return OPAQUE_MESSAGE.decode_lines(data)
+        return MESSAGE.opaque.decode_lines(data)
     except ODD:
         return None
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from api.read.field import Fault, wrong_type
+from api.contract.checker import Fault, wrong_type
 
 #: Ids are part of file contents, logs and URLs, so they are plain.
 NODE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -3,89 +3,46 @@
 The quick path decodes into a typed struct (0.15 us) and calls the checkers of the fields that are there; anything odd
 about the object, from a wrong type to a field it does not know, sends it to the thorough path, which alone decides and
 explains. The quick path therefore never has to be polite, and never accepts what the other would refuse: both call the
-checkers of `api.read.field` (a property test compares the two).
+checkers of `api.contract.checker` (a property test compares the two). Which fields there are, `MESSAGE` says
+(api/contract/fields.py).
 
 A JSON body is kept as the bytes that came, so it is delivered byte for byte.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET
 
-from api.port.duration import parse_duration
-from api.port.port import Limits, MessageIn
-from api.read.document import FAULTS_MAX, Checker, Faults, Fields, check_utf8, read_members, split_object
-from api.read.field import (
+from api.contract.checker import (
     Fault,
     check_body_size,
     pack_headers,
     read_base64,
     read_content_type,
-    read_delay,
     read_delay_level,
     read_deliver_at,
     read_headers,
     read_key,
     read_on_conflict,
     read_tags,
-    read_topic,
     read_topic_text,
 )
+from api.contract.field import BODY, Field, pack_extension
+from api.contract.fields import MESSAGE, OPAQUE
+from api.contract.object import FAULTS_MAX, Checker, Fields
+from api.contract.target import read_message_target
+from api.port.duration import parse_duration
+from api.port.port import Limits, MessageIn
+from api.read.document import Faults, check_utf8, read_members, split_object
 from api.read.nesting import NESTING_MAX, nests_within
-from api.read.retry import read_message_retry
-from api.read.target import read_message_target
 
-#: Fields of the contract that this version refuses with `not-supported-yet`.
-PLANNED: Final = ("order_key", "priority", "expire_after")
-#: Content type of opaque bytes that came without one.
-OPAQUE: Final = "application/octet-stream"
-JSON: Final = "application/json"
 _FINGERPRINT_OF: Final = b"hourwheel-1"
-
-
-# The fields of both stand twice. Inherited ones would come first, and the decoder looks for fields in their order: it
-# took a seventh longer.
-
-
-class JsonMessage(Struct, forbid_unknown_fields=True, gc=False):
-    """The commonest shape of a message: a JSON body and any of the served fields."""
-
-    topic: str
-    body: Raw  # no default: msgspec fills a Raw only when the member is there
-    delay: str | int | UnsetType = UNSET
-    deliver_at: str | int | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
-    headers: dict[str, str] | UnsetType = UNSET
-    key: str | UnsetType = UNSET
-    on_conflict: str = "reject"
-    delay_level: int | UnsetType = UNSET
-    target: dict[str, Any] | UnsetType = UNSET
-    retry: dict[str, Any] | UnsetType = UNSET
-
-
-class OpaqueMessage(Struct, forbid_unknown_fields=True, gc=False):
-    """The same with opaque bytes for a body."""
-
-    topic: str
-    body_base64: str
-    content_type: str | UnsetType = UNSET
-    delay: str | int | UnsetType = UNSET
-    deliver_at: str | int | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
-    headers: dict[str, str] | UnsetType = UNSET
-    key: str | UnsetType = UNSET
-    on_conflict: str = "reject"
-    delay_level: int | UnsetType = UNSET
-    target: dict[str, Any] | UnsetType = UNSET
-    retry: dict[str, Any] | UnsetType = UNSET
-
-
-JSON_MESSAGE: Final = msgspec.json.Decoder(JsonMessage)
-OPAQUE_MESSAGE: Final = msgspec.json.Decoder(OpaqueMessage)
+#: Levels of a body: its document is one more.
+_LEVELS_MAX: Final = NESTING_MAX - 1
 
 #: What the quick path may meet; each sends the object to the thorough path.
 ODD: Final = (msgspec.DecodeError, Fault, ValueError, RecursionError)
@@ -98,25 +55,25 @@ def parse_message(data: bytes, now_ms: int, limits: Limits) -> MessageIn:
     if not data.isascii():
         check_utf8(data)
     try:
-        return accept(JSON_MESSAGE.decode(data), now_ms, limits)
+        return accept(MESSAGE.json.decode(data), now_ms, limits)
     except ODD:
         return explain(data, now_ms, limits)
 
 
-def accept(wire: JsonMessage | OpaqueMessage, now_ms: int, limits: Limits) -> MessageIn:
-    """The quick path: a typed message into a valid one. Anything of `ODD` means: ask `explain`.
+def accept(wire: Any, now_ms: int, limits: Limits) -> MessageIn:
+    """The quick path: what a decoder of `MESSAGE` made into a valid message. Anything of `ODD` means: ask `explain`.
 
     The caller has made sure that the text is UTF-8.
     """
-    if type(wire) is JsonMessage:
+    if type(wire) is MESSAGE.json_message:
         body = bytes(wire.body)
-        if len(body) > limits.body_bytes_max:
-            check_body_size(len(body), limits.body_bytes_max)
-        if not nests_within(body, NESTING_MAX - 1):
+        size = len(body)
+        if size > limits.body_bytes_max:
+            check_body_size(size, limits.body_bytes_max)
+        if size > _LEVELS_MAX and not nests_within(body, _LEVELS_MAX):  # a shorter one has no room for so many
             raise Fault("malformed-json", "left to explain")
         content_type = ""
     else:
-        assert type(wire) is OpaqueMessage
         body = read_base64(wire.body_base64, limits.body_bytes_max)
         content_type = OPAQUE if wire.content_type is UNSET else read_content_type(wire.content_type)
     topic = read_topic_text(wire.topic)
@@ -131,34 +88,55 @@ def accept(wire: JsonMessage | OpaqueMessage, now_ms: int, limits: Limits) -> Me
             raise Fault("invalid-field", "left to explain")
     elif (level := wire.delay_level) is not UNSET:
         delay_ms = read_delay_level(level, limits.delay_levels_ms, limits.max_delay_ms)
-    if wire.tags is wire.headers is wire.key is wire.target is wire.retry is UNSET and wire.on_conflict == "reject":
+    rare = MESSAGE.rare(wire)
+    extended = rare is not UNSET and rare != MESSAGE.none_sent
+    if wire.tags is wire.headers is wire.key is wire.target is wire.on_conflict is UNSET and not extended:
         return MessageIn(topic, body, content_type, deliver_at_ms, delay_ms)
-    return _accept_rest(wire, limits, topic, body, content_type, deliver_at_ms, delay_ms)
+    extension = _extension(wire, now_ms, limits) if extended else b""
+    return _accept_rest(wire, limits, topic, body, content_type, deliver_at_ms, delay_ms, extension)
 
 
 def _accept_rest(
-    wire: JsonMessage | OpaqueMessage,
+    wire: Any,
     limits: Limits,
     topic: str,
     body: bytes,
     content_type: str,
     deliver_at_ms: int | None,
     delay_ms: int | None,
+    extension: bytes,
 ) -> MessageIn:
     """A message with some of the fields that few have."""
     tags = () if wire.tags is UNSET else read_tags(wire.tags)
     headers = b"" if wire.headers is UNSET else pack_headers(read_headers(wire.headers))
-    on_conflict = read_on_conflict(wire.on_conflict)
+    on_conflict = "reject" if wire.on_conflict is UNSET else read_on_conflict(wire.on_conflict)
     target = None if wire.target is UNSET else read_message_target(wire.target, limits)
-    retry = None if wire.retry is UNSET else read_message_retry(wire.retry)
+    if MESSAGE.clashes and any(_sent(wire, name) and _sent(wire, other) for name, other in MESSAGE.clashes):
+        raise Fault("invalid-field", "left to explain")
     key = mark = None
     if wire.key is not UNSET:
         key = read_key(wire.key)
         # Last, when all that goes into it is known to be of the right types and sizes.
-        names = _JSON_FINGERPRINTED if type(wire) is JsonMessage else _FINGERPRINTED
+        names = MESSAGE.json_covered if type(wire) is MESSAGE.json_message else MESSAGE.opaque_covered
         mark = fingerprint([(name, value) for name in names if (value := getattr(wire, name)) is not UNSET], body)
     return MessageIn(
-        topic, body, content_type, deliver_at_ms, delay_ms, tags, headers, key, on_conflict, mark, target, retry
+        topic, body, content_type, deliver_at_ms, delay_ms, tags, headers, key, on_conflict, mark, target, extension
+    )
+
+
+def _sent(wire: Any, name: str) -> bool:
+    """Whether a decoded message has that field; one with another body may know none of that name."""
+    return getattr(wire, name, UNSET) is not UNSET
+
+
+def _extension(wire: Any, now_ms: int, limits: Limits) -> bytes:
+    """What a decoded message says of the fields that the record keeps in its extension."""
+    return pack_extension(
+        [
+            name + row.read(value, now_ms, limits)
+            for row, name in MESSAGE.packed_names
+            if (value := getattr(wire, row.name)) is not UNSET
+        ]
     )
 
 
@@ -167,19 +145,16 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
     sent: dict[str, Any] = {}
     faults = Faults(faults_max)
     values = read_members(split_object(data), _fields(now_ms, limits, sent), faults)
-    if "topic" not in values and "topic" not in sent:
-        faults.add("invalid-field", "/topic", 'topic is required, such as "orders"')
-    check_one_due(sent, faults)
-    if "body" in sent and "body_base64" in sent:
-        faults.add("invalid-field", "/body_base64", "at most one of body and body_base64; leave one out")
-    if "body" not in sent and "body_base64" not in sent:
-        faults.add("invalid-field", "/body", "a body is required: any JSON as body, or bytes as body_base64")
-    if "body" in sent and values.get("content_type", JSON) != JSON:
-        faults.add("invalid-field", "/content_type", "a body is application/json; send other content as body_base64")
+    for row in MESSAGE.served:
+        if row.required and row.name not in sent and not row.clash and row.name != BODY:
+            faults.add("invalid-field", f"/{row.name}", row.required)
+    note_clashes(sent, values, faults)
+    if BODY not in sent and "body_base64" not in sent:
+        faults.add("invalid-field", f"/{BODY}", MESSAGE.rows[BODY].required)
     faults.raise_any()
     opaque = "body_base64" in values
-    body: bytes = values["body_base64"] if opaque else values["body"]
-    mark = fingerprint([(name, sent[name]) for name in _FINGERPRINTED if name in sent], body) if "key" in sent else None
+    body: bytes = values["body_base64"] if opaque else values[BODY]
+    covered = [(name, sent[name]) for name in MESSAGE.fingerprinted if name in sent]
     return MessageIn(
         topic=values["topic"],
         body=body,
@@ -190,63 +165,43 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
         headers=pack_headers(values.get("headers", {})),
         key=values.get("key"),
         on_conflict=values.get("on_conflict", "reject"),
-        fingerprint=mark,
+        fingerprint=fingerprint(covered, body) if "key" in sent else None,
         target=values.get("target"),
-        retry=values.get("retry"),
+        extension=pack_extension([name + values[row.name] for row, name in MESSAGE.packed_names if row.name in values]),
     )
 
 
-def check_one_due(sent: Collection[str], faults: Faults) -> None:
-    """Note every field past the first that says when the message is due."""
-    for name in [name for name in ("deliver_at", "delay", "delay_level") if name in sent][1:]:
-        faults.add(
-            "invalid-field", f"/{name}", "at most one of deliver_at, delay and delay_level; leave the others out"
-        )
+def note_clashes(sent: Collection[str], values: Mapping[str, Any], faults: Faults) -> None:
+    """Note every field that was sent beside one with which it says nothing. `values` are those that are valid."""
+    for row in MESSAGE.clashing:
+        if row.name not in sent or (row.harmless is not UNSET and values.get(row.name, row.harmless) == row.harmless):
+            continue
+        for other, detail in row.clash.items():
+            if other in sent:
+                faults.add("invalid-field", f"/{row.name}", detail)
+                break
 
 
 def due_checkers(now_ms: int, limits: Limits) -> dict[str, Checker]:
     """The fields that say when a message is due."""
-    return {
-        "delay": lambda value: read_delay(value, limits.max_delay_ms),
-        "deliver_at": lambda value: read_deliver_at(value, now_ms, limits.max_delay_ms),
-        "delay_level": lambda value: read_delay_level(value, limits.delay_levels_ms, limits.max_delay_ms),
-    }
+    return {row.name: _checker(row, now_ms, limits) for row in MESSAGE.movable}
+
+
+def _checker(row: Field, now_ms: int, limits: Limits) -> Checker:
+    return lambda value: row.read(value, now_ms, limits)
 
 
 def _fields(now_ms: int, limits: Limits, sent: dict[str, Any]) -> Fields:
     """The fields of a message, each checker noting in `sent` what came, also when it is at fault."""
 
-    def noted(name: str, checker: Any) -> Any:
+    def noted(row: Field) -> Checker:
         def check(value: Any) -> Any:
-            sent[name] = value
-            return checker(value)
+            sent[row.name] = value
+            return row.read(value, now_ms, limits)
 
         return check
 
-    def read_body(raw: bytes) -> bytes:
-        check_body_size(len(raw), limits.body_bytes_max)
-        return raw
-
-    served = {
-        "topic": read_topic,
-        "body": read_body,
-        "body_base64": lambda value: read_base64(value, limits.body_bytes_max),
-        "content_type": read_content_type,
-        **due_checkers(now_ms, limits),
-        "tags": read_tags,
-        "headers": read_headers,
-        "key": read_key,
-        "on_conflict": read_on_conflict,
-        "target": lambda value: read_message_target(value, limits),
-        "retry": read_message_retry,
-    }
-    return Fields({name: noted(name, checker) for name, checker in served.items()}, planned=PLANNED, raw=("body",))
-
-
-#: What the fingerprint covers besides the body, sorted. A field that comes later joins only when it is sent, so keys
-#: outlive upgrades. `key` and `on_conflict` are not part of what is asked for.
-_JSON_FINGERPRINTED: Final = ("delay", "delay_level", "deliver_at", "headers") + ("retry", "tags", "target", "topic")
-_FINGERPRINTED: Final = ("body_base64", "content_type", *_JSON_FINGERPRINTED)
+    return Fields({row.name: noted(row) for row in MESSAGE.served}, planned=MESSAGE.planned, raw=(BODY,))
 
 
 def fingerprint(sent: list[tuple[str, Any]], body: bytes) -> bytes:

@@ -16,7 +16,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from api.read.field import TAGS_MAX, Fault, read_tags, wrong_type
+from api.contract.checker import TAGS_MAX, Fault, read_tags, wrong_type
 
 Groups = tuple[tuple[str, ...], ...]
 

@@ -5,11 +5,12 @@ from urllib.parse import quote, urlunsplit
 
 import msgspec
 
+from api.contract.object import Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.read.backup import read_directory
-from api.read.document import Fields, read_object
+from api.read.document import read_object
 
 _SNAPSHOT: Final = Fields({"directory": read_directory})
 

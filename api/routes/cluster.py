@@ -3,12 +3,13 @@
 import re
 from typing import Final
 
+from api.contract.checker import Fault, wrong_type
+from api.contract.object import Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.problem import Problem
-from api.read.document import Fields, read_object
-from api.read.field import Fault, wrong_type
+from api.read.document import read_object
 from api.read.member import read_level
 
 _NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")

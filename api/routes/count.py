@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from api.contract.checker import Fault, read_topic_text
 from api.http.answer import Answer
 from api.http.exchange import Exchange
 from api.http.query_window import WHOLE, check_window, query_time, read_query, read_tag
@@ -11,7 +12,6 @@ from api.port.duration import BadDuration, parse_duration, render_duration
 from api.port.problem import FieldFault, Problem
 from api.port.queries import HISTOGRAM_BUCKETS_MAX, OPEN_STATES, CountQuery
 from api.port.timestamp import render_time
-from api.read.field import Fault, read_topic_text
 from storage.format.states import STANDINGS
 
 STEP_DEFAULT_MS: Final = 60_000

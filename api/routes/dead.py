@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from api.contract.checker import Fault, read_flag, read_topic
+from api.contract.object import Checker, Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.query_window import PAGE, check_window, query_limit, query_time, read_query, read_tag, read_time
 from api.http.route import Route
 from api.port.queries import DeadMessage, DeadQuery
 from api.port.timestamp import render_time
-from api.read.document import Checker, Fields, read_object
-from api.read.field import Fault, read_flag, read_topic
+from api.read.document import read_object
 from api.routes.topic import topic_of
 
 CURSOR_CHARACTERS_MAX: Final = 1_024

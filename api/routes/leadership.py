@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
+from api.contract.checker import read_count
+from api.contract.object import Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.leadership import OUTCOMES_MAX, TOLD_MAX, DrainView, OpenHandOvers, PushOutcome
 from api.port.problem import FieldFault, Problem
-from api.read.document import Fields, read_object
-from api.read.field import read_count
+from api.read.document import read_object
 from api.routes.cluster import read_node
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from api.contract.checker import Fault, read_count, read_topic_text
 from api.http.answer import Answer
 from api.http.exchange import Exchange
 from api.http.query_window import check_window, query_time, read_query
@@ -28,7 +29,6 @@ from api.port.ledger import (
 )
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
-from api.read.field import Fault, read_count, read_topic_text
 
 MSGPACK: Final = "application/msgpack"
 LIMIT_MAX: Final = 1_000

@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from api.contract.object import Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.member import MemberView
 from api.port.problem import FieldFault, Problem
-from api.read.document import Fields, read_object
+from api.read.document import read_object
 from api.read.member import read_address, read_new_id
 
 _READ: Final = {"id": read_new_id, "raft": read_address, "http": read_address}

@@ -1,9 +1,14 @@
 """The handlers of /v1/messages: schedule one or many, look one up, reschedule one, cancel one."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from api.contract.fields import JSON as JSON_BODY
+from api.contract.fields import MESSAGE
+from api.contract.object import Fields
+from api.contract.target import show_target
 from api.http.answer import JSON, NDJSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -12,11 +17,8 @@ from api.port.port import HistoryEvent, Limits, MessageIn, MessageView, Schedule
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
 from api.read.batch import key_conflict, read_batch, render_batch
-from api.read.document import Faults, Fields, read_members, split_object
-from api.read.message import JSON as JSON_BODY
-from api.read.message import PLANNED, check_one_due, due_checkers, parse_message
-from api.read.retry import show_own_retry
-from api.read.target import show_target
+from api.read.document import Faults, read_members, split_object
+from api.read.message import due_checkers, note_clashes, parse_message
 from api.routes.ledger import show_message_ledger
 from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
 
@@ -146,21 +148,6 @@ async def cancel(exchange: Exchange) -> Answer:
     )
 
 
-#: Fields of a message that stay as they were scheduled.
-_FIXED: Final = (
-    "topic",
-    "body",
-    "body_base64",
-    "content_type",
-    "tags",
-    "headers",
-    "key",
-    "on_conflict",
-    "target",
-    "retry",
-) + PLANNED
-
-
 async def reschedule(exchange: Exchange) -> Answer:
     """PATCH /v1/messages/{id}: another due time."""
     exchange.query(())
@@ -189,10 +176,11 @@ def _read_due(data: bytes, now_ms: int, limits: Limits) -> dict[str, int]:
     faults = Faults()
     members = split_object(data)
     checkers = due_checkers(now_ms, limits)
-    values = read_members(members, Fields(checkers, fixed=_FIXED), faults)
-    if not members.keys() & checkers.keys():
+    values = read_members(members, Fields(checkers, fixed=MESSAGE.fixed), faults)
+    sent = members.keys() & checkers.keys()
+    if not sent:
         faults.add("invalid-field", "", "one of deliver_at, delay and delay_level is required")
-    check_one_due(members, faults)
+    note_clashes(sent, values, faults)
     faults.raise_any()
     return values
 
@@ -216,7 +204,7 @@ def _shape(view: MessageView) -> dict[str, Any]:
         "lateness_ms": view.lateness_ms,
         "last_error": view.last_error,
         "target": None if view.target is None else show_target(view.target),
-        "retry": None if view.retry is None else show_own_retry(view.retry),
+        **_extension_shape(view.extension),
         "history": [_event_shape(event) for event in view.history],
     }
     if view.dead:
@@ -226,6 +214,13 @@ def _shape(view: MessageView) -> dict[str, Any]:
     else:
         shape["body"] = msgspec.Raw(view.body)
     return shape
+
+
+def _extension_shape(extension: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that records keep in their extension: null where the message has none."""
+    return {
+        row.name: row.kind.show(extension[row.name]) if row.name in extension else None for row in MESSAGE.extension
+    }
 
 
 def _event_shape(event: HistoryEvent) -> dict[str, Any]:

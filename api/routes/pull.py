@@ -11,14 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
+from api.contract.checker import Fault, read_count, read_duration, read_lease
+from api.contract.fields import JSON as JSON_BODY
+from api.contract.fields import MESSAGE
+from api.contract.object import Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.port import PULL_MAX, Delivery, PullIn
 from api.port.timestamp import render_time
-from api.read.document import Fields, read_object
-from api.read.field import Fault, read_count, read_duration, read_lease
-from api.read.message import JSON as JSON_BODY
+from api.read.document import read_object
 from api.read.tag_filter import read_tag_filter
 from api.routes.topic import topic_of
 
@@ -103,14 +105,16 @@ def _shared(term: int, topic: str, leased_until_ms: int, handed_over_ms: int) ->
 
 def _rest(one: Delivery) -> str:
     """The members that few messages have."""
-    more = one.tags or one.headers or one.content_type or one.priority or one.dead
+    more = one.tags or one.headers or one.content_type or one.priority or one.dead or one.extension
     if not more and one.key is one.order_key is None:
         return _PLAIN
-    dead = f',"dead":{_text(one.dead)}' if one.dead else ""
+    also = f',"dead":{_text(one.dead)}' if one.dead else ""
+    for name, kept in (one.extension or {}).items():
+        also += f',"{name}":{_text(MESSAGE.rows[name].kind.show(kept))}'
     return (
         f',"tags":{_tags(tuple(one.tags))},"headers":{_text(one.headers) if one.headers else "{}"},'
         f'"key":{_text(one.key)},"content_type":{_text(one.content_type or JSON_BODY)},"priority":{one.priority},'
-        f'"order_key":{_text(one.order_key)}{dead},'
+        f'"order_key":{_text(one.order_key)}{also},'
     )
 
 

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from api.contract.checker import Fault, kind_of, read_delay, read_flag, read_lease
+from api.contract.object import Fields
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
 from api.port.port import ACK_MAX, Limits
-from api.read.document import Fields, read_object
-from api.read.field import Fault, kind_of, read_delay, read_flag, read_lease
+from api.read.document import read_object
 from api.routes.topic import topic_of
 
 #: Receipts are opaque ASCII of at most 512 characters; what is longer was not made by us.

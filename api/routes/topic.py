@@ -4,6 +4,10 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from api.contract.checker import Fault, read_choice, read_flag, read_lease, read_topic
+from api.contract.object import Checker, Fields
+from api.contract.retry import read_topic_retry, show_retry
+from api.contract.target import read_topic_target, show_target
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.query_window import PAGE, query_limit, read_query
@@ -12,10 +16,7 @@ from api.port.duration import render_duration
 from api.port.port import TOPIC_DEFAULTS, Limits, TopicChange, TopicView
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import render_time
-from api.read.document import Checker, Fields, read_object
-from api.read.field import Fault, read_choice, read_flag, read_lease, read_topic
-from api.read.retry import read_topic_retry, show_retry
-from api.read.target import read_topic_target, show_target
+from api.read.document import read_object
 
 
 def _fields(limits: Limits, *, whole: bool) -> Fields:

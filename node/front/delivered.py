@@ -61,4 +61,5 @@ def _completed(delivery: Delivery, more: MoreOfDelivery) -> Delivery:
         priority=more.priority,
         order_key=more.order_key,
         dead=more.dead,
+        extension=more.extension,
     )

@@ -13,8 +13,9 @@ import msgpack
 import numpy as np
 from msgspec.structs import replace
 
+from api.contract.fields import MESSAGE
 from api.port.loop_turn import in_turns
-from api.port.port import HistoryEvent, MessageView, RetryPolicy, Target
+from api.port.port import HistoryEvent, MessageView, Target
 from api.port.problem import Problem
 from node.settle.retry import describe, reason_of
 from replication.apply.message.move import CODE_REDRIVEN, CODE_RESCHEDULED
@@ -122,7 +123,6 @@ def view_message(
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else PENDING, int(ends_ms[0]), due_ms, now_ms)
-    own_retry = record.extension.get("retry")
     handed_over_ms = handed_over_at(history, term, now_ms)
     return MessageView(
         id=id.upper(),
@@ -145,7 +145,7 @@ def view_message(
         history=_events(record, history, nodes, term, now_ms),
         dead=dead_of(record),
         target=Target(**msgpack.unpackb(record.target)) if record.target else None,
-        retry=RetryPolicy(**own_retry) if own_retry else None,
+        extension=MESSAGE.kept(record.extension),
     )
 
 

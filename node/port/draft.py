@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgpack
 import msgspec
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from api.port.port import MessageIn, RetryPolicy, Target
+from api.port.port import MessageIn, Target
 from node.port.plain import U32, Plain
 from storage.format.array import I64, U64
 from storage.format.schedule_status import ON_CONFLICT
@@ -29,7 +29,7 @@ _tags = attrgetter("tags")
 _headers = attrgetter("headers")
 _content_types = attrgetter("content_type")
 _targets = attrgetter("target")
-_retries = attrgetter("retry")
+_extensions = attrgetter("extension")
 
 
 class DraftKey(Plain, frozen=True):
@@ -208,7 +208,7 @@ def _draft_of_one(message: MessageIn) -> Draft:
         headers=m.headers,
         key=b"" if m.key is None else m.key.encode(),
         target=b"" if m.target is None else encode_target(m.target),
-        extension=b"" if m.retry is None else _extension(m.retry),
+        extension=m.extension,
     )
     fields = len(tags) + headers_in(m.headers)
     return Draft(
@@ -264,22 +264,16 @@ def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U6
                 if any(map(_targets, messages))
                 else None
             ),
-            extensions=(
-                [_extension(m.retry) if m.retry else b"" for m in messages] if any(map(_retries, messages)) else None
-            ),
+            extensions=[m.extension for m in messages] if any(map(_extensions, messages)) else None,
         )
     )
 
 
 def encode_target(target: Target) -> bytes:
     """A message's own target as its record keeps it: a msgpack map of the fields that it has."""
-    packed: bytes = msgpack.packb(_filled(target))
-    return packed
-
-
-def _extension(retry: RetryPolicy) -> bytes:
-    """What the record keeps beside its fixed fields: the parts of the retry policy that were sent."""
-    packed: bytes = msgpack.packb({"retry": _filled(retry)})
+    packed: bytes = msgpack.packb(
+        {name: value for name, value in msgspec.structs.asdict(target).items() if value is not None}
+    )
     return packed
 
 
@@ -288,7 +282,3 @@ def headers_in(packed: bytes) -> int:
     if not packed:
         return 0
     return packed[0] & 0x0F if packed[0] & 0xF0 == 0x80 else int.from_bytes(packed[1:3], "big")
-
-
-def _filled(struct: Target | RetryPolicy) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None}

@@ -40,7 +40,8 @@ class PullAsked(Plain, frozen=True):
 
 
 class MoreOfDelivery(Plain, frozen=True):
-    """What few messages have. `dead`: of a dead-letter copy, what it died with."""
+    """What few messages have. `dead`: of a dead-letter copy, what it died with. `extension`: fields that the record
+    keeps there and a consumer is told, as they are kept."""
 
     content_type: str = ""
     tags: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class MoreOfDelivery(Plain, frozen=True):
     priority: U16 = 0
     order_key: str | None = None
     dead: dict[str, Any] | None = None
+    extension: dict[str, Any] | None = None
 
 
 class Deliveries(Plain, frozen=True):

@@ -6,6 +6,7 @@ content type. Ids and receipts are the front's.
 
 from __future__ import annotations
 
+from api.contract.fields import MESSAGE
 from node.handover.lease_book import HandOver
 from node.message.view import dead_of
 from node.port.pull_port import Deliveries, MoreOfDelivery
@@ -42,4 +43,5 @@ def _more(record: Record) -> MoreOfDelivery:
         key=record.key.decode() if record.key else None,
         priority=record.priority,
         dead=dead_of(record),
+        extension=MESSAGE.pulled(record.extension) or None,
     )

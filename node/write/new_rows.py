@@ -58,7 +58,8 @@ class EntryRoom:
                 topics.add(message.topic)
                 room -= TOPIC_BYTES
             room -= len(message.body) + ROW_BYTES
-            if message.headers or message.tags or message.target is not None or message.key is not None:
+            more = message.headers or message.tags or message.extension
+            if more or message.target is not None or message.key is not None:
                 room -= _more_size(message)
             rows += 1
         self.room = room
@@ -154,7 +155,7 @@ class DraftRows:
 
 def _more_size(message: MessageIn) -> int:
     """Bytes that all but its body takes in an entry, or as many as take as long."""
-    size = 0
+    size = len(message.extension)
     if message.headers:
         size += len(message.headers) + headers_in(message.headers) * FIELD_BYTES
     if message.tags:

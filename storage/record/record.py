@@ -45,6 +45,9 @@ RECORD_SIZE_MAX: Final = 1 << 24
 RECORD_MOVED: Final = 1
 """Record flag: the unit was appended by a move."""
 
+EXTENSION_OF_APPLY: Final = frozenset(("dead", "doubtful", "error", "revision"))
+"""Names in a record's extension that apply gives itself; a field of a message has none of them."""
+
 KIND_MESSAGE: Final = 1
 """The one kind of record, and of unit: a message to hand over."""
 

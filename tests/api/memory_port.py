@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from api.contract.fields import MESSAGE
 from api.port.budget import Budget
 from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.port import (
@@ -36,6 +37,7 @@ from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadMessage, DeadPage, DeadQuery, HistogramBucket
 from api.port.timestamp import render_time
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED
+from tests.api.contract.added import extension_of
 from tests.api.memory_cluster import MemoryCluster
 
 NOW_MS = 1_795_227_020_125  # the port's clock unless a test moves it: 2026-11-21T02:10:20.125Z
@@ -164,7 +166,7 @@ class MemoryPort(MemoryCluster):
             last_error="local" if local else None,
             history=[HistoryEvent(self.clock_ms, "scheduled", "n1", 7, 0)],
             target=message.target,
-            retry=message.retry,
+            extension=extension_of(message),
         )
 
     def _find_open(self, id_text: str, if_match: int | None) -> Held:
@@ -293,6 +295,7 @@ class MemoryPort(MemoryCluster):
             tags=message.tags,
             headers=msgspec.msgpack.decode(message.headers) if message.headers else None,
             key=message.key,
+            extension=MESSAGE.pulled(extension_of(message)) or None,
         )
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:

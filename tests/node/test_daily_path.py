@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgpack import packb
 
-from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, RetryPolicy, TopicChange
+from api.contract.checker import pack_headers
+from api.port.port import ANONYMOUS, Delivery, MessageIn, MessageView, PullIn, TopicChange
 from api.port.problem import Problem
 from api.port.queries import DeadMessage, DeadQuery
-from api.read.field import pack_headers
 from node.node import Node
 from storage.format.schedule_status import CONFLICT, NEW, REPLAYED
 from tests.node.single_node import run_node
@@ -221,7 +222,7 @@ def test_a_lease_that_ends_on_the_last_attempt_is_the_end(tmp_path: Path, restar
 
     async def hand_over(told: Told) -> None:
         await told.put(retry={"max_attempts": 1}, dead_letter="graves")
-        await told.schedule(MessageIn("t", b"1"), MessageIn("t", b"2", retry=RetryPolicy(max_attempts=2)))
+        await told.schedule(MessageIn("t", b"1"), MessageIn("t", b"2", extension=packb({"retry": {"max_attempts": 2}})))
         assert len(await told.pull(lease_ms=1_000)) == 2
 
     async def die(told: Told) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from api.contract.checker import pack_headers
 from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
-from api.read.field import pack_headers
 from node.node import Node
 from storage.format.schedule_status import NEW, REPLAYED
 from tests.node.single_node import run_node

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.contract.object import FAULTS_MAX
 from api.port.loop_turn import Pieces, T
 from api.port.port import Limits, ScheduleResult
 from api.port.problem import Problem
 from api.port.timestamp import render_time
 from api.read.batch import EXPLAINED_MAX, PIECE_BYTES, PIECE_LINES, BatchIn, read_batch, render_batch
-from api.read.document import FAULTS_MAX
 from api.read.message import explain
 from storage.format.pieces import at_once
 from storage.format.schedule_status import CONFLICT, FAILED, KEPT, NEW, REPLAYED

@@ -2,9 +2,10 @@
 
 import pytest
 
+from api.contract.checker import Fault, read_flag, read_topic
+from api.contract.object import Fields
 from api.port.problem import Problem
-from api.read.document import Faults, Fields, check_utf8, read_object
-from api.read.field import Fault, read_flag, read_topic
+from api.read.document import Faults, check_utf8, read_object
 
 _FIELDS = Fields(
     {"topic": read_topic, "paused": read_flag},

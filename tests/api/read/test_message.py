@@ -3,15 +3,17 @@
 import json
 from typing import Any
 
+import msgpack
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.port.port import DELAY_LEVELS_MS, Limits, MessageIn, RetryPolicy, Target
+from api.contract.checker import pack_headers
+from api.contract.fields import MESSAGE
+from api.port.port import DELAY_LEVELS_MS, Limits, MessageIn, Target
 from api.port.problem import Problem
-from api.read.field import pack_headers
-from api.read.message import JSON_MESSAGE, ODD, OPAQUE_MESSAGE, PLANNED, JsonMessage, OpaqueMessage, accept, explain
+from api.read.message import ODD, accept, explain
 from api.read.message import parse_message as parse
 from tests.api.memory_port import NOW_MS
 from tests.examples import examples
@@ -56,7 +58,7 @@ def test_a_whole_message() -> None:
     assert message.headers == pack_headers({"X-Trace": "t"})
     assert (message.key, message.on_conflict) == ("k1", "keep")
     assert message.target == Target(url="https://e/", method="PUT", headers={"X-B": "c"}, timeout_ms=5_000)
-    assert message.retry == RetryPolicy(max_attempts=3, max_age_ms=3_600_000)
+    assert msgpack.unpackb(message.extension) == {"retry": {"max_attempts": 3, "max_age_ms": 3_600_000}}
     assert message.fingerprint is not None
 
 
@@ -153,7 +155,7 @@ def test_a_refused_address_names_the_setting() -> None:
     assert problem.detail == "/target/url: pushes may not go to 127.0.0.1; an operator can allow it with [push] allow"
 
 
-@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("name", MESSAGE.planned)
 def test_planned_fields_say_so(name: str) -> None:
     """Fields of the contract that are not there yet are told apart from misspelt ones."""
     problem = _refusal({"topic": "a", "body": 1, name: 1})
@@ -294,11 +296,7 @@ _OBJECTS = st.fixed_dictionaries(
 
 
 def _quick(text: bytes) -> MessageIn | None:
-    wires: tuple[msgspec.json.Decoder[JsonMessage] | msgspec.json.Decoder[OpaqueMessage], ...] = (
-        JSON_MESSAGE,
-        OPAQUE_MESSAGE,
-    )
-    for decoder in wires:
+    for decoder in (MESSAGE.json, MESSAGE.opaque):
         try:
             return accept(decoder.decode(text), NOW_MS, _LIMITS)
         except ODD:

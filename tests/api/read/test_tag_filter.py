@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.read.field import Fault
+from api.contract.checker import Fault
 from api.read.tag_filter import Groups, read_tag_filter
 
 

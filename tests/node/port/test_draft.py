@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import msgpack
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.port.port import MessageIn, RetryPolicy, Target
-from api.read.field import pack_headers
+from api.contract.checker import pack_headers
+from api.port.port import MessageIn, Target
 from node.port.codec import decode, encode
 from node.port.draft import BadDraft, Draft, check_draft, encode_draft, join_drafts, part_of, rows_of
 from node.write.stamp_drafts import stamp_draft, stamp_messages
@@ -28,7 +29,7 @@ MESSAGES = st.lists(
         key=st.none() | TEXT,
         on_conflict=st.sampled_from(["reject", "keep"]),
         target=st.none() | st.just(Target(url="https://x/")),
-        retry=st.none() | st.just(RetryPolicy(max_attempts=3)),
+        extension=st.sampled_from([b"", msgpack.packb({"retry": {"max_attempts": 3}})]),
     ).flatmap(
         lambda message: st.integers(0, 10_000).map(
             lambda delay_ms: message if message.deliver_at_ms is not None else replaced(message, delay_ms=delay_ms)

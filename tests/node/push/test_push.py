@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from api.contract.checker import Fault, pack_headers
+from api.contract.target import read_url
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target
-from api.read.field import Fault, pack_headers
-from api.read.target import read_url
 from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.format.delivery_record import END, START

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import node.write.message_queue
+from api.contract.checker import pack_headers
 from api.port.port import MessageIn
 from api.port.problem import Problem
-from api.read.field import pack_headers
 from node.runtime.entropy import Entropy
 from node.write.message_queue import MessageQueue
 from storage.format.position import HOUR_MS
@@ -47,6 +47,7 @@ def test_the_bodies_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         ([MessageIn("t", b"1", delay_ms=row % 720 * HOUR_MS) for row in range(30_000)], [5_140] * 5 + [4_300]),
         ([MessageIn("t", b"1", delay_ms=row // 600 * HOUR_MS) for row in range(60_000)], [9_611] * 6 + [2_334]),
         ([MessageIn(f"t{row // 3}", b"1", deliver_at_ms=1) for row in range(1_000)], [544, 456]),
+        ([MessageIn("t", b"1", extension=bytes(1_000))] * 3_000, [1_347, 1_347, 306]),
     ],
 )
 def test_b14_the_hours_and_topics_that_an_entry_names_have_their_price(

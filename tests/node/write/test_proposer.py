@@ -7,9 +7,9 @@ import asyncio
 import numpy as np
 import pytest
 
+from api.contract.checker import pack_headers
 from api.port.port import MessageIn
 from api.port.problem import Problem
-from api.read.field import pack_headers
 from node.write.command_queues import ENTRY_ACKS_MAX, ENTRY_MOVES_MAX, RescheduleOrder
 from node.write.proposer import Proposer
 from replication.command.entry import decode_entry

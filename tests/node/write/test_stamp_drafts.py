@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from api.contract.checker import pack_headers
 from api.port.port import MessageIn
-from api.read.field import pack_headers
 from node.write.stamp_drafts import stamp_messages
 from replication.command.schedule import Schedule
 from storage.format.tag_filter import tags_mask

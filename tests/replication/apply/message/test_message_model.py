@@ -22,6 +22,7 @@ from replication.command.unlink import Unlink
 from storage.directory.verify import digest, verify
 from storage.format.array import U8, U32, U64
 from storage.format.states import CANCELLED, DEAD, DELIVERED, FORWARDED, LEASED, PENDING
+from storage.record.record import EXTENSION_OF_APPLY
 from tests.examples import examples
 from tests.replication.applied_log import (
     GENESIS,
@@ -328,6 +329,7 @@ class Trial:
             assert (int(unit["due_ms"]), int(unit["attempt"])) == (message.due_ms, message.before)
             assert record.extension.get("revision", 1) == message.revision
             assert record.extension.get("error") == message.error
+            assert record.extension.keys() <= EXTENSION_OF_APPLY  # a field of a message has another name
         for hour in store.hours():
             assert store.unsettled(hour) == self.model.unsettled(hour)
 

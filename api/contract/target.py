@@ -17,11 +17,13 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
 
+from api.contract import schema
+from api.contract.checker import HEADER_BYTES_MAX, Fault, read_choice, read_duration, read_headers, wrong_type
+from api.contract.kind import Kind
+from api.contract.object import Fields, read_inner
 from api.port.address_guard import Addresses
 from api.port.duration import render_duration
 from api.port.port import Limits, Target
-from api.read.document import Fields, read_inner
-from api.read.field import Fault, read_choice, read_duration, read_headers, wrong_type
 
 URL_BYTES_MAX: Final = 2048
 #: A delivery carries a body, which GET and DELETE give no meaning to (RFC 9110 section 9.3), so they are no choice.
@@ -233,3 +235,25 @@ def show_target(target: Target) -> dict[str, Any]:
         "headers": target.headers or {},
         "timeout": None if target.timeout_ms is None else render_duration(target.timeout_ms),
     }
+
+
+#: Of one message; a topic's has a secret besides.
+TARGET_SCHEMA: Final[schema.Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["url"],
+    "properties": {
+        "url": schema.text(URL_BYTES_MAX, format="uri"),
+        "method": schema.choice(METHODS),
+        "headers": schema.HEADERS,
+        "timeout": {**schema.DURATION, "description": "100ms to 5m, from connecting to the end of the answer."},
+    },
+}
+
+#: Where a message is pushed instead of to its topic's target.
+TARGET: Final = Kind(
+    lambda value, now_ms, limits: read_message_target(value, limits),
+    dict[str, Any],
+    URL_BYTES_MAX + HEADER_BYTES_MAX + 1024,
+    TARGET_SCHEMA,
+)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.read.field import (
+from api.contract.checker import (
     Fault,
     read_base64,
     read_content_type,
@@ -17,14 +17,12 @@ from api.read.field import (
     read_lease,
     read_on_conflict,
     read_tags,
-    read_text,
     read_topic,
 )
 
 _NOW_MS = 1_795_227_020_125
 
 _ACCEPTED: list[tuple[Callable[[Any], Any], Any]] = [
-    (read_text, ""),
     (read_flag, False),
     (read_topic, "a"),
     (read_topic, "0rders.eu_west-1"),
@@ -52,7 +50,6 @@ def test_at_the_limit(reader: Callable[[Any], Any], value: Any) -> None:
 
 
 _REFUSED: list[tuple[Callable[[Any], Any], Any, str]] = [
-    (read_text, 1, "string"),
     (read_flag, "true", "true or false"),
     (read_flag, 1, "true or false"),
     (read_topic, "", "1 to 127"),

@@ -1,4 +1,4 @@
-"""What each field of the contract may hold: one function per field, the same for every way a field can come in.
+"""Checkers: what each field of the contract may hold, one function per field, the same for every way it can come in.
 
 A checker takes the decoded JSON value and gives the value the port wants, or raises `Fault` with the code, the limit
 that was passed and what to do. It knows nothing about where the field stood; the reader of the document adds the
@@ -16,12 +16,14 @@ import msgspec
 from api.port.duration import BadDuration, parse_duration, render_duration
 from api.port.timestamp import BadTime, parse_time
 
+TOPIC_CHARS_MAX: Final = 127
 TAGS_MAX: Final = 16
 TAG_BYTES_MAX: Final = 64
 HEADERS_MAX: Final = 32
 HEADER_BYTES_MAX: Final = 4096
 KEY_BYTES_MAX: Final = 128
 CONTENT_TYPE_BYTES_MAX: Final = 128
+ON_CONFLICT: Final = ("reject", "keep")
 LEASE_MIN_MS: Final = 1_000
 LEASE_MAX_MS: Final = 12 * 3_600_000
 
@@ -67,13 +69,6 @@ def wrong_type(expected: str, value: object) -> Fault:
     """The refusal of a value of another JSON type."""
     hint = "; leave the field out instead" if value is None else ""
     return Fault("invalid-field", f"expected {expected}, got {kind_of(value)}{hint}")
-
-
-def read_text(value: object) -> str:
-    """Any string."""
-    if type(value) is not str:
-        raise wrong_type("a string", value)
-    return value
 
 
 def read_flag(value: object) -> bool:
@@ -238,21 +233,26 @@ def _check_header(name: str, text: object, seen: set[str]) -> int:
 
 def read_key(value: object) -> str:
     """An idempotency key of 1 to 128 bytes."""
+    if type(value) is str and value.isascii() and value.isprintable() and 1 <= len(value) <= KEY_BYTES_MAX:
+        return value
+    return read_words(value, KEY_BYTES_MAX, "a key", "; send a hash of it")
+
+
+def read_words(value: object, bytes_max: int, name: str = "it", hint: str = "") -> str:
+    """Text of 1 to `bytes_max` bytes without control characters; `name` stands for it in a refusal."""
     if type(value) is not str:
         raise wrong_type("a string", value)
-    if value.isascii() and value.isprintable() and 1 <= len(value) <= KEY_BYTES_MAX:
-        return value
     size = len(value.encode())
-    if not 1 <= size <= KEY_BYTES_MAX:
-        raise Fault("invalid-field", f"a key is 1 to {KEY_BYTES_MAX} bytes of UTF-8, got {size}; send a hash of it")
+    if not 1 <= size <= bytes_max:
+        raise Fault("invalid-field", f"{name} is 1 to {bytes_max} bytes of UTF-8, got {size}{hint}")
     if _CONTROL.search(value):
-        raise Fault("invalid-field", "a key holds no control characters")
+        raise Fault("invalid-field", f"{name} holds no control characters")
     return value
 
 
 def read_on_conflict(value: object) -> str:
     """What happens when the key is held by another request."""
-    return read_choice(value, ("reject", "keep"), ("replace", "extend"))
+    return read_choice(value, ON_CONFLICT, ("replace", "extend"))
 
 
 def read_content_type(value: object) -> str:
@@ -275,7 +275,8 @@ def read_base64(value: object, bytes_max: int) -> bytes:
         data = binascii.a2b_base64(value, strict_mode=True)
     except ValueError as error:
         raise Fault("invalid-field", f"no valid base64 (RFC 4648 section 4, with padding): {error}") from None
-    check_body_size(len(data), bytes_max)
+    if len(data) > bytes_max:
+        check_body_size(len(data), bytes_max)
     return data
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.contract.checker import Fault
+from api.contract.target import _address_in, read_message_target, read_topic_target, read_url
 from api.port.port import Limits, Target
-from api.read.field import Fault
-from api.read.target import _address_in, read_message_target, read_topic_target, read_url
 from tests.examples import examples
 
 _ANY = Limits()

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from api.contract import schema
+from api.contract.checker import Fault, read_count, read_duration
+from api.contract.kind import Kind, plain
+from api.contract.object import Fields, read_inner
 from api.port.duration import render_duration
 from api.port.port import RETRY_DEFAULTS, RetryPolicy
-from api.read.document import Fields, read_inner
-from api.read.field import Fault, read_count, read_duration
 
 ATTEMPTS_MAX: Final = 1_000
 BACKOFF_MAX_MS: Final = 7 * 86_400_000
@@ -55,15 +57,16 @@ def _nullable(checker: Callable[[Any], int]) -> Callable[[Any], int | None]:
 _OF_TOPIC: Final = Fields({name: _nullable(checker) for name, checker in _CHECKERS.items()})
 
 
-def read_message_retry(value: object) -> RetryPolicy:
-    """What a message says about its retries; what it leaves out is its topic's."""
-    return RetryPolicy(**_read(value, _OF_MESSAGE))
+def read_message_retry(value: object) -> dict[str, int]:
+    """What a message says about its retries, by `RetryPolicy`'s names; what it leaves out is its topic's."""
+    sent = _read(value, _OF_MESSAGE)
+    return {field: sent[name] for name, field in _NAMES.items() if name in sent}
 
 
 def read_topic_retry(value: object, *, whole: bool) -> dict[str, int | None]:
     """The fields of a topic's policy that were sent, by `RetryPolicy`'s names. `whole` as in `read_topic_target`."""
     sent = _read(value, _OF_TOPIC)
-    return {name: number for name, number in sent.items() if number is not None} if whole else sent
+    return {_NAMES[name]: number for name, number in sent.items() if not whole or number is not None}
 
 
 def _read(value: object, fields: Fields) -> dict[str, Any]:
@@ -75,7 +78,7 @@ def _read(value: object, fields: Fields) -> dict[str, Any]:
             f"min_backoff is at most max_backoff ({render_duration(high_ms)}), got {render_duration(low_ms)}",
             "/min_backoff",
         )
-    return {_NAMES[name]: number for name, number in sent.items()}
+    return sent
 
 
 def show_retry(policy: RetryPolicy) -> dict[str, Any]:
@@ -83,11 +86,34 @@ def show_retry(policy: RetryPolicy) -> dict[str, Any]:
     shape: dict[str, Any] = {}
     for name, field in _NAMES.items():
         number = getattr(policy, field)
-        number = getattr(RETRY_DEFAULTS, field) if number is None else number
-        shape[name] = number if name == "max_attempts" else render_duration(number)
+        shape[name] = _show(name, getattr(RETRY_DEFAULTS, field) if number is None else number)
     return shape
 
 
-def show_own_retry(policy: RetryPolicy) -> dict[str, Any]:
-    """What a message says itself, and nothing else."""
-    return {name: show for name, show in show_retry(policy).items() if getattr(policy, _NAMES[name]) is not None}
+def _show(name: str, number: int) -> Any:
+    return number if name == "max_attempts" else render_duration(number)
+
+
+#: What is sent, of a topic or of one message.
+RETRY_SCHEMA: Final[schema.Schema] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "max_attempts": schema.whole(1, ATTEMPTS_MAX),
+        "min_backoff": {**schema.DURATION, "description": "1ms to 7d: the wait after the first failure."},
+        "max_backoff": {**schema.DURATION, "description": "1ms to 7d: what the wait doubles up to."},
+        "max_age": {
+            **schema.DURATION,
+            "description": "At most 3650d: no attempt so long after the due time; 0 for none.",
+        },
+    },
+}
+
+
+def _shown(kept: dict[str, int]) -> dict[str, Any] | None:
+    """What a message says itself, and nothing else; None where that is nothing."""
+    return {name: _show(name, kept[field]) for name, field in _NAMES.items() if field in kept} or None
+
+
+#: A message's own policy.
+RETRY: Final = Kind(plain(read_message_retry), dict[str, Any], 80, RETRY_SCHEMA, show=_shown)

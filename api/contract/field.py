@@ -1,0 +1,217 @@
+"""A field of a message is a row: what it may hold, where it is kept, what it clashes with, and words for people.
+
+`MessageFields` makes of the rows whatever knew the fields by lists of its own before: the two decoders of the quick
+path, the checkers of the thorough one, the names that are refused, those that the fingerprint covers, those that a
+PATCH leaves, and what goes into the extension of a record. A row that cannot be is refused at import, by name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from api.contract.checker import Fault
+from api.contract.kind import Kind
+from api.contract.object import NAME_CHARS_MAX
+from api.port.port import Limits, MessageIn
+from storage.record.record import EXTENSION_OF_APPLY, Record
+
+#: `since` of a field of the contract that this version refuses with `not-supported-yet`.
+PLANNED: Final = "planned"
+#: `stored` of a field that stands in the record's extension, by its name.
+EXTENSION: Final = "extension"
+#: `stored` of a field that is of no interest once the message is scheduled.
+NOT_STORED: Final = ""
+#: A record's extension holds 65,535 bytes, and apply keeps words of its own there.
+EXTENSION_FIELDS_BYTES_MAX: Final = 32 * 1024
+
+#: A msgpack map of so many has a head of one byte.
+EXTENSION_FIELDS_MAX: Final = 15
+_HEADS: Final = (b"", *(bytes((0x80 | count,)) for count in range(1, EXTENSION_FIELDS_MAX + 1)))
+
+#: The field that JSON documents stand in. What clashes with it is of messages with opaque bytes alone.
+BODY: Final = "body"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_BUILD = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+#: Bytes of a name's head and of a map's.
+_HEAD_BYTES: Final = 5
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class BadField(ValueError):
+    """A row that cannot stand among the fields; says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message.
+
+    `since`: the build that serves it first, or PLANNED. `stored`: EXTENSION, NOT_STORED, or the column of the record.
+    `fingerprinted`: whether another value is another request. `clash`: fields that may not stand beside it, with what
+    to say then; `harmless` is a value that clashes with none. `required`: what to say where it is missing. `movable`:
+    a PATCH may send it. `rare`: the decoder looks for it behind the others. `pulled`: a consumer is told of it too (of
+    a field in the extension).
+    """
+
+    name: str
+    kind: Kind
+    said: str
+    example: Any
+    since: str
+    stored: str = EXTENSION
+    fingerprinted: bool = True
+    clash: Mapping[str, str] = field(default_factory=dict)
+    harmless: Any = UNSET
+    required: str = ""
+    movable: bool = False
+    rare: bool = True
+    pulled: bool = True
+
+    def read(self, value: Any, now_ms: int, limits: Limits) -> Any:
+        """The value that goes on, packed where it goes into the extension. Raises `Fault`."""
+        if self.stored != EXTENSION:
+            return self.kind.read(value, now_ms, limits)
+        packed = _pack(self.kind.read(value, now_ms, limits))
+        if len(packed) > self.kind.bytes_max:
+            raise Fault("invalid-field", f"at most {self.kind.bytes_max} bytes are kept of it, got {len(packed)}")
+        return packed
+
+
+def registered(rows: Iterable[Field]) -> dict[str, Field]:
+    """By name. Raises BadField."""
+    found: dict[str, Field] = {}
+    for row in rows:
+        _check(row)
+        if row.name in found:
+            raise BadField(f"field {row.name} stands here twice")
+        found[row.name] = row
+    for row in found.values():
+        unknown = sorted(set(row.clash) - found.keys())
+        if unknown:
+            raise BadField(f"field {row.name} clashes with {unknown[0]}, which is no field")
+    kept = [row for row in found.values() if row.stored == EXTENSION]
+    if len(kept) > EXTENSION_FIELDS_MAX:
+        raise BadField(f"field {kept[-1].name}: an extension has room for {EXTENSION_FIELDS_MAX} fields")
+    size = sum(len(row.name) + _HEAD_BYTES + row.kind.bytes_max for row in kept)
+    if size > EXTENSION_FIELDS_BYTES_MAX:
+        names = ", ".join(row.name for row in kept)
+        raise BadField(f"fields {names}: an extension has room for {EXTENSION_FIELDS_BYTES_MAX} bytes, not {size}")
+    return found
+
+
+def _check(row: Field) -> None:
+    """What is wrong with a row by itself."""
+    if _NAME.fullmatch(row.name) is None or len(row.name) > NAME_CHARS_MAX:
+        raise BadField(f'field "{row.name}": a name is 1 to {NAME_CHARS_MAX} of a-z 0-9 _ and begins with a letter')
+    if not isinstance(row.kind, Kind) or not callable(row.kind.read):
+        raise BadField(f"field {row.name} has no checker")
+    if type(row.kind.bytes_max) is not int or row.kind.bytes_max <= 0:
+        raise BadField(f"field {row.name} has no bound")
+    if not _is_as_sent(row.kind.wire):
+        raise BadField(f"field {row.name}: {row.kind.wire} would be decoded into another value than was sent")
+    if not row.said or row.example is None:
+        raise BadField(f"field {row.name} has no words or no example for people")
+    if row.since != PLANNED and _BUILD.fullmatch(row.since) is None:
+        raise BadField(f'field {row.name} is served since a build such as "0.1.0", or planned; got "{row.since}"')
+    if row.stored == EXTENSION:
+        if row.name in EXTENSION_OF_APPLY:
+            raise BadField(f"field {row.name}: apply keeps something of that name in the extension")
+        if row.required or row.movable:
+            raise BadField(f"field {row.name}: what stands in the extension is optional and stays as it is")
+        return
+    if row.stored not in (NOT_STORED, *Record.__struct_fields__):
+        raise BadField(f"field {row.name}: a record has no column {row.stored}")
+    carried = (row.stored or row.name) in MessageIn.__struct_fields__
+    if row.since != PLANNED and not (carried or row.movable):
+        raise BadField(f"field {row.name} has a column of its own, and MessageIn has no member for that")
+
+
+def _is_as_sent(wire: Any) -> bool:
+    """Whether a typed decoder gives the value that an untyped one does: 1 is a float of neither, text no bytes."""
+    return wire in (str, int, bool, Any, Raw) or (
+        get_origin(wire) in (list, dict, Union, UnionType) and all(map(_is_as_sent, get_args(wire)))
+    )
+
+
+class MessageFields:
+    """The fields of a message, and what is made from them. `rows`, by name, are those of now."""
+
+    def __init__(self, rows: Iterable[Field]) -> None:
+        self.set(rows)
+
+    def set(self, rows: Iterable[Field]) -> None:
+        """These are the fields from now on. Raises BadField, and nothing has changed then."""
+        self.rows = registered(rows)
+        #: In the order in which people are told of them.
+        self.served = tuple(row for row in self.rows.values() if row.since != PLANNED)
+        self.planned = tuple(row.name for row in self.rows.values() if row.since == PLANNED)
+        self.movable = tuple(row for row in self.served if row.movable)
+        self.fixed = tuple(row.name for row in self.rows.values() if not row.movable)
+        self.extension = tuple(row for row in self.served if row.stored == EXTENSION)
+        #: The same, each with its name as the extension has it.
+        self.packed_names = tuple((row, _pack(row.name)) for row in self.extension)
+        #: What the fingerprint covers besides the body, sorted. A field that comes later joins only when it is sent, so
+        #: keys outlive upgrades.
+        self.fingerprinted = tuple(sorted(row.name for row in self.served if row.fingerprinted and row.name != BODY))
+        #: Those that clash, with those about the body last.
+        self.clashing = tuple(sorted((row for row in self.served if row.clash), key=lambda row: BODY in row.clash))
+        #: Pairs that the quick path has to look for: not those of two due times, nor of two bodies.
+        self.clashes = tuple(
+            (row.name, other)
+            for row in self.clashing
+            for other in row.clash
+            if other != BODY and not (row.movable and self.rows[other].movable)
+        )
+        # The decoder looks for fields in their order.
+        ordered = sorted(self.served, key=lambda row: row.rare)
+        self.json_message: type[Any] = _struct("JsonMessage", [row for row in ordered if BODY not in row.clash])
+        self.opaque_message: type[Any] = _struct("OpaqueMessage", [row for row in ordered if row.name != BODY])
+        self.json: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.json_message)
+        self.opaque: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.opaque_message)
+        self.json_covered = _within(self.json_message, self.fingerprinted)
+        self.opaque_covered = _within(self.opaque_message, self.fingerprinted)
+        #: Of a decoded message: what it sent of the extension, `none_sent` for nothing.
+        self.rare, self.none_sent = _getter([row.name for row in self.extension])
+
+    def kept(self, extension: Mapping[str, Any]) -> dict[str, Any]:
+        """What a record's extension has of the fields, as it is kept; the rest is of apply, or of a later build."""
+        return {row.name: extension[row.name] for row in self.extension if row.name in extension}
+
+    def pulled(self, extension: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, of the fields that a consumer is told."""
+        return {row.name: extension[row.name] for row in self.extension if row.pulled and row.name in extension}
+
+
+def pack_extension(members: Sequence[bytes]) -> bytes:
+    """The extension of a record with these fields, each its packed name and value; nothing for none."""
+    return b"".join((_HEADS[len(members)], *members))
+
+
+def _struct(name: str, rows: Iterable[Field]) -> type[Struct]:
+    """The type that the quick decoder fills. One type for both would look for the fields of both, and one that inherits
+    looks for the inherited ones first, which took a seventh longer."""
+    members: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for row in rows:
+        if row.required:
+            members.append((row.name, row.kind.wire))
+        else:
+            members.append((row.name, row.kind.wire | UnsetType, UNSET))
+    return msgspec.defstruct(name, members, forbid_unknown_fields=True, gc=False, module=__name__)
+
+
+def _within(message: type[Any], names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the names that a decoded message has."""
+    return tuple(name for name in names if name in message.__struct_fields__)
+
+
+def _getter(names: list[str]) -> tuple[Callable[[Any], Any], Any]:
+    """A way to get these of a decoded message at once, and what it gives where none was sent."""
+    if not names:
+        return lambda wire: UNSET, UNSET
+    return attrgetter(*names), UNSET if len(names) == 1 else (UNSET,) * len(names)

@@ -1,0 +1,70 @@
+"""A kind of value that a field may hold: how it is checked, what bounds it, how it is kept and shown.
+
+`Kind` is what a row of fields.py has behind its name. Those that need no checker of their own are made here from their
+bounds.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from api.contract import schema
+from api.contract.checker import Fault, read_count, read_duration, read_words
+from api.contract.schema import Schema
+from api.port.duration import parse_duration, render_duration
+from api.port.port import Limits
+
+Read = Callable[[Any, int, Limits], Any]
+
+#: msgpack's head of a string, and the longest form of a whole number.
+_HEAD_BYTES: Final = 5
+_WHOLE_BYTES: Final = 9
+
+
+def same(value: Any) -> Any:
+    """The value as it is."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`read`: the value as decoded, the clock and the limits -> the value that goes on; raises `Fault`. Where a record
+    keeps that in its extension it is plain: text, numbers, and lists and maps of them. `wire`: the type that the quick
+    decoder lets pass, as it was sent. `bytes_max`: so many bytes it takes at most, packed where the extension keeps it.
+    `show`: what answers say for a value that is kept."""
+
+    read: Read
+    wire: Any
+    bytes_max: int
+    schema: Schema
+    show: Callable[[Any], Any] = same
+
+
+def plain(checker: Callable[[Any], Any]) -> Read:
+    """A checker that asks neither the clock nor the limits."""
+    return lambda value, now_ms, limits: checker(value)
+
+
+def text(bytes_max: int) -> Kind:
+    """A string of 1 to so many bytes, without control characters."""
+    read = plain(lambda value: read_words(value, bytes_max))
+    return Kind(read, str, bytes_max + _HEAD_BYTES, schema.text(bytes_max))
+
+
+def whole(low: int, high: int) -> Kind:
+    """A whole number from `low` to `high`."""
+    return Kind(plain(lambda value: read_count(value, low, high)), int, _WHOLE_BYTES, schema.whole(low, high))
+
+
+def duration(shortest: str, longest: str) -> Kind:
+    """A duration from `shortest` to `longest`, kept in ms."""
+    low_ms, high_ms = parse_duration(shortest), parse_duration(longest)
+
+    def read(value: Any) -> int:
+        found_ms = read_duration(value)
+        if not low_ms <= found_ms <= high_ms:
+            raise Fault("invalid-field", f"expected {shortest} to {longest}, got {render_duration(found_ms)}")
+        return found_ms
+
+    bounds = {**schema.DURATION, "description": f"{shortest} to {longest}."}
+    return Kind(plain(read), str | int, _WHOLE_BYTES, bounds, show=render_duration)

@@ -1,0 +1,91 @@
+"""The members of a JSON object of the contract: which names it may carry, and checking one that is decoded.
+
+Unknown names are refused (a misspelt `dealy` must not deliver now) with the name that was probably meant; names of the
+contract that this version does not serve yet say so.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from api.contract.checker import Fault, wrong_type
+
+#: So many faults of a document are explained; what follows is not looked at.
+FAULTS_MAX: Final = 16
+#: No field's name is longer: nothing is meant by one that is.
+NAME_CHARS_MAX: Final = 32
+
+Checker = Callable[[Any], Any]
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """The names an object of the contract may carry.
+
+    `served`: name -> checker. `raw`: served names whose checker gets the value's bytes as they came. `planned`: names
+    of the contract that are not supported yet. `read_only`: names that only answers carry. `fixed`: names that were
+    given when the thing was made and cannot be changed here. `required`: served names
+    that have to be there, with what to say when they are not (not by `read_members`).
+    """
+
+    served: Mapping[str, Checker]
+    required: Mapping[str, str] = {}
+    planned: Collection[str] = ()
+    read_only: Collection[str] = ()
+    fixed: Collection[str] = ()
+    raw: Collection[str] = ()
+
+    def refuse(self, name: str) -> tuple[str, str]:
+        """Code and detail for a name that is not served."""
+        if name in self.planned:
+            return "not-supported-yet", f"{name} is part of the contract but not supported yet; leave it out"
+        if name in self.read_only:
+            return "unknown-field", f"{name} is read-only; leave it out"
+        if name in self.fixed:
+            return "unknown-field", f"{name} cannot be changed here; cancel and schedule anew, or leave it out"
+        meant = _meant(name.lower(), (*self.served, *self.planned)) if len(name) <= NAME_CHARS_MAX else None
+        hint = f'did you mean "{meant}"?' if meant else f"known fields: {', '.join(self.served)}"
+        return "unknown-field", f'"{name[:40]}" is not a field here; {hint}'
+
+
+@lru_cache(maxsize=1024)
+def _meant(name: str, known: tuple[str, ...]) -> str | None:
+    """The known name that is most like this one: 150 us, and the same mistake stands in many lines of a batch."""
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), None)
+
+
+def pointer_to(name: str) -> str:
+    """RFC 6901 pointer to a member of the document's root."""
+    return "/" + name[:100].replace("~", "~0").replace("/", "~1")
+
+
+def told(fault: Fault) -> list[tuple[str, str, str]]:
+    """Code, pointer and detail of all that is wrong with a value. The faults themselves are not kept: each holds the
+    frames it came through, which would hold it, 20 KB a line of a batch until the collector finds the circle."""
+    return [(each.code, each.below, each.detail) for each in (fault, *fault.also)]
+
+
+def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
+    """Check the members of an object inside the document (already decoded); one `Fault` that holds all of theirs."""
+    if type(value) is not dict:
+        raise wrong_type("an object", value)
+    values: dict[str, Any] = {}
+    found: list[Fault] = []
+    for name, member in value.items():
+        if len(found) >= FAULTS_MAX:
+            break
+        checker = fields.served.get(name)
+        try:
+            if checker is None:
+                raise Fault(*fields.refuse(name))
+            values[name] = checker(member)
+        except Fault as fault:
+            found += [Fault(code, detail, pointer_to(name) + below) for code, below, detail in told(fault)]
+    for name, detail in fields.required.items():
+        if name not in value and len(found) < FAULTS_MAX:
+            found.append(Fault("invalid-field", detail, pointer_to(name)))
+    if found:
+        raise Fault(found[0].code, found[0].detail, found[0].below, tuple(found[1:]))
+    return values

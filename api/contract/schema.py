@@ -1,0 +1,63 @@
+"""Values of the contract as JSON Schema (2020-12), with the bounds that the checkers know.
+
+A schema is for people and for tools that make clients. What is refused, and with which words, the checkers say; a
+schema lets through whatever takes more than a pattern to tell.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from api.contract.checker import (
+    CONTENT_TYPE_BYTES_MAX,
+    HEADERS_MAX,
+    KEY_BYTES_MAX,
+    TAG_BYTES_MAX,
+    TAGS_MAX,
+    TOPIC_CHARS_MAX,
+)
+
+Schema = Mapping[str, Any]
+
+
+def text(chars_max: int, chars_min: int = 1, **more: Any) -> dict[str, Any]:
+    """A string. Where the bound is one of bytes, no more characters can fit than it has."""
+    return {"type": "string", "minLength": chars_min, "maxLength": chars_max, **more}
+
+
+def whole(low: int, high: int) -> dict[str, Any]:
+    """A whole number from `low` to `high`."""
+    return {"type": "integer", "minimum": low, "maximum": high}
+
+
+def choice(words: Sequence[str]) -> dict[str, Any]:
+    """One of these words."""
+    return {"type": "string", "enum": list(words)}
+
+
+def listed(items: Schema, most: int, least: int = 0) -> dict[str, Any]:
+    """An array of `least` to `most` such."""
+    return {"type": "array", "items": items, "minItems": least, "maxItems": most}
+
+
+TOPIC: Final = text(TOPIC_CHARS_MAX, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+DURATION: Final[Schema] = {
+    "type": ["string", "integer"],
+    "pattern": "^[0-9]{1,15}(ms|s|m|h|d)$",
+    "minimum": 0,
+    "description": "A whole number with one unit, or whole milliseconds.",
+}
+TIME: Final[Schema] = {
+    "type": ["string", "integer"],
+    "format": "date-time",
+    "minimum": 10**11,
+    "description": "RFC 3339 with an offset, or milliseconds since 1970.",
+}
+TAG: Final = text(TAG_BYTES_MAX)
+TAGS: Final = listed(TAG, TAGS_MAX)
+HEADERS: Final[Schema] = {
+    "type": "object",
+    "maxProperties": HEADERS_MAX,
+    "additionalProperties": {"type": "string"},
+}
+KEY: Final = text(KEY_BYTES_MAX)
+CONTENT_TYPE: Final = text(CONTENT_TYPE_BYTES_MAX, chars_min=3)
