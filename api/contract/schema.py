@@ -61,3 +61,11 @@ HEADERS: Final[Schema] = {
 }
 KEY: Final = text(KEY_BYTES_MAX)
 CONTENT_TYPE: Final = text(CONTENT_TYPE_BYTES_MAX, chars_min=3)
+#: As answers have them.
+ID: Final = text(64, description="Opaque.")
+RECEIPT: Final = text(512, description="Opaque.")
+AT: Final[Schema] = {"type": "string", "format": "date-time"}
+TIMESPAN: Final[Schema] = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+WORD: Final[Schema] = {"type": "string"}
+FLAG: Final[Schema] = {"type": "boolean"}

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from api.contract.operation import Operation
 from api.http.answer import Answer
 from api.http.exchange import Exchange
 from api.port.problem import FieldFault, Problem
@@ -26,7 +27,7 @@ class Route(msgspec.Struct, frozen=True):
     `leader`: only the leader answers, other nodes pass the request on, except when `stays` says it may be answered
     here. `batch`: the larger limit of body bytes. `waits`: may wait for long; ends when the node drains. `nothing`: the
     body that answers a wait for which nobody may be left, where one says that nothing was given. `health`: is answered
-    while draining.
+    while draining. `says`: what docs/openapi.json has of it, unless it is `internal`: from node to node.
     """
 
     method: str
@@ -38,6 +39,8 @@ class Route(msgspec.Struct, frozen=True):
     waits: bool = False
     nothing: bytes = b""
     health: bool = False
+    says: Operation | None = None
+    internal: bool = False
 
 
 #: Paths of the contract that no handler serves yet.

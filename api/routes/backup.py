@@ -6,6 +6,7 @@ from urllib.parse import quote, urlunsplit
 import msgspec
 
 from api.contract.object import Fields
+from api.contract.resource.backup import SNAPSHOT
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -25,5 +26,5 @@ async def snapshot(exchange: Exchange) -> Answer:
     return exchange.document(msgspec.structs.asdict(written), status=201, headers=headers)
 
 
-ROUTES: Final = (Route("POST", "/v1/cluster/snapshot", snapshot, leader=False, waits=True),)
+ROUTES: Final = (Route("POST", "/v1/cluster/snapshot", snapshot, leader=False, waits=True, says=SNAPSHOT),)
 """What this file serves."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from api.contract.checker import Fault, wrong_type
 from api.contract.object import Fields
+from api.contract.resource.cluster import TRANSFER, UPGRADE
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -63,7 +64,7 @@ async def upgrade(exchange: Exchange) -> Answer:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/cluster/transfer", transfer),
-    Route("POST", "/v1/cluster/upgrade", upgrade, leader=False),
+    Route("POST", "/v1/cluster/transfer", transfer, says=TRANSFER),
+    Route("POST", "/v1/cluster/upgrade", upgrade, leader=False, says=UPGRADE),
 )
 """What this file serves."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from api.contract.checker import Fault, read_topic_text
+from api.contract.resource.count import COUNT, HISTOGRAM
 from api.http.answer import Answer
 from api.http.exchange import Exchange
 from api.http.query_window import WHOLE, check_window, query_time, read_query, read_tag
@@ -93,7 +94,7 @@ def _check_step(window_ms: int, step_ms: int) -> None:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/messages/count", count),
-    Route("GET", "/v1/messages/histogram", histogram),
+    Route("GET", "/v1/messages/count", count, says=COUNT),
+    Route("GET", "/v1/messages/histogram", histogram, says=HISTOGRAM),
 )
 """What this file serves."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from api.contract.checker import Fault, read_flag, read_topic
 from api.contract.object import Checker, Fields
+from api.contract.resource.dead import LIST, REDRIVE
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.query_window import PAGE, check_window, query_limit, query_time, read_query, read_tag, read_time
@@ -93,7 +94,7 @@ async def redrive(exchange: Exchange) -> Answer:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/topics/{topic}/dead", dead),
-    Route("POST", "/v1/messages/redrive", redrive),
+    Route("GET", "/v1/topics/{topic}/dead", dead, says=LIST),
+    Route("POST", "/v1/messages/redrive", redrive, says=REDRIVE),
 )
 """What this file serves."""

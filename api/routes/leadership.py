@@ -12,6 +12,7 @@ import msgspec
 
 from api.contract.checker import read_count
 from api.contract.object import Fields
+from api.contract.resource.leadership import DRAIN, UNDRAIN
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -126,10 +127,10 @@ def _invalid(pointer: str, detail: str) -> Problem:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/node/drain", drain, leader=False, health=True),
-    Route("DELETE", "/v1/node/drain", undrain, leader=False, health=True),
-    Route("POST", "/v1/cluster/outcomes", outcomes, leader=False, batch=True, health=True),
-    Route("POST", "/v1/cluster/takeover", takeover, leader=False, health=True),
-    Route("POST", "/v1/cluster/waits", waits, leader=False, health=True),
+    Route("POST", "/v1/node/drain", drain, leader=False, health=True, says=DRAIN),
+    Route("DELETE", "/v1/node/drain", undrain, leader=False, health=True, says=UNDRAIN),
+    Route("POST", "/v1/cluster/outcomes", outcomes, leader=False, batch=True, health=True, internal=True),
+    Route("POST", "/v1/cluster/takeover", takeover, leader=False, health=True, internal=True),
+    Route("POST", "/v1/cluster/waits", waits, leader=False, health=True, internal=True),
 )
 """What this file serves."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from api.contract.checker import Fault, read_count, read_topic_text
+from api.contract.resource.ledger import PAGE, SUMMARY
 from api.http.answer import Answer
 from api.http.exchange import Exchange
 from api.http.query_window import check_window, query_time, read_query
@@ -207,8 +208,8 @@ def _hand_over(each: HandOverEntry) -> dict[str, Any]:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/ledger", page),
-    Route("GET", "/v1/ledger/summary", summary),
-    Route("POST", "/v1/ledger/records", records, leader=False, batch=True, health=True),
+    Route("GET", "/v1/ledger", page, says=PAGE),
+    Route("GET", "/v1/ledger/summary", summary, says=SUMMARY),
+    Route("POST", "/v1/ledger/records", records, leader=False, batch=True, health=True, internal=True),
 )
 """What this file serves."""

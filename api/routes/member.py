@@ -3,6 +3,7 @@
 from typing import Final
 
 from api.contract.object import Fields
+from api.contract.resource.member import ADD, REMOVE
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -50,7 +51,7 @@ def _shape(member: MemberView) -> dict[str, object]:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/cluster/members", add),
-    Route("DELETE", "/v1/cluster/members/{id}", remove),
+    Route("POST", "/v1/cluster/members", add, says=ADD),
+    Route("DELETE", "/v1/cluster/members/{id}", remove, says=REMOVE),
 )
 """What this file serves."""

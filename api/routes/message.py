@@ -8,6 +8,7 @@ import msgspec
 from api.contract.fields import JSON as JSON_BODY
 from api.contract.fields import MESSAGE
 from api.contract.object import Fields
+from api.contract.resource.message import BATCH, CANCEL, LOOK_UP, RESCHEDULE, SCHEDULE
 from api.contract.target import show_target
 from api.http.answer import JSON, NDJSON, Answer
 from api.http.exchange import Exchange
@@ -234,10 +235,10 @@ def _event_shape(event: HistoryEvent) -> dict[str, Any]:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/messages", schedule),
-    Route("POST", "/v1/messages/batch", schedule_batch, batch=True),
-    Route("GET", "/v1/messages/{id}", look_up, stays=_is_local),
-    Route("PATCH", "/v1/messages/{id}", reschedule),
-    Route("DELETE", "/v1/messages/{id}", cancel),
+    Route("POST", "/v1/messages", schedule, says=SCHEDULE),
+    Route("POST", "/v1/messages/batch", schedule_batch, batch=True, says=BATCH),
+    Route("GET", "/v1/messages/{id}", look_up, stays=_is_local, says=LOOK_UP),
+    Route("PATCH", "/v1/messages/{id}", reschedule, says=RESCHEDULE),
+    Route("DELETE", "/v1/messages/{id}", cancel, says=CANCEL),
 )
 """What this file serves."""

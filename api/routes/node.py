@@ -6,6 +6,8 @@ first still says yes and the second no, which is how a load balancer learns to l
 
 from typing import Final
 
+from api.contract.resource import cluster as cluster_words
+from api.contract.resource.node import LIVE, METRICS, READY, SHOW
 from api.http.answer import TEXT, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -51,10 +53,10 @@ async def metrics(exchange: Exchange) -> Answer:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/cluster", cluster, leader=False, health=True),
-    Route("GET", "/v1/node", node, leader=False, health=True),
-    Route("GET", "/livez", live, leader=False, health=True),
-    Route("GET", "/readyz", ready, leader=False, health=True),
-    Route("GET", "/metrics", metrics, leader=False, health=True),
+    Route("GET", "/v1/cluster", cluster, leader=False, health=True, says=cluster_words.SHOW),
+    Route("GET", "/v1/node", node, leader=False, health=True, says=SHOW),
+    Route("GET", "/livez", live, leader=False, health=True, says=LIVE),
+    Route("GET", "/readyz", ready, leader=False, health=True, says=READY),
+    Route("GET", "/metrics", metrics, leader=False, health=True, says=METRICS),
 )
 """What this file serves."""

@@ -15,6 +15,7 @@ from api.contract.checker import Fault, read_count, read_duration, read_lease
 from api.contract.fields import JSON as JSON_BODY
 from api.contract.fields import MESSAGE
 from api.contract.object import Fields
+from api.contract.resource.pull import PULL
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -133,5 +134,5 @@ def _body(one: Delivery) -> str:
     return '"body":' + one.body.decode()
 
 
-ROUTES: Final = (Route("POST", "/v1/topics/{topic}/pull", pull, waits=True, nothing=NO_MESSAGES),)
+ROUTES: Final = (Route("POST", "/v1/topics/{topic}/pull", pull, waits=True, nothing=NO_MESSAGES, says=PULL),)
 """What this file serves."""

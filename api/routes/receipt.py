@@ -14,6 +14,7 @@ import msgspec
 
 from api.contract.checker import Fault, kind_of, read_delay, read_flag, read_lease
 from api.contract.object import Fields
+from api.contract.resource.receipt import ACK, EXTEND, NACK
 from api.http.answer import JSON, Answer
 from api.http.exchange import Exchange
 from api.http.route import Route
@@ -139,8 +140,8 @@ def _plausible(receipt: str) -> bool:
 
 
 ROUTES: Final = (
-    Route("POST", "/v1/topics/{topic}/ack", ack),
-    Route("POST", "/v1/topics/{topic}/nack", nack),
-    Route("POST", "/v1/topics/{topic}/extend", extend),
+    Route("POST", "/v1/topics/{topic}/ack", ack, says=ACK),
+    Route("POST", "/v1/topics/{topic}/nack", nack, says=NACK),
+    Route("POST", "/v1/topics/{topic}/extend", extend, says=EXTEND),
 )
 """What this file serves."""

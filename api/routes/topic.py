@@ -6,6 +6,7 @@ from msgspec import UNSET
 
 from api.contract.checker import Fault, read_choice, read_flag, read_lease, read_topic
 from api.contract.object import Checker, Fields
+from api.contract.resource.topic import DELETE, LIST, MERGE, REPLACE, SHOW
 from api.contract.retry import read_topic_retry, show_retry
 from api.contract.target import read_topic_target, show_target
 from api.http.answer import JSON, Answer
@@ -149,10 +150,10 @@ def _shape(view: TopicView) -> dict[str, Any]:
 
 
 ROUTES: Final = (
-    Route("GET", "/v1/topics", show_all),
-    Route("PUT", "/v1/topics/{topic}", replace),
-    Route("PATCH", "/v1/topics/{topic}", merge),
-    Route("GET", "/v1/topics/{topic}", show),
-    Route("DELETE", "/v1/topics/{topic}", delete),
+    Route("GET", "/v1/topics", show_all, says=LIST),
+    Route("PUT", "/v1/topics/{topic}", replace, says=REPLACE),
+    Route("PATCH", "/v1/topics/{topic}", merge, says=MERGE),
+    Route("GET", "/v1/topics/{topic}", show, says=SHOW),
+    Route("DELETE", "/v1/topics/{topic}", delete, says=DELETE),
 )
 """What this file serves."""

@@ -55,9 +55,10 @@ class MemoryCluster(MemoryLedger):
             raise Problem("unknown-node", f"no member of this cluster is named {node_id}")
         if node_id == "n2":
             raise Problem("quorum-loss", "n2 is needed")
-        address = f"10.0.0.{node_id[1:]}"
+        number = int(node_id[1:])
+        address = f"10.0.0.{number}"
         return MemberView(
-            id=node_id, number=1, raft=f"{address}:7500", http=f"{address}:7400", role="removed", index=4712
+            id=node_id, number=number, raft=f"{address}:7500", http=f"{address}:7400", role="removed", index=4712
         )
 
     def drained(self) -> bool:

@@ -273,7 +273,7 @@ def _field(*likely: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(likely) | _VALUES
 
 
-_OBJECTS = st.fixed_dictionaries(
+OBJECTS = st.fixed_dictionaries(
     {},
     optional={
         "topic": _field("a", "orders", "a b"),
@@ -305,7 +305,7 @@ def _quick(text: bytes) -> MessageIn | None:
 
 
 @examples(400)
-@given(_OBJECTS)
+@given(OBJECTS)
 def test_the_quick_path_accepts_nothing_else(value: dict[str, Any]) -> None:
     """Whatever the quick path accepts, the thorough one reads the same; and neither raises but a Problem."""
     text = json.dumps(value).encode()

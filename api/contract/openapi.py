@@ -1,0 +1,229 @@
+"""The contract as an OpenAPI 3.1 document, made of the rows of fields, shapes, errors and operations."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from re import findall
+from typing import Any, Final, Protocol
+
+from api.contract import schema
+from api.contract.operation import Answered, BadOperation, Example, Operation, Parameter
+from api.contract.schema import Schema
+from api.contract.shape import Shape
+from api.port.problem import TABLE
+
+PROBLEM_MEDIA: Final = "application/problem+json"
+_ABOUT: Final = (
+    "Shapes, words and codes grow and never change: ignore members that you do not know, and treat states, results "
+    "and codes that you do not know as not final. A request with an unknown field is refused. Times go out in UTC with "
+    "milliseconds. `docs/http-api.md` says the same in sentences."
+)
+#: Codes of every route, and of every one that takes a body: told once.
+_ALWAYS: Final = ("malformed-request", "forbidden", "invalid-field", "unknown-field", "busy", "internal", "draining")
+_WITH_BODY: Final = ("malformed-json", "request-timeout", "too-large", "unsupported-media-type")
+_FIELDS: Final = ("invalid-field", "unknown-field", "not-supported-yet")
+
+_FAULT: Final = Shape(
+    "FieldFault",
+    {
+        "pointer": {"type": "string", "description": "RFC 6901, into the body; empty where that is not at fault."},
+        "detail": {"type": "string"},
+        "parameter": {"type": "string", "description": "Of the query, or of the path."},
+        "header": {"type": "string"},
+    },
+    optional=("parameter", "header"),
+)
+#: application/problem+json; some codes have members of their own.
+PROBLEM: Final = Shape(
+    "Problem",
+    {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "code": schema.choice(sorted(TABLE)),
+        "detail": {"type": "string"},
+        "errors": {"type": "array", "items": _FAULT},
+        "leader": {"type": ["string", "null"]},
+        "term": {"type": "integer"},
+        "request_id": {"type": "string"},
+    },
+    optional=("errors", "leader", "term", "request_id"),
+    rules={"additionalProperties": True},
+)
+
+
+_PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
+
+
+class Described(Protocol):
+    """What the document asks of a route. `internal`: it is from node to node, and no part of the contract."""
+
+    @property
+    def method(self) -> str:
+        """Of HTTP."""
+
+    @property
+    def pattern(self) -> str:
+        """The path, with `{name}` for a segment."""
+
+    @property
+    def leader(self) -> bool:
+        """Whether the leader alone answers."""
+
+    @property
+    def internal(self) -> bool:
+        """Whether the document leaves it out."""
+
+    @property
+    def says(self) -> Operation | None:
+        """What people are told of it."""
+
+
+def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
+    """The whole document. Raises BadOperation for a route that says nothing, or two things of one name."""
+    shapes = _Shapes()
+    paths: dict[str, dict[str, Any]] = {}
+    names: set[str] = set()
+    for route in routes:
+        if route.internal:
+            continue
+        if route.says is None:
+            raise BadOperation(f"{route.method} {route.pattern} says nothing of itself")
+        if route.says.name in names:
+            raise BadOperation(f"operation {route.says.name} stands there twice")
+        names.add(route.says.name)
+        paths.setdefault(route.pattern, {})[route.method.lower()] = _operation(route, route.says, shapes)
+    told = f"Refused. Every route may answer {_codes(_ALWAYS)}; one that takes a body also {_codes(_WITH_BODY)}."
+    refusal = {"description": told, "content": {PROBLEM_MEDIA: {"schema": shapes.written(PROBLEM)}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hourwheel", "version": version, "description": _ABOUT},
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "servers": [{"url": "http://localhost:7400", "description": "Any node."}],
+        "paths": paths,
+        "components": {"schemas": shapes.all(), "responses": {"Problem": refusal}},
+    }
+
+
+class _Shapes:
+    """The shapes that the document has met. One name is of one shape."""
+
+    def __init__(self) -> None:
+        self._met: dict[str, Shape] = {}
+        self._schemas: dict[str, Any] = {}
+
+    def written(self, value: Any) -> Any:
+        """The same with references in place of shapes."""
+        if isinstance(value, Shape):
+            if self._met.setdefault(value.name, value) is not value:
+                raise BadOperation(f"two shapes are named {value.name}")
+            if value.name not in self._schemas:
+                self._schemas[value.name] = {}  # it may hold itself
+                self._schemas[value.name] = self.written(value.schema())
+            return {"$ref": f"#/components/schemas/{value.name}"}
+        if isinstance(value, Mapping):
+            return {name: self.written(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.written(each) for each in value]
+        return value
+
+    def all(self) -> dict[str, Any]:
+        """By name."""
+        return dict(sorted(self._schemas.items()))
+
+
+def _operation(route: Described, says: Operation, shapes: _Shapes) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": says.name,
+        "tags": [_tag(route.pattern)],
+        "summary": says.summary,
+        **({"description": says.said} if says.said else {}),
+    }
+    parameters = [*_of_path(route.pattern), *says.parameters]
+    if parameters:
+        found["parameters"] = [_parameter(each, says.examples, route.pattern, shapes) for each in parameters]
+    if says.request is not None:
+        bodies = {each.name: {"value": each.body} for each in says.examples if each.body is not None}
+        found["requestBody"] = {
+            "required": not says.optional,
+            "content": {says.media: _content(says.request, bodies, shapes)},
+        }
+    found["responses"] = _responses(route, says, shapes)
+    return found
+
+
+def _tag(pattern: str) -> str:
+    """The resource: the first word behind /v1."""
+    words = pattern.split("/")
+    return words[2] if words[1] == "v1" else "health"
+
+
+def _of_path(pattern: str) -> list[Parameter]:
+    known = {"topic": Parameter("topic", schema.TOPIC, "The topic's name.", "path")}
+    names = findall(r"\{(\w+)\}", pattern)
+    return [known.get(name, Parameter(name, schema.text(64), "As answers have it.", "path")) for name in names]
+
+
+def _parameter(parameter: Parameter, examples: Sequence[Example], pattern: str, shapes: _Shapes) -> dict[str, Any]:
+    shown = {each.name: {"value": text} for each in examples if (text := _value(parameter, each, pattern)) is not None}
+    return {
+        "name": parameter.name,
+        "in": parameter.where,
+        "required": parameter.where == "path",
+        "description": parameter.said,
+        "schema": shapes.written(parameter.schema),
+        **({"examples": shown} if shown else {}),
+    }
+
+
+def _value(parameter: Parameter, example: Example, pattern: str) -> str | None:
+    """What an example has for a parameter."""
+    if parameter.where == "header":
+        return example.headers.get(parameter.name)
+    path, _, query = example.target.partition("?")
+    if parameter.where == "path":
+        return dict(zip(pattern.split("/"), path.split("/"), strict=True))[f"{{{parameter.name}}}"]
+    return dict(pair.partition("=")[::2] for pair in query.split("&")).get(parameter.name)
+
+
+def _content(value: Schema | Shape, examples: Mapping[str, Any], shapes: _Shapes) -> dict[str, Any]:
+    return {"schema": shapes.written(value), **({"examples": dict(examples)} if examples else {})}
+
+
+def _responses(route: Described, says: Operation, shapes: _Shapes) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for status, answered in says.answers.items():
+        found[str(status)] = _answer(answered, [each for each in says.examples if each.status == status], shapes)
+    for status, codes in _refusals(route, says).items():
+        examples = {each.name: {"value": each.answer} for each in says.examples if each.status == status}
+        found[str(status)] = {**_PROBLEM, "description": _codes(codes)}
+        if examples:
+            content = {PROBLEM_MEDIA: _content(PROBLEM, examples, shapes)}
+            found[str(status)] = {"description": _codes(codes), "content": content}
+    return {**found, "default": _PROBLEM}
+
+
+def _codes(codes: Sequence[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
+
+
+def _answer(answered: Answered, examples: Sequence[Example], shapes: _Shapes) -> dict[str, Any]:
+    shown = {each.name: {"value": each.answer} for each in examples if each.answer is not None}
+    headers = {name: {"description": said, "schema": {"type": "string"}} for name, said in answered.headers.items()}
+    return {
+        "description": answered.said,
+        **({"headers": headers} if headers else {}),
+        "content": {answered.media: _content(answered.schema, shown, shapes)},
+    }
+
+
+def _refusals(route: Described, says: Operation) -> dict[int, list[str]]:
+    """Codes by status: its own, and those of such routes."""
+    codes = list(says.errors)
+    if says.request is not None or says.parameters:
+        codes += _FIELDS if says.request is not None else _FIELDS[:2]
+    if route.leader:
+        codes += ("no-leader",) if route.method == "GET" else ("no-leader", "outcome-unknown")
+    found: dict[int, list[str]] = {}
+    for code, (status, _) in TABLE.items():
+        if code in codes and status not in says.answers:
+            found.setdefault(status, []).append(code)
+    return dict(sorted(found.items()))

@@ -1,0 +1,312 @@
+"""What is told of /v1/messages: schedule one or many, look one up, reschedule one, cancel one."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from api.contract import schema
+from api.contract.field import BODY, Field
+from api.contract.fields import MESSAGE
+from api.contract.openapi import PROBLEM
+from api.contract.operation import IF_MATCH, NDJSON, REVISION, Answered, Example, Operation, Parameter, ok
+from api.contract.resource.ledger import LEDGER_OF_MESSAGE
+from api.contract.schema import Schema
+from api.contract.shape import Shape, array, nullable
+from api.port.queries import ENDED_STATES, OPEN_STATES
+
+_ID: Final = "2000F6ZY000000004M16D0WDR1"
+_DUE: Final = "2026-11-21T14:35:27.263Z"
+STATE: Final = schema.choice(OPEN_STATES + ENDED_STATES)
+
+
+def _described(row: Field) -> dict[str, Any]:
+    return {**row.kind.schema, "description": row.said, "examples": [row.example], "x-since": row.since}
+
+
+def _alone(row: Field, other: str) -> dict[str, Any]:
+    """Not both."""
+    both: dict[str, Any] = {"required": [row.name, other]}
+    if isinstance(row.harmless, str):
+        both["properties"] = {row.name: {"not": {"const": row.harmless}}}
+    return {"not": both}
+
+
+def _sent() -> dict[str, Schema | Shape]:
+    return {row.name: _described(row) for row in MESSAGE.served}
+
+
+def _rules() -> dict[str, Any]:
+    clashes = [_alone(row, other) for row in MESSAGE.clashing for other in row.clash if other not in MESSAGE.planned]
+    bodies = [row.name for row in MESSAGE.served if row.required and BODY in (row.name, *row.clash)]
+    return {"anyOf": [{"required": [name]} for name in bodies], "allOf": clashes}
+
+
+_REQUIRED: Final = [row.name for row in MESSAGE.served if row.required and not row.clash and row.name != BODY]
+NEW_MESSAGE: Final = Shape("NewMessage", _sent, sent=True, required=_REQUIRED, rules=_rules)
+_DUE_TIME: Final = Shape(
+    "DueTime",
+    lambda: {row.name: _described(row) for row in MESSAGE.movable},
+    sent=True,
+    rules={"minProperties": 1, "maxProperties": 1},
+)
+_SCHEDULED: Final = Shape(
+    "Scheduled",
+    {
+        "id": schema.ID,
+        "topic": schema.TOPIC,
+        "due": schema.AT,
+        "state": STATE,
+        "revision": schema.COUNT,
+        "kept": {**schema.FLAG, "description": "Another request had the key; this is its message."},
+    },
+    optional=("kept",),
+)
+_LINE: Final = Shape(
+    "BatchResult",
+    {
+        "line": schema.COUNT,
+        "id": schema.ID,
+        "due": schema.AT,
+        "replayed": schema.FLAG,
+        "kept": schema.FLAG,
+        "error": PROBLEM,
+    },
+    "Of one line of the request: an id, or an error.",
+    optional=("id", "due", "replayed", "kept", "error"),
+)
+_EVENT: Final = Shape(
+    "Event",
+    {
+        "at": nullable(schema.AT),
+        "event": schema.WORD,
+        "node": schema.WORD,
+        "term": schema.COUNT,
+        "attempt": schema.COUNT,
+    },
+)
+DEAD: Final = Shape(
+    "DeadLetter",
+    {
+        "id": schema.ID,
+        "topic": schema.TOPIC,
+        "reason": schema.WORD,
+        "attempts": schema.COUNT,
+        "error": schema.WORD,
+    },
+    "What a copy in a dead-letter topic is a copy of.",
+)
+
+
+def body_members() -> dict[str, Schema]:
+    """A message's body in an answer: one of two."""
+    return {
+        "content_type": schema.CONTENT_TYPE,
+        "body": {"description": "Any JSON."},
+        "body_base64": {"type": "string", "contentEncoding": "base64"},
+    }
+
+
+def _message() -> Mapping[str, Schema | Shape]:
+    extension = {row.name: nullable({**row.kind.schema, "description": row.said}) for row in MESSAGE.extension}
+    return {
+        "id": schema.ID,
+        "topic": schema.TOPIC,
+        "state": STATE,
+        "due": schema.AT,
+        "asked_due": schema.AT,
+        "created": schema.AT,
+        "revision": schema.COUNT,
+        "attempt": schema.COUNT,
+        "tags": schema.TAGS,
+        "headers": schema.HEADERS,
+        "key": nullable(schema.KEY),
+        **body_members(),
+        "handed_over": nullable(schema.AT),
+        "settled": nullable(schema.AT),
+        "lateness_ms": {"type": ["integer", "null"]},
+        "last_error": nullable(schema.WORD),
+        "target": nullable(_OWN_TARGET),
+        **extension,
+        "history": array(_EVENT),
+        "dead": DEAD,
+        "ledger": LEDGER_OF_MESSAGE,
+    }
+
+
+_OWN_TARGET: Final = Shape(
+    "ShownTarget",
+    {
+        "url": schema.WORD,
+        "method": schema.WORD,
+        "headers": schema.HEADERS,
+        "timeout": nullable(schema.TIMESPAN),
+    },
+)
+_MESSAGE: Final = Shape("Message", _message, optional=("body", "body_base64", "dead", "ledger"))
+_CANCELLED: Final = Shape(
+    "Cancelled",
+    {
+        "id": schema.ID,
+        "result": schema.choice(("cancelled",)),
+        "attempts_made": schema.COUNT,
+        "prior": schema.choice(("none", "known", "unknown")),
+    },
+)
+_PLACE: Final = {"Location": "Where the message can be looked up.", **REVISION}
+_OPEN: Final = ("unknown-message", "leased", "already-settled", "revision-mismatch")
+
+SCHEDULE: Final = Operation(
+    "scheduleMessage",
+    "Schedule a message",
+    {
+        201: Answered(
+            _SCHEDULED,
+            "On disk on a majority. Of a request that came before: its answer, with Idempotency-Replayed.",
+            headers={**_PLACE, "Idempotency-Replayed": "true: the key and the request are known."},
+        ),
+        200: Answered(_SCHEDULED, "The key was taken, and `on_conflict` is `keep`.", headers=_PLACE),
+    },
+    request=NEW_MESSAGE,
+    errors=("key-conflict", "beyond-max-delay", "over-limit", "disk-full"),
+    examples=(
+        Example(
+            "delayed",
+            "/v1/messages",
+            {"id": _ID, "topic": "orders", "due": _DUE, "state": "scheduled", "revision": 1},
+            201,
+            {"topic": "orders", "body": {"id": 7}, "delay": "30m", "tags": ["eu", "vip"], "key": "order-7"},
+        ),
+        Example(
+            "kept",
+            "/v1/messages",
+            {"id": _ID, "topic": "orders", "due": _DUE, "state": "scheduled", "revision": 1, "kept": True},
+            200,
+            {"topic": "orders", "body": {"id": 8}, "key": "order-7", "on_conflict": "keep"},
+        ),
+        Example(
+            "bytes",
+            "/v1/messages",
+            {"id": "2000F6ZY00000002JQRS7RYRK7", "topic": "jobs", "due": _DUE, "state": "scheduled", "revision": 1},
+            201,
+            {"topic": "jobs", "body_base64": "AAEC", "content_type": "image/png", "retry": {"max_attempts": 3}},
+        ),
+        Example(
+            "at-once",
+            "/v1/messages",
+            {"id": "2000F6ZY00000004T9ZP8YDR6Q", "topic": "payments", "due": _DUE, "state": "scheduled", "revision": 1},
+            201,
+            {"topic": "payments", "body": {"eur": 5}, "tags": ["eu"]},
+            turn=1,
+        ),
+        Example(
+            "misspelt",
+            "/v1/messages",
+            {
+                "type": "/problems/unknown-field",
+                "title": "A field is not known",
+                "status": 422,
+                "code": "unknown-field",
+                "detail": '/dealy: "dealy" is not a field here; did you mean "delay"?',
+                "errors": [{"pointer": "/dealy", "detail": '"dealy" is not a field here; did you mean "delay"?'}],
+                "leader": "n1",
+                "term": 1,
+                "request_id": "n1-1a1fe6d1ee1-1",
+            },
+            422,
+            {"topic": "orders", "body": 1, "dealy": "3m"},
+        ),
+    ),
+)
+BATCH: Final = Operation(
+    "scheduleBatch",
+    "Schedule up to 10,000 messages",
+    {200: Answered(_LINE, "One result a line, in order.", NDJSON)},
+    said="One message a line. A line at fault does not hold up the others.",
+    parameters=(Parameter("atomic", schema.choice(("false",)), "All lines or none: not supported yet."),),
+    request=NEW_MESSAGE,
+    media=NDJSON,
+    errors=("over-limit", "disk-full"),
+    examples=(
+        Example(
+            "two",
+            "/v1/messages/batch",
+            '{"line": 1, "id": "2000F70000000000Z8JN6R0HH4", "due": "2026-11-21T16:05:27.284Z"}\n'
+            '{"line": 2, "id": "2000F6ZZ00000000FN5HJK0SJ5", "due": "2026-11-21T15:05:27.284Z"}\n',
+            200,
+            '{"topic": "orders", "body": 1, "delay_level": 18, "tags": ["eu"]}\n'
+            '{"topic": "orders", "body": 2, "delay": "1h"}\n',
+            {"Content-Type": NDJSON},
+        ),
+    ),
+)
+LOOK_UP: Final = Operation(
+    "getMessage",
+    "Look a message up",
+    ok(_MESSAGE, "The message, and what the ledger has of it.", **REVISION),
+    parameters=(
+        Parameter("consistency", schema.choice(("local",)), "As the node that is asked knows it, without a ledger."),
+        Parameter("ledger", schema.choice(("true", "false")), "false: without, which asks no other node."),
+    ),
+    errors=("unknown-message", "over-limit"),
+    examples=(
+        Example(
+            "scheduled",
+            f"/v1/messages/{_ID}?ledger=false",
+            {
+                "id": _ID,
+                "topic": "orders",
+                "state": "scheduled",
+                "due": _DUE,
+                "asked_due": _DUE,
+                "created": "2026-11-21T14:05:27.263Z",
+                "revision": 1,
+                "attempt": 0,
+                "tags": ["eu", "vip"],
+                "headers": {},
+                "key": "order-7",
+                "content_type": "application/json",
+                "handed_over": None,
+                "settled": None,
+                "lateness_ms": None,
+                "last_error": None,
+                "target": None,
+                "retry": None,
+                "history": [
+                    {"at": "2026-11-21T14:05:27.263Z", "event": "scheduled", "node": "", "term": 0, "attempt": 0}
+                ],
+                "body": {"id": 7},
+            },
+        ),
+    ),
+)
+RESCHEDULE: Final = Operation(
+    "rescheduleMessage",
+    "Give a message another due time",
+    ok(_SCHEDULED, "Nothing of it is handed over before.", **REVISION),
+    parameters=(IF_MATCH,),
+    request=_DUE_TIME,
+    errors=(*_OPEN, "beyond-max-delay", "over-limit"),
+    examples=(
+        Example(
+            "later",
+            f"/v1/messages/{_ID}",
+            {"id": _ID, "topic": "orders", "due": "2026-11-21T16:05:27.309Z", "state": "scheduled", "revision": 2},
+            200,
+            {"delay": "2h"},
+            {"If-Match": '"1"'},
+        ),
+    ),
+)
+CANCEL: Final = Operation(
+    "cancelMessage",
+    "Cancel a message",
+    ok(_CANCELLED, "No hand-over starts after this answer. Twice is 200 twice."),
+    parameters=(IF_MATCH,),
+    errors=_OPEN,
+    examples=(
+        Example(
+            "cancelled",
+            f"/v1/messages/{_ID}",
+            {"id": _ID, "result": "cancelled", "attempts_made": 0, "prior": "none"},
+        ),
+    ),
+)

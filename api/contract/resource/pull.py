@@ -1,0 +1,117 @@
+"""What is told of a pull."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from api.contract import schema
+from api.contract.fields import MESSAGE
+from api.contract.operation import Example, Operation, ok
+from api.contract.resource.message import DEAD, body_members
+from api.contract.resource.receipt import ONE, TWO
+from api.contract.schema import Schema
+from api.contract.shape import Shape, array, nullable, sent
+from api.port.port import PULL_MAX
+
+
+def _pulled() -> list[str]:
+    return [row.name for row in MESSAGE.extension if row.pulled]
+
+
+def _delivery() -> Mapping[str, Schema | Shape]:
+    return {
+        "id": schema.ID,
+        "receipt": schema.RECEIPT,
+        "attempt": schema.COUNT,
+        "term": schema.COUNT,
+        "topic": schema.TOPIC,
+        "leased_until": schema.AT,
+        "handed_over": schema.AT,
+        "due": schema.AT,
+        "asked_due": schema.AT,
+        "created": schema.AT,
+        "lateness_ms": schema.COUNT,
+        "tags": schema.TAGS,
+        "headers": schema.HEADERS,
+        "key": nullable(schema.KEY),
+        "priority": schema.whole(0, 9),
+        "order_key": nullable(schema.WORD),
+        **body_members(),
+        "dead": DEAD,
+        **{name: MESSAGE.rows[name].kind.schema for name in _pulled()},
+    }
+
+
+_DELIVERY: Final = Shape("Delivery", _delivery, optional=lambda: ("body", "body_base64", "dead", *_pulled()))
+
+
+def _shown(id: str, receipt: str, topic: str, tags: list[str], **body: Any) -> dict[str, Any]:
+    due = "2026-11-21T14:05:27.414Z"
+    return {
+        "messages": [
+            {
+                "id": id,
+                "receipt": receipt,
+                "attempt": 1,
+                "term": 1,
+                "topic": topic,
+                "leased_until": "2026-11-21T14:06:27.436Z",
+                "handed_over": "2026-11-21T14:05:27.436Z",
+                "due": due,
+                "asked_due": due,
+                "created": due,
+                "lateness_ms": 22,
+                "tags": tags,
+                "headers": {},
+                "key": None,
+                "priority": 0,
+                "order_key": None,
+                **body,
+            }
+        ]
+    }
+
+
+PULL: Final = Operation(
+    "pullMessages",
+    "Take messages that are due, under a lease",
+    ok(
+        Shape("Pulled", {"messages": array(_DELIVERY)}),
+        "What was there; an empty list where nothing came within `wait`.",
+    ),
+    said="A lease that ends without a word brings the message again, one `attempt` higher.",
+    request=sent(
+        "Pull",
+        {
+            "max": {**schema.whole(1, PULL_MAX), "default": 100},
+            "wait": {**schema.DURATION, "default": "0s", "description": "For the first one, at most 30s."},
+            "lease": {**schema.DURATION, "description": "1s to 12h; the topic's, if it is left out."},
+            "tags": {**schema.text(4096, 0), "description": 'Such as "eu && vip || us"; all, if it is left out.'},
+        },
+    ),
+    optional=True,
+    errors=("unknown-topic", "over-limit"),
+    examples=(
+        Example(
+            "bytes",
+            "/v1/topics/jobs/pull",
+            _shown("2000F6ZY00000002JQRS7RYRK7", ONE, "jobs", [], content_type="image/png", body_base64="AAEC"),
+            200,
+            {"max": 10, "wait": "20s", "lease": "1m"},
+        ),
+        Example(
+            "tagged",
+            "/v1/topics/payments/pull",
+            _shown(
+                "2000F6ZY00000004T9ZP8YDR6Q",
+                TWO,
+                "payments",
+                ["eu"],
+                content_type="application/json",
+                body={"eur": 5},
+            ),
+            200,
+            {"wait": "20s", "tags": "eu && vip || eu"},
+            turn=1,
+        ),
+    ),
+)

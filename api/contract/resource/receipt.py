@@ -1,0 +1,90 @@
+"""What is told of a consumer's receipts: ack, nack, extend."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from api.contract import schema
+from api.contract.operation import Example, Operation, ok
+from api.contract.schema import Schema
+from api.contract.shape import Shape, array, sent
+from api.port.port import ACK_MAX
+
+ONE: Final = "AQAAAAD-mwdG6Il7n3MBAAMAAAAAAAEAAAABAN01mPh82aB-UH3YcOA64fQ"
+TWO: Final = "AgAAAAD-mwdnYo9PxlcCAAMAAAAAAAEAAAABAH2jdbL9laEuZDe4kk_M_CQ"
+_RECEIPTS: Final = schema.listed(schema.WORD, ACK_MAX, 1)
+_RESULTS: Final = Shape(
+    "Results",
+    {
+        "results": array(
+            Shape(
+                "Result",
+                {
+                    "receipt": schema.WORD,
+                    "result": schema.choice(("acked", "nacked", "extended", "stale", "invalid", "unknown")),
+                },
+            )
+        )
+    },
+    "One for each receipt, in order.",
+)
+
+
+def _of(name: str, **more: Schema) -> Shape:
+    members: Mapping[str, Schema] = {"receipts": _RECEIPTS, **more}
+    return sent(name, members, ("receipts",))
+
+
+ACK: Final = Operation(
+    "ackMessages",
+    "Settle messages",
+    ok(_RESULTS, "`acked` is durable on a majority."),
+    request=_of("Ack"),
+    errors=("over-limit",),
+    examples=(
+        Example(
+            "done",
+            "/v1/topics/jobs/ack",
+            {"results": [{"receipt": ONE, "result": "acked"}, {"receipt": "nonsense", "result": "invalid"}]},
+            200,
+            {"receipts": [ONE, "nonsense"]},
+            turn=1,
+        ),
+    ),
+)
+NACK: Final = Operation(
+    "nackMessages",
+    "Give messages back",
+    ok(_RESULTS, "Due again, or dead where the retry policy says so."),
+    request=_of(
+        "Nack",
+        delay={**schema.DURATION, "description": "Due after that; the retry policy says it, if it is left out."},
+        counted={**schema.FLAG, "default": True, "description": "false: it is no attempt for the policy."},
+    ),
+    errors=("beyond-max-delay", "over-limit"),
+    examples=(
+        Example(
+            "later",
+            "/v1/topics/payments/nack",
+            {"results": [{"receipt": TWO, "result": "nacked"}]},
+            200,
+            {"receipts": [TWO]},
+            turn=2,
+        ),
+    ),
+)
+EXTEND: Final = Operation(
+    "extendLeases",
+    "Let leases end later",
+    ok(_RESULTS, "They end at the asked time or later."),
+    request=_of("Extend", lease={**schema.DURATION, "description": "1s to 12h from now; the topic's, if left out."}),
+    errors=("over-limit",),
+    examples=(
+        Example(
+            "longer",
+            "/v1/topics/jobs/extend",
+            {"results": [{"receipt": ONE, "result": "extended"}]},
+            200,
+            {"receipts": [ONE], "lease": "5m"},
+        ),
+    ),
+)
