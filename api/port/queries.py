@@ -8,10 +8,12 @@ from typing import Final
 
 import msgspec
 
-from storage.format.states import OPEN_STANDINGS, words
+from storage.format.states import ENDED_STANDINGS, LIVE_STANDINGS, OPEN_STANDINGS, words
 
 #: States of an open message, which a count takes if none is named.
 OPEN_STATES: Final = words(OPEN_STANDINGS)
+#: Those of any message.
+STATES: Final = words(LIVE_STANDINGS) + words(ENDED_STANDINGS)
 #: Most buckets of a histogram.
 HISTOGRAM_BUCKETS_MAX: Final = 1_000
 

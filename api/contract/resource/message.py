@@ -11,11 +11,11 @@ from api.contract.operation import IF_MATCH, NDJSON, REVISION, Answered, Example
 from api.contract.resource.ledger import LEDGER_OF_MESSAGE
 from api.contract.schema import Schema
 from api.contract.shape import Shape, array, nullable
-from api.port.queries import ENDED_STATES, OPEN_STATES
+from api.port.queries import STATES
 
 _ID: Final = "2000F6ZY000000004M16D0WDR1"
 _DUE: Final = "2026-11-21T14:35:27.263Z"
-STATE: Final = schema.choice(OPEN_STATES + ENDED_STATES)
+STATE: Final = schema.choice(STATES)
 
 
 def _described(row: Field) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from api.contract.retry import RETRY_SCHEMA
 from api.contract.schema import Schema
 from api.contract.shape import Shape, nullable, page, sent
 from api.contract.target import TARGET_SCHEMA
-from api.port.queries import ENDED_STATES, OPEN_STATES
+from api.port.queries import STATES
 
 _MODE: Final = schema.choice(("pull", "push"))
 _HANDOVER: Final = schema.choice(("fast", "strict"))
@@ -60,7 +60,7 @@ _RETRY: Final = Shape(
         "max_age": schema.TIMESPAN,
     },
 )
-_COUNTS: Final = Shape("Counts", dict.fromkeys(OPEN_STATES + ENDED_STATES, schema.COUNT))
+_COUNTS: Final = Shape("Counts", dict.fromkeys(STATES, schema.COUNT))
 _TOPIC: Final = Shape(
     "Topic",
     {
