@@ -28,13 +28,13 @@ from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.unlink import Unlink
 from replication.journal.journal import Journal
-from storage.catalog.client_key import DROPPED_MAX, KeyEntry
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch, UnitBatch
 from storage.format.position import HOUR_MS
 from storage.format.states import DELIVERED, LEASED
 from storage.record.record import KIND_MESSAGE, Drafts, encode_records
 from storage.store import Store
+from storage.tables.key import DROPPED_MAX, KeyEntry
 
 HOUR = 490_000
 BATCH = 50_000

@@ -37,12 +37,12 @@ from replication.apply.machine import Applied, Machine
 from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import Settle
-from storage.catalog.topic import subscription_of
 from storage.file.disk import Disk
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once
 from storage.format.position import HOUR_MS
 from storage.store import Store
+from storage.tables.topic import subscription_of
 
 SIZES = (1, 64, 1_000)
 NOW_MS = 497_222 * HOUR_MS  # the start of an hour

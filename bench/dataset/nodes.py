@@ -13,12 +13,12 @@ import numpy.typing as npt
 from storage.catalog.catalog import Catalog
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.catalog.genesis import Genesis
-from storage.catalog.members import Member
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_file import FILE_BYTES_MAX, DeliveryFile
 from storage.file.disk import Disk
 from storage.format.delivery_record import DELIVERY, TERM_BEGUN, seal_deliveries
 from storage.format.rows import MAGIC_DELIVERIES, FileHeader, take_rows
+from storage.tables.members import Member
 
 NODES: Final = ("n1", "n2", "n3")
 CLUSTER_ID: Final = bytes(range(16))

@@ -18,7 +18,7 @@ from cli.output import output_option, show_fields, show_json
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
-    from storage.catalog.overdue import OverdueRule
+    from storage.tables.overdue import OverdueRule
 
 
 @click.command()
@@ -106,7 +106,7 @@ def _address(option: str, value: str | None) -> str | None:
 def _overdue_rule(value: str) -> "OverdueRule | None":
     """The policy as it is kept: None hands over everything."""
     from api.port.duration import BadDuration, parse_duration
-    from storage.catalog.overdue import OverdueRule
+    from storage.tables.overdue import OverdueRule
 
     if value == "all":
         return None

@@ -51,8 +51,8 @@ def new_term(opened: Sequence["DataDirectory"]) -> int:
 def _table(path: Path) -> tuple[set[str], set[str], bytes]:
     """Ids of members and of those removed, and the cluster's id, as of the last checkpoint."""
     from storage.catalog.catalog import Catalog
-    from storage.catalog.members import REMOVED
     from storage.file.disk import Disk
+    from storage.tables.members import REMOVED
 
     if not (path / "data.mdb").is_file():
         return set(), set(), b""

@@ -41,7 +41,7 @@ from replication.wire.handshake import UNKNOWN_NODE, Refusal
 from replication.wire.listener import HEARSAY_MAX
 from replication.wire.rhythm import next_look
 from replication.wire.transport import Transport
-from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
+from storage.tables.members import LEARNER, REMOVED, VOTER, Member
 
 log = structlog.get_logger()
 

@@ -1,6 +1,6 @@
 """Who the members are, as this node has applied it.
 
-The table of the catalog decides (storage/catalog/members.py, replication/raft/members.py); the configuration's peers
+The table of the catalog decides (storage/tables/members.py, replication/raft/members.py); the configuration's peers
 are what a node starts from before it has one. Only then, and to move a member to another address: of a member that is
 listed there, the configured addresses are used.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from node.runtime.config import Config
 from replication.wire.contacts import Contact, Contacts
-from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
-from storage.catalog.members import Members as Table
+from storage.tables.members import LEARNER, REMOVED, VOTER, Member
+from storage.tables.members import Members as Table
 
 ADVICE = (
     "Its data directory is of no more use to the cluster; to bring the machine back, start it with another node_id and "

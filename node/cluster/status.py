@@ -18,7 +18,7 @@ from replication.apply.machine import Machine
 from replication.group import RaftGroup
 from replication.raft.options import CATCHING_UP, Peer
 from replication.wire.transport import Transport
-from storage.catalog.members import LEARNER
+from storage.tables.members import LEARNER
 
 
 class Status:

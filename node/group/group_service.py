@@ -70,9 +70,9 @@ from node.pull.settling import Settling
 from node.settle.former_leader_outcomes import FormerLeaderOutcomes
 from node.write.schedule import WriteLimits, schedule_messages, schedule_one
 from replication.apply.topic import MISMATCH
-from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.rows import Corrupt
+from storage.tables.topic import Topic
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from node.handover.holds import UnitHolds
 from node.ready.record_check import RecordCheck
 from node.ready.topic_window import LaneKind, Queued
 from replication.apply.message.attempt_order import Rows
-from storage.catalog.topic import Subscription
 from storage.format.array import U16, U32, U64
+from storage.tables.topic import Subscription
 
 ATTEMPT_MAX: Final = 0xFFFF
 

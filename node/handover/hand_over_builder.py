@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.lease_book import HandOver
-from storage.catalog.topic import Subscription
 from storage.format.array import U16, U64
 from storage.format.rows import UNIT, Units, join_rows
+from storage.tables.topic import Subscription
 
 BYTES_MAX: Final = 1 << 40
 """No bound on bytes."""

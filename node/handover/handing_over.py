@@ -33,11 +33,11 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
 from node.ready.waited_subscriptions import WaitedSubscriptions
 from node.ready.windows import Ready
-from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.rows import Units
 from storage.format.tag_filter import TagFilter
 from storage.store import Store
+from storage.tables.topic import Subscription
 
 PACE_MS = 10
 """Overdue units are released to consumers `pace_per_step` at a time, this far apart."""

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from node.ready.topic_window import LaneKind, Queued
-from storage.catalog.topic import Subscription
 from storage.format.array import U64
+from storage.tables.topic import Subscription
 
 
 class UnitHolds:

@@ -26,12 +26,12 @@ from node.handover.strict import Strict, leased_rows
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.record_check import check_records
 from node.ready.topic_window import NOTHING, LaneKind, Queued
-from storage.catalog.topic import Subscription, subscriptions_of
 from storage.format.array import U64
 from storage.format.rows import Units, select_rows
 from storage.format.rows_by import rows_by
 from storage.format.states import IS_PENDING
 from storage.store import Store
+from storage.tables.topic import Subscription, subscriptions_of
 from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits
 

@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.handover import Lease, Release
-from storage.catalog.topic import Subscription
 from storage.format.array import I64, U16, U32, U64
 from storage.format.rows import Units
+from storage.tables.topic import Subscription
 
 SEVERAL: Final = Subscription(0)
 """Instead of a subscription: units of several. No topic has the number 0."""

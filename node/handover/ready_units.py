@@ -20,11 +20,11 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.record_check import RecordCheck, check_records
 from node.ready.topic_window import Found, LaneKind, Queued
 from node.ready.windows import Ready
-from storage.catalog.topic import Subscription
 from storage.format.array import I64, U64
 from storage.format.rows import Units, select_rows, take_rows
 from storage.format.tag_filter import TagFilter
 from storage.store import Store
+from storage.tables.topic import Subscription
 
 EXACT_ROWS: Final = 2_000
 """Records whose tags a filtered hand-over reads, about; the next one goes on from there."""

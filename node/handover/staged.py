@@ -15,9 +15,9 @@ import numpy as np
 
 from node.handover.lease_book import HandOver
 from node.ready.topic_window import LaneKind, Queued
-from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.rows import UNIT, Units
+from storage.tables.topic import Subscription
 
 
 class StagedHandOver(NamedTuple):

@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.lease_book import HandOver, LeaseBook, Released
-from storage.catalog.topic import Subscription
 from storage.format.array import U32, U64
 from storage.format.states import LEASED
 from storage.store import Store
+from storage.tables.topic import Subscription
 
 PLEDGED_MAX: Final = 20_000
 """Units that may wait for their Lease or their time: their Leases take half a MiB of an entry."""

@@ -22,9 +22,9 @@ from node.port.receipt import Receipts
 from node.port.trust_window import NEVER, TrustWindow
 from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
-from storage.catalog.topic import Topic
 from storage.format.array import I64, U8, U64
 from storage.record.record import Record
+from storage.tables.topic import Topic
 
 
 class Term(Protocol):

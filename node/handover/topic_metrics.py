@@ -22,8 +22,8 @@ from prometheus_client.registry import Collector
 
 from node.handover.term import Leadership
 from storage.catalog.catalog import Catalog
-from storage.catalog.topic import subscription_of
 from storage.format.array import I64, U32
+from storage.tables.topic import subscription_of
 
 LABELLED_MAX: Final = 100
 """Topics with a name of their own: 8 samples each, 7 us a sample on the loop at every scrape."""

@@ -23,13 +23,13 @@ from node.ready.claimed_units import ClaimedUnits
 from node.ready.lease_timetable import LeaseTimetable, Span
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
-from storage.catalog.topic import subscriptions_of
 from storage.format.array import U32, U64
 from storage.format.position import HOUR_MS, INDEX_BITS, by_hour, hours_of
 from storage.format.rows import Units
 from storage.format.states import IS_OPEN, IS_PENDING, LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
+from storage.tables.topic import subscriptions_of
 from storage.wheel.slot import DueUnits
 
 LOOK_ROWS = 65_536

@@ -36,11 +36,11 @@ from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
 from replication.command.dispatch import DispatchState, Realign
-from storage.catalog.topic import subscription_of, subscriptions_of, topic_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.position import HOUR_MS
 from storage.format.states import IS_OPEN, LEASED
 from storage.store import Store
+from storage.tables.topic import subscription_of, subscriptions_of, topic_of
 from storage.wheel.hour_wheel import AHEAD, HourWheel
 from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits

@@ -35,11 +35,11 @@ from node.write.leader_commands import LeaderCommands
 from replication.apply.message.settle import ACKED
 from replication.command.dispatch import Realign
 from replication.command.handover import DEAD, Fail
-from storage.catalog.topic import Topic, subscription_of
 from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.level import has
 from storage.format.position import HOUR_MS
 from storage.record.record import Record
+from storage.tables.topic import Topic, subscription_of
 from storage.wheel.slot import DueUnits
 from storage.wheel.slot_read import SlotRead
 

@@ -25,7 +25,6 @@ from node.settle.retry import reason_of
 from node.write.command_queues import ENTRY_MOVES_MAX
 from node.write.proposer import Proposer
 from replication.command.message import Redrive
-from storage.catalog.topic import Topic
 from storage.format.array import U64
 from storage.format.message_id import encode_ids
 from storage.format.position import GONE, INDEX_BITS
@@ -33,6 +32,7 @@ from storage.format.states import DEAD
 from storage.format.tag_filter import tags_mask
 from storage.record.record import Record
 from storage.store import Store
+from storage.tables.topic import Topic
 
 #: Homes looked at in one piece, and records read, counted as in node.settle.move_size.
 LOOK_ROWS: Final = 65_536

@@ -9,7 +9,7 @@ import msgspec
 
 from api.port.port import RETRY_DEFAULTS, TOPIC_DEFAULTS, RetryPolicy, Target, TopicChange, TopicView
 from api.port.problem import FieldFault, Problem
-from storage.catalog.topic import Topic
+from storage.tables.topic import Topic
 
 _PLAIN: Final = ("mode", "lease_ms", "handover", "paused")
 _REMOVABLE: Final = ("target", "retry", "dead_letter")

@@ -27,9 +27,9 @@ from replication.apply.topic import DROPPED, MISMATCH, UNKNOWN
 from replication.command.topic import DropTopic
 from replication.driver import GroupDriver
 from replication.group import RaftGroup
-from storage.catalog.topic import Topic
 from storage.hour.hour_table import Extents
 from storage.store import Store
+from storage.tables.topic import Topic
 
 #: Counts until a delete gives up, each quicker than what comes in between.
 TRIES_MAX: Final = 8

@@ -9,8 +9,8 @@ from node.message.topic import check_target, settings_of, view_topic
 from node.port.topic_port import TopicPut
 from node.write.proposer import Proposer
 from replication.command.topic import PutTopic
-from storage.catalog.topic import Topic, subscription_of
 from storage.store import Store
+from storage.tables.topic import Topic, subscription_of
 
 
 def topic_named(store: Store, name: str) -> Topic:

@@ -10,9 +10,9 @@ from api.contract.fields import MESSAGE
 from node.handover.lease_book import HandOver
 from node.message.view import dead_of
 from node.port.pull_port import Deliveries, MoreOfDelivery
-from storage.catalog.topic import number_of, topic_of
 from storage.record.record import Record
 from storage.record.record_rows import RecordRows
+from storage.tables.topic import number_of, topic_of
 
 
 def deliveries_of(hand_over: HandOver, records: RecordRows, term: int) -> Deliveries:

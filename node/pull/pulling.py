@@ -36,9 +36,9 @@ from node.port.pull_port import Deliveries, Gone, PullAsked
 from node.pull.delivery import deliveries_of
 from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
-from storage.catalog.topic import Subscription, Topic, number_of, subscription_of, topic_of
 from storage.format.tag_filter import TagFilter
 from storage.store import Store
+from storage.tables.topic import Subscription, Topic, number_of, subscription_of, topic_of
 
 assert TOPIC_DEFAULTS.lease_ms is not None
 K = TypeVar("K")

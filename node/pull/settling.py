@@ -42,7 +42,6 @@ from node.write.proposer import Proposer
 from replication.apply.message.fail import done_before
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.command.handover import Extend, Fail, Settle
-from storage.catalog.topic import Topic
 from storage.file.disk import DiskFailed
 from storage.format.array import U8, U64
 from storage.format.batches import StateColumns
@@ -51,6 +50,7 @@ from storage.format.rows import Corrupt
 from storage.format.states import DELIVERED as DELIVERED_STATE
 from storage.format.states import LEASED, LIVES_HERE, UNKNOWN
 from storage.store import Store
+from storage.tables.topic import Topic
 
 FEW: Final = 4
 """Receipts of one request whose units are not looked at before they go in an entry."""

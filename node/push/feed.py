@@ -43,9 +43,9 @@ from node.runtime.clock import NodeClock
 from node.runtime.config import PushOptions
 from node.runtime.lifecycle import Lifecycle
 from node.runtime.open_files import pushes_max
-from storage.catalog.topic import Subscription
 from storage.format.message_id import encode_ids
 from storage.store import Store
+from storage.tables.topic import Subscription
 
 #: A push lease lasts the attempt's timeout and this: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000

@@ -32,7 +32,7 @@ from typing import Final
 from node.port.push_port import Origin
 from node.push.trial import Trials
 from node.push.unit import StagedUnit
-from storage.catalog.topic import Subscription
+from storage.tables.topic import Subscription
 
 ILL_MS: Final = 250
 """Between some attempts to ill receivers and the next."""

@@ -26,8 +26,8 @@ from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.lifecycle import Lifecycle
 from node.runtime.step_alarm import StepAlarm
-from storage.catalog.topic import Subscription
 from storage.store import Store
+from storage.tables.topic import Subscription
 
 #: A planned push that could not be sent for so long is released. Less than the margin of its lease.
 LATE_MOST_MS: Final = 2_000

@@ -17,10 +17,10 @@ from node.handover.term import Term
 from node.push.lanes import Lanes
 from node.push.target import Targets
 from node.push.unit import StagedUnit
-from storage.catalog.topic import Subscription, Topic, subscription_of, topic_of
 from storage.format.array import U64
 from storage.format.states import IS_OPEN
 from storage.store import Store
+from storage.tables.topic import Subscription, Topic, subscription_of, topic_of
 
 #: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and bytes
 #: of all their records.

@@ -21,7 +21,7 @@ from node.port.failure_code import BAD_URL, NO_TARGET
 from node.port.push_headers import TOKEN, chosen_headers
 from node.port.push_port import Origin, PushTarget
 from node.push.signing_key import signing_key
-from storage.catalog.topic import Topic
+from storage.tables.topic import Topic
 
 CACHED_MAX: Final = 4096
 """Targets kept; with more of them in use each is put together anew now and then."""

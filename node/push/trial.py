@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from storage.catalog.topic import Subscription
+from storage.tables.topic import Subscription
 
 L = TypeVar("L")
 

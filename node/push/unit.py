@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from node.port.push_port import Origin, PushTarget
 from node.push.target import BadTarget
-from storage.catalog.topic import Subscription, Topic
 from storage.record.record import Record
+from storage.tables.topic import Subscription, Topic
 
 NOWHERE = Origin("", "", 0)
 """The lane of units without a usable target: they fail without a connection."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from storage.catalog.topic import Subscription
+from storage.tables.topic import Subscription
 
 
 class WaitedSubscriptions:

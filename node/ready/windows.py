@@ -26,10 +26,10 @@ import numpy.typing as npt
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from node.ready.waited_subscriptions import WaitedSubscriptions
-from storage.catalog.topic import Subscription
 from storage.format.array import I64, U32, U64
 from storage.format.rows_by import rows_by
 from storage.format.tag_filter import TagFilter
+from storage.tables.topic import Subscription
 
 
 @dataclass(slots=True)

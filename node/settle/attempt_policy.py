@@ -17,10 +17,10 @@ from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.settle.retry import effective, too_old
 from replication.command.handover import DEAD, Fail
-from storage.catalog.topic import Subscription, topic_of
 from storage.format.array import U16, U64
 from storage.record.record import Record
 from storage.store import Store
+from storage.tables.topic import Subscription, topic_of
 
 HAND_OVERS_MAX: Final = 60_000
 """Of one message, those that do not count too: the number of a hand-over has 16 bits, and a number that came twice in a

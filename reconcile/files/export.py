@@ -9,8 +9,6 @@ from pathlib import Path
 from reconcile.files.find import DeliverySource, FoundFiles, HourCopy, header_of, name_of
 from reconcile.files.node import NodeData
 from reconcile.files.problem import CUT_SHORT, MISSING, DataRefused, Problem
-from storage.catalog.members import REMOVED
-from storage.catalog.topic import Topic
 from storage.export.manifest import (
     ExportedDeliveries,
     ExportedHour,
@@ -32,6 +30,8 @@ from storage.format.rows import (
     FormatRefused,
 )
 from storage.record.record import RECORD_HEADER_SIZE
+from storage.tables.members import REMOVED
+from storage.tables.topic import Topic
 
 
 def is_export_directory(path: Path) -> bool:

@@ -25,7 +25,7 @@ from reconcile.files.export import find_export, is_export_directory
 from reconcile.files.find import DeliverySource, FoundFiles, HourCopy, find_deliveries, find_hours
 from reconcile.files.node import NodeData, is_node_directory, read_node
 from reconcile.files.problem import MISSING, DataRefused, Problem
-from storage.catalog.topic import Topic
+from storage.tables.topic import Topic
 
 BUCKET_UNITS: Final = 1 << 20
 """Units that one task reads and judges at a time."""

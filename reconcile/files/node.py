@@ -13,10 +13,10 @@ from typing import Final
 from reconcile.files.problem import DAMAGED, DataRefused, Problem
 from storage.catalog.catalog import Catalog
 from storage.catalog.hour_lengths import HourLengths
-from storage.catalog.members import REMOVED
-from storage.catalog.topic import Topic
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt, FormatRefused
+from storage.tables.members import REMOVED
+from storage.tables.topic import Topic
 
 LOCK: Final = "LOCK"
 STORE_DIGITS: Final = 8

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from replication.apply.applying import Applying
 from replication.command.genesis import Genesis
 from replication.command.member import ADD, PROMOTE, ChangeMember
-from storage.catalog.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
+from storage.tables.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
 
 MEMBERS_MAX = 9
 """Voters and learners together: a majority of more is slower, and a hello carries them all."""

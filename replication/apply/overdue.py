@@ -2,7 +2,7 @@
 
 from replication.apply.applying import Applying
 from replication.command.overdue import OverdueCutoff
-from storage.catalog.overdue import OverdueRule
+from storage.tables.overdue import OverdueRule
 
 
 def apply_overdue_cutoff(applying: Applying, command: OverdueCutoff) -> OverdueRule | None:

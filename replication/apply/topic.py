@@ -14,8 +14,8 @@ from replication.apply.applying import Applying
 from replication.apply.message.doubtful import STRICT_DOUBT, STRICT_SINCE
 from replication.command.topic import DropTopic, PutTopic
 from storage.catalog.doubt import NO_DOUBT
-from storage.catalog.topic import Topic
 from storage.format.level import has
+from storage.tables.topic import Topic
 
 
 @dataclass(frozen=True, slots=True)

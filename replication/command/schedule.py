@@ -13,10 +13,10 @@ import numpy as np
 
 from replication.command.column import ColumnReader, check_due, filled, names, pack_columns, pack_map
 from replication.command.entry import EntryRefused, Kind, Packed, Section
-from storage.catalog.client_key import FINGERPRINT_SIZE
 from storage.format.array import I64, U16, U32, U64
 from storage.format.schedule_status import ON_CONFLICT
 from storage.record.record import KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, record_edges
+from storage.tables.key import FINGERPRINT_SIZE
 
 _KEY_BYTES_MAX = 255  # the catalog's index of keys would take more; the API allows 128
 _RECORD_BEGIN = np.uint64(RECORD_VERSION << 32 | KIND_MESSAGE << 40)  # above the size; no flags: it was never moved

@@ -24,17 +24,17 @@ import lmdb
 
 from storage.catalog.catalog_file import MAP_SIZE, require_begun, require_whole
 from storage.catalog.checkpoint_record import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
-from storage.catalog.client_key import HOUR_BYTES, KeyEntry, Keys
-from storage.catalog.entry_checksum import EntryChecksum
 from storage.catalog.genesis import Genesis, read_genesis, replace_genesis, write_genesis
 from storage.catalog.hour_lengths import HourLengths
-from storage.catalog.members import Members
-from storage.catalog.overdue import OverdueRule, read_overdue_rule, write_overdue_rule
 from storage.catalog.restored import Restored, read_restored, write_restored
-from storage.catalog.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
-from storage.catalog.topic import DEFAULT_NAMESPACE, Topic, Topics
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt, FormatRefused
+from storage.lmdb.entry_checksum import EntryChecksum
+from storage.lmdb.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
+from storage.tables.key import HOUR_BYTES, KeyEntry, Keys
+from storage.tables.members import Members
+from storage.tables.overdue import OverdueRule, read_overdue_rule, write_overdue_rule
+from storage.tables.topic import DEFAULT_NAMESPACE, Topic, Topics
 
 FORMAT: Final = 1
 _FORMAT_KEY: Final = b"format"

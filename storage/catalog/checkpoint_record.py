@@ -36,9 +36,9 @@ import numpy as np
 
 from storage.catalog.doubt import NO_DOUBT, Doubt
 from storage.catalog.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
-from storage.catalog.table import open_value, seal_value
 from storage.format.level import FOUNDED, LEVELS, has
 from storage.format.rows import Corrupt, FormatRefused
+from storage.lmdb.table import open_value, seal_value
 
 ABOUT: Final = b"about"
 """The named database of what is about the catalog and not part of it: this record, and the catalog's format."""

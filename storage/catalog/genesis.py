@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from storage.catalog.table import Table
+from storage.lmdb.table import Table
 
 CLUSTER_ID_SIZE: Final = 16
 _KEY: Final = b"genesis"

@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from storage.catalog.table import Table
 from storage.format.array import I64, U64
 from storage.format.position import by_hour, hours_of, indexes_of
 from storage.format.rows import FormatRefused
+from storage.lmdb.table import Table
 
 _KEY: Final = b"restored"
 _HOUR: Final = b"restored hour "

@@ -25,8 +25,6 @@ from typing import Final
 import msgspec
 
 from storage.catalog.catalog import Catalog
-from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
-from storage.catalog.overdue import OverdueRule
 from storage.catalog.restored import Restored
 from storage.checkpoint.manifest import CATALOG_FILE, Manifest
 from storage.directory.backup import BackupRefused, read_manifest, read_pieces
@@ -34,6 +32,8 @@ from storage.directory.data_directory import DataDirectory, lock_line
 from storage.directory.snapshot_install import INSTALLED, check_snapshot, write_states
 from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, FileHeader
+from storage.tables.members import LEARNER, REMOVED, VOTER, Member
+from storage.tables.overdue import OverdueRule
 
 _LOCK: Final = "LOCK"
 _IGNORED: Final = frozenset({"lost+found", INSTALLED})

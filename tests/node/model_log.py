@@ -20,8 +20,8 @@ from replication.apply.machine import Applied
 from replication.command.entry import Command, encode_entry
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
-from storage.catalog.topic import Subscription, subscription_of
 from storage.format.array import U16, U64
+from storage.tables.topic import Subscription, subscription_of
 from tests.node.book import Book
 from tests.node.one_leader import GENESIS, HOUR_MS, T0, Replica
 

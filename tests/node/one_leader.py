@@ -19,11 +19,11 @@ from replication.command.handover import DEAD, RETRY, Fail, Settle
 from replication.command.message import Cancel, Reschedule
 from replication.command.schedule import Schedule
 from replication.command.topic import PutTopic
-from storage.catalog.topic import Subscription, subscription_of
 from storage.file.disk import Disk
 from storage.format.tag_filter import TagFilter, tags_mask
 from storage.record.record import Drafts, encode_records
 from storage.store import Store
+from storage.tables.topic import Subscription, subscription_of
 
 HOUR_MS = 3_600_000
 T0 = 472_222 * HOUR_MS  # the start of an hour

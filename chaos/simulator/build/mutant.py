@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 import replication.apply.message.settle
-import storage.catalog.client_key
 import storage.checkpoint.states_due
 import storage.state.files
+import storage.tables.key
 from node.cluster.levels import Levels
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_term import LeaderTerm
@@ -191,7 +191,7 @@ def _away_is_forgotten() -> list[Patch]:
 
 def _keys_at_once() -> list[Patch]:
     """The entry that unlinks an hour, or the next one, drops all keys of it."""
-    return [(storage.catalog.client_key, "DROPPED_MAX", 1 << 40)]
+    return [(storage.tables.key, "DROPPED_MAX", 1 << 40)]
 
 
 def _look_at_all_hours() -> list[Patch]:

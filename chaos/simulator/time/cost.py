@@ -52,7 +52,7 @@ KEY_WEIGHT_MAX: Final = 200
 
 #: Module and name of what bounds a step by rows that the weight stands for.
 BOUNDS: Final = (
-    ("storage.catalog.client_key", "DROPPED_MAX"),
+    ("storage.tables.key", "DROPPED_MAX"),
     ("storage.checkpoint.hour_set", "_READ_UNITS_MAX"),
     ("storage.state.unit_states", "PAGE_UNITS"),
     ("storage.state.file", "PAGE_UNITS"),
@@ -180,7 +180,7 @@ def counted(weight: int = 1) -> Iterator[None]:
             for path, name, what, call_us, row_us in CALLS:
                 owner = _owner(path)
                 put(owner, name, _counting(getattr(owner, name), what, call_us, row_us))
-            table = _owner("storage.catalog.table:Table")
+            table = _owner("storage.lmdb.table:Table")
             put(table, "drop", _counting_keys(table.drop))
             rows = _owner("storage.file.hour_file:RowFile")
             put(rows, "blocks", _scanning(rows.blocks))

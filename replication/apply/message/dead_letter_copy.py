@@ -14,7 +14,6 @@ import numpy as np
 
 from replication.apply.told import Fresh
 from replication.command.entry import Envelope
-from storage.catalog.topic import Topic
 from storage.format.array import U16, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.message_id import encode_ids
@@ -22,6 +21,7 @@ from storage.format.rows import Units
 from storage.record.record import Record, encode_records
 from storage.record.record_rewrite import drafts_of, pack_map
 from storage.store import Store
+from storage.tables.topic import Topic
 
 HOPS_MAX = 8
 """Dead-letter topics may have dead-letter topics; so far does a copy of a copy go."""

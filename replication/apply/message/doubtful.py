@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from replication.apply.message.unheard import nobody_heard
 from storage.catalog.doubt import CLOCKS_MS, Doubt
-from storage.catalog.topic import Topic
 from storage.format.array import U16, U64
 from storage.format.level import has
 from storage.format.rows import PLANNED, PLANNED_BEFORE
 from storage.format.states import DEAD, LEASED, RELEASED
 from storage.store import Store
+from storage.tables.topic import Topic
 
 Mask = npt.NDArray[np.bool_]
 

@@ -14,7 +14,6 @@ from replication.apply.applying import Applying
 from replication.apply.told import Fresh
 from replication.command.entry import Envelope
 from replication.command.schedule import Key, Schedule
-from storage.catalog.client_key import KeyEntry
 from storage.format.array import I64, U8, U32, U64
 from storage.format.batches import UnitBatch
 from storage.format.position import GONE
@@ -23,6 +22,7 @@ from storage.format.schedule_status import CONFLICT, KEPT, NEW, ON_CONFLICT, REP
 from storage.format.states import UNKNOWN
 from storage.record.record import KIND_MESSAGE, RANDOM_WORD, record_edges
 from storage.store import Store
+from storage.tables.key import KeyEntry
 
 
 class Scheduled(NamedTuple):

@@ -15,8 +15,8 @@ from node.leader import restored_overdue
 from node.node import Node
 from node.runtime.exit_code import ExitCode
 from storage.catalog.catalog import Catalog
-from storage.catalog.overdue import OverdueRule
 from storage.file.disk import Disk
+from storage.tables.overdue import OverdueRule
 from tests.node.single_node import run_node
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from node.handover.hand_over_builder import HandOverBuilder
-from storage.catalog.topic import subscription_of
 from storage.format.rows import UNIT
+from storage.tables.topic import subscription_of
 
 
 def rows(*sizes: int) -> npt.NDArray[np.void]:

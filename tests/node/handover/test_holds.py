@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from node.handover.holds import UnitHolds
 from node.ready.topic_window import LaneKind, Queued
-from storage.catalog.topic import subscription_of
 from storage.format.array import U64
+from storage.tables.topic import subscription_of
 
 
 def column(*positions: int) -> U64:

@@ -8,9 +8,9 @@ from node.handover.lease_ahead import AHEAD_MS
 from node.handover.lease_book import HandOver
 from replication.command.topic import PutTopic
 from storage.catalog.doubt import CLOCKS_MS
-from storage.catalog.topic import Subscription
 from storage.format.array import U64
 from storage.format.states import LEASED, PENDING
+from storage.tables.topic import Subscription
 from tests.node.conftest import MakeLeader
 from tests.node.one_leader import T0, Leader
 

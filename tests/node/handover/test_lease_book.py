@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from node.handover.lease_book import HandOver, LeaseBook
 from node.write.leader_commands import NOTHING_RIDES
-from storage.catalog.topic import subscription_of
 from storage.format.rows import UNIT
+from storage.tables.topic import subscription_of
 
 STOP_MS = 50
 

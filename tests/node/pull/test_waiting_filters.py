@@ -16,8 +16,8 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn, TopicChange
 from api.port.problem import Problem
 from node.leader.leader_term import LeaderTerm
 from node.node import Node
-from storage.catalog.topic import Subscription
 from storage.format.tag_filter import tags_mask
+from storage.tables.topic import Subscription
 from tests.calls import calls_of
 from tests.node.pull.test_pulling import steps
 from tests.node.single_node import run_node

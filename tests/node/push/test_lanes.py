@@ -12,7 +12,7 @@ from node.push.lanes import IDLE_MAX, ILL_MS, ILL_TOGETHER, Bounds, Lanes
 from node.push.target import BadTarget
 from node.push.trial import MOMENT_MS
 from node.push.unit import NOWHERE, StagedUnit
-from storage.catalog.topic import Topic, subscription_of
+from storage.tables.topic import Topic, subscription_of
 from tests.node.record import record
 
 BOUNDS = Bounds(per_target=3, total=8, staged_per_topic=20, staged_total=40)

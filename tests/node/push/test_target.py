@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from node.port.failure_code import BAD_URL, NO_TARGET
 from node.port.push_port import Origin, PushTarget
 from node.push.target import BadTarget, Targets, make_target
-from storage.catalog.topic import Topic
+from storage.tables.topic import Topic
 
 TIMEOUT_MS = 10_000
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()

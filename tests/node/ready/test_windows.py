@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.topic_window import LaneKind, Queued
 from node.ready.windows import Ready
-from storage.catalog.topic import subscription_of
 from storage.format.array import U64
 from storage.format.position import pack
+from storage.tables.topic import subscription_of
 
 BASE = pack(400_000, 0)
 CURRENT = LaneKind.CURRENT

@@ -9,8 +9,8 @@ from node.handover.attempt_limit import Exhausted
 from node.port.failure_code import MAX_AGE
 from node.settle.attempt_policy import HAND_OVERS_MAX, Attempts
 from replication.command.handover import DEAD
-from storage.catalog.topic import subscription_of
 from storage.record.record import Record
+from storage.tables.topic import subscription_of
 from tests.node.record import record
 
 OLD_MS = 2_000

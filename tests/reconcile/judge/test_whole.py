@@ -11,10 +11,10 @@ from bench.dataset.make import Planted, make
 from reconcile.judge.job import Request, reconcile
 from reconcile.output.directory import REDELIVER_REFUSED
 from storage.catalog.catalog import Catalog
-from storage.catalog.members import REMOVED
 from storage.file.disk import Disk
 from storage.format.delivery_record import DELIVERY
 from storage.format.rows import HEADER_SIZE
+from storage.tables.members import REMOVED
 from tests.reconcile.directories import cut, flip
 
 pytestmark = pytest.mark.usefixtures("no_page")

@@ -13,9 +13,9 @@ from replication.apply.member import MEMBERS_MAX, apply_change, found_members
 from replication.command.genesis import Genesis
 from replication.command.member import ADD, PROMOTE, REMOVE, ChangeMember
 from storage.catalog.catalog import Catalog
-from storage.catalog.members import LEARNER, REMOVED, VOTER, Members
-from storage.catalog.table import Table
 from storage.file.disk import Disk
+from storage.lmdb.table import Table
+from storage.tables.members import LEARNER, REMOVED, VOTER, Members
 
 GENESIS = Genesis(
     b"c" * 16, b"s" * 32, ("n1", "n2", "n3"), 1000, 2000, (("h:11", "h:21"), ("h:12", "h:22"), ("h:13", "h:23"))

@@ -7,7 +7,7 @@ import pytest
 
 from replication.apply.topic import CHANGED, DROPPED, MISMATCH, UNKNOWN
 from replication.command.topic import DropTopic, PutTopic
-from storage.catalog.topic import Topic
+from storage.tables.topic import Topic
 from tests.replication.applied_log import GENESIS, T0, Log, ack, fail, lease, placed, redrive, schedule
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import storage.catalog.client_key
+import storage.tables.key
 from replication.command.dispatch import DispatchState
 from replication.command.schedule import Key
 from replication.command.unlink import Unlink
-from storage.catalog.table import Table
+from storage.lmdb.table import Table
 from tests.replication.applied_log import GENESIS, HOUR_MS, T0, Log, ack, schedule
 
 KEYS = 200
@@ -48,7 +48,7 @@ def test_no_key_of_an_unlinked_hour_stays_for_ever(level: int, tmp_path: Path) -
 def test_an_entry_drops_few_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour with a million keys held every node for 1.8 s in the entry that unlinked it (A4). A key that is dead and
     not dropped yet is free."""
-    monkeypatch.setattr(storage.catalog.client_key, "DROPPED_MAX", 30)
+    monkeypatch.setattr(storage.tables.key, "DROPPED_MAX", 30)
     log = _with_keys(tmp_path, 2)
     drops = 0
     drop = Table.drop

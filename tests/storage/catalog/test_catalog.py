@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from storage.catalog.catalog import Catalog, Frozen
 from storage.catalog.checkpoint_record import CheckpointRecord
-from storage.catalog.client_key import KeyEntry
 from storage.catalog.genesis import Genesis
-from storage.catalog.topic import Topic
 from storage.file.disk import Disk, DiskFailed
 from storage.format.position import pack
+from storage.tables.key import KeyEntry
+from storage.tables.topic import Topic
 from tests.examples import examples
 
 GENESIS = Genesis(

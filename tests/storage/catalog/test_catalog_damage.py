@@ -12,10 +12,10 @@ import lmdb
 import pytest
 
 from storage.catalog.catalog import Catalog
-from storage.catalog.table import seal_value
 from storage.file.disk import Disk
 from storage.format.position import pack
 from storage.format.rows import Corrupt, FormatRefused
+from storage.lmdb.table import seal_value
 from tests.storage.catalog.test_catalog import checkpoint, entry
 
 

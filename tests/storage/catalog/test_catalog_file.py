@@ -11,10 +11,10 @@ import pytest
 
 from storage.catalog.catalog import Catalog
 from storage.catalog.catalog_file import require_whole
-from storage.catalog.client_key import KeyEntry
 from storage.file.disk import Disk
 from storage.format.position import pack
 from storage.format.rows import Corrupt
+from storage.tables.key import KeyEntry
 from tests.storage.catalog.test_catalog import GENESIS, checkpoint
 
 PAGE = 4096
@@ -200,7 +200,7 @@ import sys
 from pathlib import Path
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
-from storage.catalog.client_key import KeyEntry
+from storage.tables.key import KeyEntry
 from tests.storage.catalog.test_catalog import checkpoint
 
 catalog = Catalog.open(Path(sys.argv[1]), Disk())

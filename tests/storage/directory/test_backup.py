@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from typing_extensions import Buffer
 
-from storage.catalog.members import LEARNER, REMOVED, VOTER, Member
-from storage.catalog.overdue import OverdueRule
 from storage.checkpoint.manifest import Manifest
 from storage.directory.backup import (
     MANIFEST,
@@ -25,6 +23,8 @@ from storage.directory.restore import RestoreOptions, restore
 from storage.directory.verify import digest, verify
 from storage.file.disk import Disk, DiskFailed
 from storage.store import Store
+from storage.tables.members import LEARNER, REMOVED, VOTER, Member
+from storage.tables.overdue import OverdueRule
 from tests.storage.faulty_disk import Stopped, StoppingDisk
 from tests.storage.installing import FEW, make, pinned
 from tests.storage.workload import CLUSTER_ID, ENTRIES, HOUR, Entry, append, unlink

@@ -16,7 +16,7 @@ from chaos.simulator.build.mutant import planted
 from chaos.simulator.judge import ANY_TIME
 from chaos.simulator.load.crowd import CrowdShape
 from chaos.simulator.run import Run, crowd_of, run_plan
-from storage.catalog.client_key import Keys
+from storage.tables.key import Keys
 
 
 class Scene(NamedTuple):

@@ -16,8 +16,8 @@ from typing import Any, Final, NewType
 
 import msgspec
 
-from storage.catalog.table import Table
 from storage.format.array import U32
+from storage.lmdb.table import Table
 
 _NUMBER: Final = struct.Struct(">I")
 _NEXT_NUMBER: Final = b"next_topic"

@@ -21,8 +21,8 @@ from typing import Final
 import google_crc32c
 import lmdb
 
-from storage.catalog.entry_checksum import EntryChecksum
 from storage.format.rows import Corrupt
+from storage.lmdb.entry_checksum import EntryChecksum
 
 _CRC: Final = struct.Struct("<I")
 _LENGTH: Final = struct.Struct("<H")

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from storage.catalog.table import Table
+from storage.lmdb.table import Table
 
 Role = Literal["voter", "learner", "removed"]
 VOTER: Final = "voter"

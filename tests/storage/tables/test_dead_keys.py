@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import storage.catalog.client_key
-import storage.catalog.table
+import storage.lmdb.table
+import storage.tables.key
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
 from storage.format.position import pack
@@ -48,7 +48,7 @@ class _Keyed:
             catalog.written.take()
         dropped = [catalog.drop_dead_keys() for catalog in self.catalogs]
         assert len(set(dropped)) == 1
-        assert dropped[0] <= storage.catalog.client_key.DROPPED_MAX
+        assert dropped[0] <= storage.tables.key.DROPPED_MAX
         assert len({catalog.written.take() for catalog in self.catalogs}) == 1
         return dropped[0]
 
@@ -73,9 +73,9 @@ class _Keyed:
 @pytest.mark.parametrize("seed", range(30))
 def test_the_same_keys_go_on_every_node(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts, unlinks, hours begun again, checkpoints and restarts in any order; in the end no dead key is left."""
-    monkeypatch.setattr(storage.catalog.client_key, "DROPPED_MAX", 3)
-    monkeypatch.setattr(storage.catalog.client_key, "_HOUR_COST", 1)
-    monkeypatch.setattr(storage.catalog.table, "RUN_KEYS", 4)
+    monkeypatch.setattr(storage.tables.key, "DROPPED_MAX", 3)
+    monkeypatch.setattr(storage.tables.key, "_HOUR_COST", 1)
+    monkeypatch.setattr(storage.lmdb.table, "RUN_KEYS", 4)
     random = Random(seed)
     keyed = _Keyed(tmp_path, random)
     for _ in range(120):
@@ -99,21 +99,21 @@ def test_a_few_keys_are_read_where_many_came_since_the_last_checkpoint(
 ) -> None:
     """All keys of the hour were read and sorted at the first entry behind it: 588 ms with 300,000."""
     catalog = Catalog.open(tmp_path / "catalog", Disk())
-    for number in range(20 * storage.catalog.client_key.DROPPED_MAX):
+    for number in range(20 * storage.tables.key.DROPPED_MAX):
         catalog.put_key(1, b"k%d" % number, entry(pack(0, number)))
-    catalog.forget_hour_keys(0, 20 * storage.catalog.client_key.DROPPED_MAX)
+    catalog.forget_hour_keys(0, 20 * storage.tables.key.DROPPED_MAX)
     read: list[bytes] = []
-    get = storage.catalog.table.Table.get
+    get = storage.lmdb.table.Table.get
 
-    def counted(table: storage.catalog.table.Table, key: bytes) -> bytes | None:
+    def counted(table: storage.lmdb.table.Table, key: bytes) -> bytes | None:
         read.append(key)
         return get(table, key)
 
-    monkeypatch.setattr(storage.catalog.table.Table, "get", counted)
+    monkeypatch.setattr(storage.lmdb.table.Table, "get", counted)
     for _ in range(20):
         read.clear()
-        assert catalog.drop_dead_keys() == storage.catalog.client_key.DROPPED_MAX
-        assert len(read) < 3 * storage.catalog.client_key.DROPPED_MAX
+        assert catalog.drop_dead_keys() == storage.tables.key.DROPPED_MAX
+        assert len(read) < 3 * storage.tables.key.DROPPED_MAX
     catalog.close()
 
 
@@ -121,8 +121,8 @@ def test_a_few_keys_are_read_where_many_came_since_the_last_checkpoint(
 def test_keys_behind_one_are_found_in_order(keys: list[bytes], after: bytes) -> None:
     """However many runs they came in, and whether or not the last one is full."""
     with pytest.MonkeyPatch.context() as short:
-        short.setattr(storage.catalog.table, "RUN_KEYS", 4)
-        runs = storage.catalog.table.SortedRuns()
+        short.setattr(storage.lmdb.table, "RUN_KEYS", 4)
+        runs = storage.lmdb.table.SortedRuns()
         for number, key in enumerate(keys):
             runs.add(key)
             if number % 7 == 0:

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from storage.catalog.table import Table
 from storage.format.position import INDEX_BITS
 from storage.format.rows import Corrupt
+from storage.lmdb.table import Table
 
 FINGERPRINT_SIZE: Final = 16
 _ROW: Final = struct.Struct("<QQ16sq")

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.catalog.topic import number_of, subscription_of, subscriptions_of, topic_of
+from storage.tables.topic import number_of, subscription_of, subscriptions_of, topic_of
 from tests.examples import examples
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from storage.catalog.table import Table
+from storage.lmdb.table import Table
 
 _KEY: Final = b"catch_up"
 

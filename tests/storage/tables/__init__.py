@@ -1,0 +1,1 @@
+"""Tests of what is replicated beside the hours."""
