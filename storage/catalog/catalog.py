@@ -1,4 +1,6 @@
-"""The catalog: what is replicated besides the hours (topics, keys, members, genesis), and the checkpoint record.
+"""The catalog: what is replicated besides the hours, in tables, and the checkpoint record.
+
+Which tables there are, and what is kept of each in memory, says the registry (storage/tables/registry.py).
 
 LMDB because a checkpoint must be one atomic, durable step, and because it is ordered, so that its content can be
 listed in an order that does not depend on how its pages came to be. It opens its files itself, the only code besides
@@ -15,7 +17,6 @@ Stopped anywhere before the end of commit: the old checkpoint. After it: the new
 
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,26 +24,38 @@ from typing import Any, Final
 import lmdb
 
 from storage.catalog.catalog_file import MAP_SIZE, require_begun, require_whole
-from storage.catalog.checkpoint_record import ABOUT, CheckpointRecord, read_checkpoint, write_checkpoint
+from storage.catalog.catalog_pin import CatalogPin
+from storage.catalog.checkpoint_record import CheckpointRecord, read_checkpoint, write_checkpoint
 from storage.catalog.genesis import Genesis, read_genesis, replace_genesis, write_genesis
 from storage.catalog.hour_lengths import HourLengths
 from storage.catalog.restored import Restored, read_restored, write_restored
-from storage.file.disk import Disk, DiskFailed
+from storage.file.disk import Disk
 from storage.format.rows import Corrupt, FormatRefused
 from storage.lmdb.entry_checksum import EntryChecksum
-from storage.lmdb.table import DAMAGED, HASH_MASK, Table, open_value, seal_value
-from storage.tables.key import HOUR_BYTES, KeyEntry, Keys
-from storage.tables.members import Members
+from storage.lmdb.errors import lmdb_errors
+from storage.lmdb.table import HASH_MASK, Table, open_value, seal_value
+from storage.tables.key import KeyEntry
 from storage.tables.overdue import OverdueRule, read_overdue_rule, write_overdue_rule
-from storage.tables.topic import DEFAULT_NAMESPACE, Topic, Topics
+from storage.tables.registry import (
+    ABOUT,
+    DATABASES_MAX,
+    HOUR_KEYS,
+    KEYS,
+    MEMBERS,
+    META,
+    TABLES,
+    TOPICS,
+    C,
+    Cache,
+    TableRow,
+)
+from storage.tables.topic import DEFAULT_NAMESPACE, Topic
 
 FORMAT: Final = 1
 _FORMAT_KEY: Final = b"format"
 _U32: Final = struct.Struct("<I")
-_FIRST_INDEX: Final = b"first index "
-"""Before an hour's number: a row for each hour that was ever unlinked, so that no position is ever given twice."""
-_TABLES: Final = (b"meta", b"topics", b"keys", b"hour_keys", b"members")
-_GROUPS: Final = {b"hour_keys": HOUR_BYTES}
+_OLDEST: Final = (META, TOPICS, KEYS, HOUR_KEYS, MEMBERS)
+"""Every build makes these. Another one is missing where no build that knows it has opened the directory to write."""
 
 
 @dataclass(slots=True)
@@ -68,9 +81,9 @@ class Frozen:
         """
         assert not self.committed, "committed twice"
         count, total = self.record.catalog_count, self.record.catalog_hash
-        with _lmdb_errors("commit", self._path):
+        with lmdb_errors("commit", self._path):
             self._environment.reader_check()
-        with _lmdb_errors("commit", self._path), self._environment.begin(write=True) as transaction:
+        with lmdb_errors("commit", self._path), self._environment.begin(write=True) as transaction:
             for table, changes in self._changes:
                 more, added = table.commit(transaction, changes)
                 count, total = count + more, total + added
@@ -81,68 +94,58 @@ class Frozen:
         self.committed = True
 
 
-@dataclass(slots=True)
-class CatalogPin:
-    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin; for any thread."""
-
-    record: CheckpointRecord
-    cluster_id: bytes
-    _environment: lmdb.Environment
-    _transaction: "lmdb.Transaction[bytes] | None"
-    _path: Path
-
-    def copy_to(self, directory: Path) -> None:
-        """Write this transaction's content as `data.mdb` into an empty directory, without free pages; once. Blocks;
-        LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt."""
-        assert self._transaction is not None, "copied or closed"
-        with _lmdb_errors("copy", self._path):
-            self._environment.copy(str(directory), compact=True, txn=self._transaction)
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the transaction; again is fine."""
-        if self._transaction is not None:
-            self._transaction.abort()
-            self._transaction = None
-
-
 class Catalog:
-    """Topics, keys and genesis as of now, over the LMDB of the last checkpoint. All on the loop's thread."""
+    """The tables as of now, over the LMDB of the last checkpoint. All on the loop's thread."""
 
-    def __init__(self, environment: lmdb.Environment, path: Path, about: "lmdb._Database", tables: list[Table]) -> None:
+    def __init__(
+        self,
+        environment: lmdb.Environment,
+        path: Path,
+        about: "lmdb._Database",
+        rows: Mapping[str, TableRow[Any]],
+        tables: Mapping[str, Table],
+    ) -> None:
         self._environment = environment
         self._path = path
         self._about = about
-        self._tables = tables
+        self._by_name = tables
+        self._tables = list(tables.values())
         self._reader = environment.begin()
         self.in_checkpoint = False
         """Whether one is on its way, from begin to finish."""
         self.written = EntryChecksum()
         """What entries write: here, and what the store adds."""
-        for table in tables:
+        for table in self._tables:
             table.written = self.written
             table.read_from(self._reader)
         self._check_format()
         self.record: CheckpointRecord | None = read_checkpoint(self._reader, about)
         """The last durable checkpoint, None before the first."""
-        self._meta, topics, keys, hour_keys, members = tables
-        self._topics = Topics(topics, self._meta)
-        self._topics.load()
-        self._keys = Keys(keys, hour_keys, self._meta)
-        self.members = Members(members)
-        self.members.load()
-        self._first_indexes = {
-            _U32.unpack(key[len(_FIRST_INDEX) :])[0]: int.from_bytes(row, "little")
-            for key, row in self._meta.rows(_FIRST_INDEX)
-        }
+        self._caches: dict[str, Any] = {}
+        for row in rows.values():
+            if row.cache is not None:
+                cache: Cache = row.cache(*(tables[name] for name in (row.name, *row.beside)))
+                cache.load()
+                self._caches[row.name] = cache
+        self._meta = self.table(META)
+        self._topics, self._keys, self.members = self.of(TOPICS), self.of(KEYS), self.of(MEMBERS)
+        self._first_indexes = self.of(META)
         self.restored = read_restored(self._meta)
         """The backup that this cluster was made from; None if it was founded."""
 
     @classmethod
-    def open(cls, path: Path, disk: Disk, *, read_only: bool = False, beside_node: bool = False) -> "Catalog":
-        """Open the catalog directory, or create it. One process, once: the data directory's LOCK sees to that.
-        `read_only`: one that is there and that nobody else has open; nothing is changed or made beside it.
-        `beside_node` as well: its node may be running, so LMDB's own lock file, which is there, counts this reader.
+    def open(
+        cls,
+        path: Path,
+        disk: Disk,
+        *,
+        read_only: bool = False,
+        beside_node: bool = False,
+        rows: Mapping[str, TableRow[Any]] = TABLES,
+    ) -> "Catalog":
+        """Open the catalog directory, or create it; `rows`: its tables. One process, once: the data directory's LOCK
+        sees to that. `read_only`: one that is there and that nobody else has open; nothing is changed or made beside
+        it. `beside_node` as well: its node may be running, so LMDB's own lock file, which is there, counts this reader.
 
         Raises FormatRefused (another version), Corrupt (cut short, record, genesis or a topic), DiskFailed.
         """
@@ -151,34 +154,31 @@ class Catalog:
         else:
             disk.make_directory(path)
         require_whole(path / "data.mdb", disk)
-        with _lmdb_errors("open", path):
+        with lmdb_errors("open", path):
             environment = lmdb.open(
                 str(path),
                 map_size=MAP_SIZE,
-                max_dbs=16,
+                max_dbs=DATABASES_MAX,
                 readahead=False,
                 create=False,
                 readonly=read_only,
                 lock=beside_node or not read_only,
             )
         try:
-            with _lmdb_errors("open", path):
-                if read_only and not beside_node and environment.stat()["entries"] <= len(_TABLES):
+            with lmdb_errors("open", path):
+                if read_only and not beside_node and environment.stat()["entries"] <= len(_OLDEST):
                     environment.close()  # its first start was cut short: there is nothing that could be changed
-                    return cls.open(path, disk)
+                    return cls.open(path, disk, rows=rows)
                 about = environment.open_db(ABOUT, create=not read_only)
-                tables = [
-                    Table(name, environment.open_db(name, create=not read_only), _GROUPS.get(name, 0))
-                    for name in _TABLES
-                ]
+                tables = {name: _open_table(environment, row, read_only=read_only) for name, row in rows.items()}
                 if read_only:
-                    return cls(environment, path, about, tables)
+                    return cls(environment, path, about, rows, tables)
                 with environment.begin(write=True) as transaction:
                     if not transaction.stat(about)["entries"]:
                         transaction.put(_FORMAT_KEY, seal_value(ABOUT, _FORMAT_KEY, _U32.pack(FORMAT)), db=about)
                 disk.fsync_directory(path)
                 disk.fsync_directory(path.parent)
-                return cls(environment, path, about, tables)
+                return cls(environment, path, about, rows, tables)
         except BaseException:
             environment.close()
             raise
@@ -187,6 +187,17 @@ class Catalog:
         """Let go of LMDB. Changes since the last checkpoint are forgotten; the journal has them."""
         self._reader.abort()
         self._environment.close()
+
+    # tables
+
+    def of(self, row: TableRow[C]) -> C:
+        """What is kept in memory of a table, and changes it."""
+        cache: C = self._caches[row.name]
+        return cache
+
+    def table(self, row: TableRow[Any]) -> Table:
+        """The rows themselves."""
+        return self._by_name[row.name]
 
     # genesis
 
@@ -278,17 +289,15 @@ class Catalog:
 
     def first_index(self, hour: int) -> int:
         """The first global_index of an hour's units: 0, or where the hour of that number ended that was unlinked."""
-        return self._first_indexes.get(hour, 0)
+        return self._first_indexes.of(hour)
 
     def set_first_index(self, hour: int, index: int) -> None:
         """The hour is unlinked, and its units had global indexes below this."""
-        assert index >= self.first_index(hour), f"hour {hour} ends at {index}"
-        self._meta.put(_FIRST_INDEX + _U32.pack(hour), index.to_bytes(8, "little"))
-        self._first_indexes[hour] = index
+        self._first_indexes.set(hour, index)
 
     def last_unlinked(self, first: int, end: int) -> int | None:
         """The newest of the hours first <= hour < end that were ever unlinked."""
-        return max((hour for hour in self._first_indexes if first <= hour < end), default=None)
+        return self._first_indexes.last(first, end)
 
     # checkpoint
 
@@ -363,13 +372,11 @@ class Catalog:
             raise FormatRefused(str(self._path), "catalog format", found, FORMAT)
 
 
-@contextmanager
-def _lmdb_errors(operation: str, path: Path) -> Iterator[None]:
-    """LMDB's errors as ours: Corrupt where its pages do not hold together or lack a table, DiskFailed for all else."""
+def _open_table(environment: lmdb.Environment, row: TableRow[Any], *, read_only: bool) -> Table:
+    name = row.name.encode()
     try:
-        yield
-    except (*DAMAGED, lmdb.NotFoundError) as error:
-        raise Corrupt(f"{path}/data.mdb", 0, "LMDB", error, "whole pages") from error
-    except lmdb.Error as error:
-        # Codes above zero are the operating system's; LMDB's own (map full, ...) are below and no errno.
-        raise DiskFailed(f"lmdb {operation} ({error})", str(path), max(getattr(error, "code", 0), 0)) from error
+        return Table(name, environment.open_db(name, create=not read_only), row.group)
+    except lmdb.NotFoundError:
+        if not read_only or row in _OLDEST:
+            raise
+        return Table(name, None, row.group)

@@ -39,9 +39,7 @@ from storage.catalog.hour_lengths import LENGTHS_ROW, HourLengths, HourRows
 from storage.format.level import FOUNDED, LEVELS, has
 from storage.format.rows import Corrupt, FormatRefused
 from storage.lmdb.table import open_value, seal_value
-
-ABOUT: Final = b"about"
-"""The named database of what is about the catalog and not part of it: this record, and the catalog's format."""
+from storage.tables.registry import ABOUT
 
 VERSIONS: Final = (1, 3)
 """Oldest and newest version of the record that this build reads. Each level so far has one of its own."""

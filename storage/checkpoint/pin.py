@@ -18,7 +18,7 @@ from typing import Final
 
 import google_crc32c
 
-from storage.catalog.catalog import CatalogPin
+from storage.catalog.catalog_pin import CatalogPin
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.catalog.hour_lengths import HourRows
 from storage.checkpoint.manifest import CATALOG_FILE, Manifest, SnapshotRefused

@@ -85,8 +85,9 @@ class SortedRuns:
 class Table:
     """Rows bytes -> bytes, in the order of their keys. Used on the loop's thread; only `commit` runs in another."""
 
-    def __init__(self, name: bytes, database: "lmdb._Database", group: int = 0) -> None:
-        """`group`: so many bytes at the start of a key are what `unsaved` is asked for."""
+    def __init__(self, name: bytes, database: "lmdb._Database | None", group: int = 0) -> None:
+        """`database`: None of one that is only read and that no build has made yet: it is empty. `group`: so many bytes
+        at the start of a key are what `unsaved` is asked for."""
         self.name = name
         self._group = group
         self._put: dict[bytes, SortedRuns] = {}  # keys put since the last freeze, by group
@@ -179,6 +180,7 @@ class Table:
 
         Runs in the checkpoint's thread: touches nothing of this object but its name and its database.
         """
+        assert self._database is not None or not changes, f"table {self.name!r} is only read"
         count = total = 0
         for key in sorted(changes):
             value = changes[key]
@@ -195,8 +197,10 @@ class Table:
 
     def scan(self, faults: list[str]) -> tuple[int, int]:
         """Count and hash of what LMDB holds, by reading all of it; a row with a wrong checksum goes to `faults`."""
-        assert self._reader is not None
         count = total = 0
+        if self._database is None:
+            return count, total
+        assert self._reader is not None
         for key, stored in self._reader.cursor(db=self._database):
             try:
                 total += row_hash(self.name, key, open_value(self.name, key, stored))
@@ -206,6 +210,8 @@ class Table:
         return count, total & HASH_MASK
 
     def _stored(self, key: bytes) -> bytes | None:
+        if self._database is None:
+            return None
         assert self._reader is not None
         try:
             stored = self._reader.get(key, db=self._database)
@@ -217,6 +223,8 @@ class Table:
         """The rows that LMDB holds, and a look at the two around them. LMDB looks for a key by halves. One that was
         damaged, in a leaf, ends the rows too soon or lets them begin too late, and then stands at that end itself; one
         in a branch leads to another leaf, where the rows around are not those around `begin`."""
+        if self._database is None:
+            return
         assert self._reader is not None
         try:
             with self._reader.cursor(db=self._database) as cursor:

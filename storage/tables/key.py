@@ -58,7 +58,11 @@ class Keys:
         self._table = table
         self._by_hour = by_hour
         self._meta = meta
-        self._dead = sorted(_U32.unpack(row[len(_DEAD) :])[0] for row, _ in meta.rows(_DEAD))
+        self._dead: list[int] = []  # hours, rising
+
+    def load(self) -> None:
+        """Read which hours have keys that hold nothing any more. Raises Corrupt if a row's checksum does not match."""
+        self._dead = sorted(_U32.unpack(row[len(_DEAD) :])[0] for row, _ in self._meta.rows(_DEAD))
 
     def find(self, topic: int, key: bytes) -> KeyEntry | None:
         """The entry of a key, or None. Raises Corrupt if its checksum does not match."""

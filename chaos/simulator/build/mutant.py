@@ -36,6 +36,7 @@ from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
 from storage.file.outflow import Outflow
 from storage.hour.stage_write import write_staged
+from storage.tables.first_index import FirstIndexes
 from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
@@ -161,7 +162,7 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 def _id_again() -> list[Patch]:
     """An hour that is begun again after it was unlinked numbers its units from 0."""
-    return [(Catalog, "first_index", lambda self, hour: 0)]
+    return [(FirstIndexes, "of", lambda self, hour: 0)]
 
 
 def _guest_is_heard() -> list[Patch]:

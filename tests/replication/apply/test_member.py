@@ -132,7 +132,7 @@ def test_there_are_at_most_so_many_members(members: Members) -> None:
 def test_numbers_name_one_member_for_ever(changes: list[tuple[str, str, bool]]) -> None:
     """Whatever is applied: numbers are 1, 2, 3, ...; one that was given stays with its id; there is always a voter;
     neighbouring sets of voters differ by one member at most; a change on an old basis changes nothing."""
-    members = Members(Table(b"members", None))  # type: ignore[arg-type]  # changes stay in memory
+    members = Members(Table(b"members", None))  # changes stay in memory
     found_members(members, GENESIS, 3)
     given: dict[int, str] = {member.number: member.id for member in members.all()}
     for index, (what, node_id, current) in enumerate(changes, 4):

@@ -1,1 +1,1 @@
-"""Tests of what is replicated beside the hours."""
+"""Tests of the tables of the catalog."""

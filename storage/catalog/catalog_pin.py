@@ -1,0 +1,34 @@
+"""A checkpoint of the catalog held fast, to be copied while the catalog goes on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import lmdb
+
+from storage.catalog.checkpoint_record import CheckpointRecord
+from storage.lmdb.errors import lmdb_errors
+
+
+@dataclass(slots=True)
+class CatalogPin:
+    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin; for any thread."""
+
+    record: CheckpointRecord
+    cluster_id: bytes
+    _environment: "lmdb.Environment"
+    _transaction: "lmdb.Transaction[bytes] | None"
+    _path: Path
+
+    def copy_to(self, directory: Path) -> None:
+        """Write this transaction's content as `data.mdb` into an empty directory, without free pages; once. Blocks;
+        LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt."""
+        assert self._transaction is not None, "copied or closed"
+        with lmdb_errors("copy", self._path):
+            self._environment.copy(str(directory), compact=True, txn=self._transaction)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the transaction; again is fine."""
+        if self._transaction is not None:
+            self._transaction.abort()
+            self._transaction = None

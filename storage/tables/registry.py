@@ -1,0 +1,124 @@
+"""The tables of the catalog, a row each: how many rows it may have, how large they are, who drops them, and what is
+kept of it in memory.
+
+All that is replicated beside the hours stands in one of them. Only the doubt about former leaders is a part of the
+checkpoint record (storage/catalog/doubt.py). Which overdue messages a restored cluster wants (overdue.py) is a row of
+`meta`.
+
+What is kept in memory is made from a table's rows alone: at the start, and when a snapshot was installed. It may write
+to other tables too; the registry names them.
+
+A content is listed, and its digest taken, in the order of these rows, so a new one stands at the end.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from storage.format.position import HOUR_MAX
+from storage.tables.first_index import FirstIndexes
+from storage.tables.key import HOUR_BYTES, Keys
+from storage.tables.members import NUMBER_MAX, Members
+from storage.tables.topic import Topics
+
+ABOUT: Final = b"about"
+"""The named database of what is about the catalog and not part of it: the checkpoint record, the catalog's format."""
+
+DATABASES_MAX: Final = 64
+"""Named databases that LMDB opens: the tables, and that one."""
+
+
+class Cache(Protocol):
+    """What is kept in memory of a table, and changes with it."""
+
+    def load(self) -> None:
+        """Read all rows, before anything is asked. Raises Corrupt if a row's checksum does not match."""
+
+
+C = TypeVar("C", bound=Cache, default=Cache)
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow(Generic[C]):
+    """One table: `rows_max` rows at most, of about `row_bytes` with their keys. `dropped_by`: the file of the command
+    that drops rows; or `nobody: `, and why there is an end to them. `cache` is called with the table and those named in
+    `beside`, which it writes to as well. `group`: so many bytes at the start of a key are what `Table.unsaved` is asked
+    for."""
+
+    name: str
+    rows_max: int
+    row_bytes: int
+    dropped_by: str
+    cache: Callable[..., C] | None = None
+    beside: tuple[str, ...] = ()
+    group: int = 0
+
+
+class BadRow(ValueError):
+    """A row that cannot stand in a registry of the storage; says which and why."""
+
+
+def registered(rows: Iterable[TableRow[Any]]) -> dict[str, TableRow[Any]]:
+    """By name, in their order. Raises BadRow."""
+    found: dict[str, TableRow[Any]] = {}
+    for row in rows:
+        if not row.name.isidentifier() or row.name.encode() == ABOUT:
+            raise BadRow(f"table {row.name!r}: a name is a word, and none that is taken")
+        if row.name in found:
+            raise BadRow(f"table {row.name} stands here twice")
+        for what, value in (("rows_max", row.rows_max), ("row_bytes", row.row_bytes)):
+            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+                raise BadRow(f"table {row.name} has no bound: {what} is {value!r}")
+        if not row.dropped_by.removeprefix("nobody:").strip():
+            raise BadRow(f"table {row.name}: it does not say who drops its rows")
+        found[row.name] = row
+    for row in found.values():
+        for other in row.beside:
+            if other not in found:
+                raise BadRow(f"table {row.name}: there is no table {other} for its cache to write to")
+    if len(found) >= DATABASES_MAX:
+        raise BadRow(f"table {list(found)[-1]} is one too many: LMDB opens {DATABASES_MAX} with {ABOUT.decode()}")
+    return found
+
+
+META: Final = TableRow(
+    "meta",
+    rows_max=3 * (HOUR_MAX + 1) + 4,  # up to three of each hour there ever was: first index, in the backup, dead keys
+    row_bytes=64,
+    dropped_by="nobody: its rows are of the cluster, and of hours, of which there are no more",
+    cache=FirstIndexes,
+)
+TOPICS: Final = TableRow(
+    "topics",
+    rows_max=10_000_000,  # the most that limits.max_topics lets schedules make
+    row_bytes=250,
+    dropped_by="replication/apply/topic.py",
+    cache=Topics,
+    beside=("meta",),
+)
+KEYS: Final = TableRow(
+    "keys",
+    rows_max=4_000_000_000,  # one a message; what LMDB's map has room for
+    row_bytes=100,
+    dropped_by="replication/apply/unlink.py",
+    cache=Keys,
+    beside=("hour_keys", "meta"),
+)
+HOUR_KEYS: Final[TableRow] = TableRow(
+    "hour_keys",
+    rows_max=KEYS.rows_max,
+    row_bytes=64,
+    dropped_by="replication/apply/unlink.py",
+    group=HOUR_BYTES,
+)
+MEMBERS: Final = TableRow(
+    "members",
+    rows_max=NUMBER_MAX,
+    row_bytes=200,
+    dropped_by="nobody: a number stands in records, so it names the same node for ever",
+    cache=Members,
+)
+
+TABLES: Final = registered([META, TOPICS, KEYS, HOUR_KEYS, MEMBERS])
