@@ -1,0 +1,63 @@
+"""Why an open unit is not handed over though its time has come and somebody would take it: a row for each reason.
+
+What is not here: a unit under a lease that runs, which somebody has; and what stands behind others, which goes next.
+
+Numbers up to 15 are of reasons that a client or an operator gives; those from 16 on are of what a leader does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+NUMBER_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReason:
+    """One reason. `number`: never used again for another. `replicated`: any node can tell it from the log; else the
+    leader alone knows, and the next one begins anew. `words`: what holds the unit, for people."""
+
+    number: int
+    name: str
+    replicated: bool
+    words: str
+
+
+class BadReason(ValueError):
+    """A row that cannot stand in the registry; says which and why."""
+
+
+def registered(rows: Iterable[HoldReason]) -> dict[str, HoldReason]:
+    """By name, by rising numbers. Raises BadReason."""
+    found: dict[int, HoldReason] = {}
+    for row in rows:
+        if isinstance(row.number, bool) or not isinstance(row.number, int) or not 0 < row.number <= NUMBER_MAX:
+            raise BadReason(f"hold reason {row.name}: a number is 1 to {NUMBER_MAX}, got {row.number!r}")
+        if row.number in found:
+            raise BadReason(f"hold reason {row.name}: the number {row.number} is that of {found[row.number].name}")
+        if any(row.name == other.name for other in found.values()):
+            raise BadReason(f"hold reason {row.name} stands here twice")
+        if not row.name or not row.words:
+            raise BadReason(f"hold reason {row.name!r} of number {row.number} has no name or no words")
+        if not isinstance(row.replicated, bool):
+            raise BadReason(f"hold reason {row.name} does not say whether it is replicated")
+        found[row.number] = row
+    return {found[number].name: found[number] for number in sorted(found)}
+
+
+HOLD_REASONS: Final = registered(
+    [
+        HoldReason(1, "pause", True, "its topic is paused"),
+        HoldReason(2, "restored", True, "it was overdue when the cluster was restored, and is given up"),
+        HoldReason(4, "breaker", False, "its receiver fails, or is on trial: attempts to it are few"),
+        HoldReason(5, "limit", False, "as many pushes as may be are on their way, to its receiver or in all"),
+        HoldReason(16, "command", False, "a command that ends or moves it is on its way"),
+        HoldReason(17, "attempts", False, "it was tried as often as its policy allows; its end is on its way"),
+        HoldReason(18, "release", False, "its lease was taken back, and the log does not say so yet"),
+        HoldReason(19, "strict", False, "it is strict, and its lease is not committed yet"),
+        HoldReason(20, "commit", False, "the oldest hand-over that is not committed is 50 ms old"),
+        HoldReason(21, "pace", False, "it was overdue when this leader began; so much of that goes out a second"),
+        HoldReason(22, "clock", False, "the leader's clock has gone back before its due time"),
+        HoldReason(23, "trust", False, "the leader is not sure to lead, or gives that away"),
+    ]
+)
