@@ -5,19 +5,20 @@ here, and commands hold them here. Every unit is checked against the records at 
 was settled meanwhile never goes out, and what a command in flight ends or moves waits for that command's result.
 
     window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
-       ^                                            | held ---------------> aside, till released
+       ^                                            | held by a command --> aside, till released
+       ^                                            | held by a rule -----> parked, till it lets go
        |                                            | over its limit -----> aside and exhausted, till released
        |<------------------------------------------ | not due again yet
-       |<-- aside, released; unstaged               '-- ended ------------> forgotten
+       |<-- aside, released; let go; unstaged       '-- ended ------------> forgotten
 
 Units of strict topics are pledged instead of handed over (strict.py), pushes ahead of time (lease_ahead.py). A unit is
-claimed as long as it is in a window, staged, aside, or handed over and not applied; each arrow to elsewhere frees it. A
-filtered pull finds its units in the window, and moves those only that it takes (ready_units.py).
+claimed as long as it is in a window, staged, aside, parked, or handed over and not applied; each arrow to elsewhere
+frees it. A filtered pull finds its units in the window, and moves those only that it takes (ready_units.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from node.handover.ready_units import ReadyUnits
 from node.handover.staged import Staged, StagedHandOver
 from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
+from node.ready.rule import Rule
 from node.ready.topic_window import MARKS_MAX, NOTHING, LaneKind, Queued
 from node.ready.waited_subscriptions import WaitedSubscriptions
 from node.ready.windows import Ready
@@ -60,6 +62,7 @@ class HandingOver:
         term: int,
         attempts: AttemptLimit | None,
         pace_per_step: int,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self._store = store
         self._book = book
@@ -67,7 +70,7 @@ class HandingOver:
         self.strict = strict = Strict(book, term=term)
         self._holds = holds = UnitHolds()
         self._exhaustion = Exhaustion(attempts, holds)
-        self._units = units = ReadyUnits(store, strict, claims, ready, holds, self._exhaustion)
+        self._units = units = ReadyUnits(store, strict, claims, ready, holds, self._exhaustion, rules)
         self.staged = Staged()
         self._paused: set[Subscription] = set()
         self.lease_ahead = LeaseAhead(store, strict, claims, holds, self.staged, self._paused, attempts, units)
@@ -94,13 +97,22 @@ class HandingOver:
     def turn(self, now_ms: int) -> None:
         """All that is due by `now_ms` was dispatched; what is overdue goes on at its pace."""
         self._units.dispatched(now_ms)
+        self._units.turn(now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
             self._pace_ms, self._pace_left = now_ms + PACE_MS, self._pace_per_step
             self._ready.waited.note_all(self._ready.lanes[LaneKind.OVERDUE].windows.keys())
 
     def wake_ms(self) -> int | None:
-        """When overdue units that wait may go on; None if none wait for their pace."""
-        return self._pace_ms if self._ready.lanes[LaneKind.OVERDUE].windows and not self._pace_left else None
+        """When overdue units that wait for their pace may go on, or rules are asked again; None if nothing waits so."""
+        paced = bool(self._ready.lanes[LaneKind.OVERDUE].windows) and not self._pace_left
+        asked_ms = self._units.wake_ms()
+        if asked_ms is None:
+            return self._pace_ms if paced else None
+        return min(asked_ms, self._pace_ms) if paced else asked_ms
+
+    def ask_again(self) -> None:
+        """A rule may think otherwise of what it held: what is parked is asked again, from the next step on."""
+        self._units.ask_again()
 
     # -- what is ready
 
@@ -143,10 +155,10 @@ class HandingOver:
         self._ready.set_room(subscription, room)
 
     def has_more(self, subscription: Subscription) -> bool:
-        """Whether a step is worth it after a hand-over of the subscription: there is more of it, or what it found over
-        its limit is to be ended."""
-        lanes = self._ready.lanes
-        return any(subscription in lane.windows or subscription in lane.begins for lane in lanes) or self.has_exhausted
+        """Whether a step is worth it after a hand-over of the subscription: there is more of it, what it found over its
+        limit is to be ended, or what it parked is to be asked again."""
+        lanes, waits = self._ready.lanes, self.has_exhausted or self._ready.parked.count > 0
+        return waits or any(subscription in lane.windows or subscription in lane.begins for lane in lanes)
 
     def pause(self, subscription: Subscription, paused: bool) -> None:
         """Whether nothing of the subscription goes out."""
@@ -249,7 +261,7 @@ class HandingOver:
         if now_ms >= self._units.latest_ms or not most:
             return self._ready.take(kind, subscription, most)
         units = self._ready.take(kind, subscription, self._ready.waiting(kind, subscription))
-        seen = self._units.check(units.position, units.due_ms, now_ms)
+        seen = self._units.look(units.position, units.due_ms, now_ms)
         rows = np.flatnonzero(seen.ready)[:most]
         stays = np.ones(len(units), np.bool_)
         stays[rows] = False
@@ -288,7 +300,7 @@ class HandingOver:
         rows = self.staged.rows(positions)
         if rows is None or rows["attempt"].any():
             return None
-        seen = self._units.check(positions, rows["due_ms"], now_ms)
+        seen = self._units.check(positions, rows["due_ms"], now_ms, rows)
         if not seen.ready.all() or seen.attempt.any():
             return None
         self.staged.forget(positions)

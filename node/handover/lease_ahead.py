@@ -124,7 +124,7 @@ class LeaseAhead:
         pending = IS_PENDING[self._store.states(units.position).state]
         later = units.due_ms > self._units.latest_ms
         free = pending & later & ~self._claims.mask(units.position) & ~self._holds.mask(units.position)
-        units = units.select(free)
+        units = units.select(free & ~self._units.held(units.position, now_ms))
         if len(units) > most:
             self._found[subscription] = units.select(slice(most, None))
             units = units.select(slice(most))
@@ -188,7 +188,7 @@ class LeaseAhead:
         rows = self._store.units(units.position) if known is None else known
         made = np.maximum(seen.attempt, rows["attempt"])
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
-        goes = seen.ready & ~self._holds.mask(units.position)
+        goes = seen.ready & ~self._holds.mask(units.position) & ~self._units.held(units.position, now_ms)
         again = np.flatnonzero(goes & (made > 0))
         if self._attempts is not None and len(again):
             goes[again] = ~self._attempts.over(subscription, units.position[again], attempts[again])

@@ -4,10 +4,14 @@ A pull that wants anything takes units out of the windows, in order; what may no
 forgotten. A pull that wants some tags finds its units in the windows and moves those only that it takes: marks there
 tell which units a filter may want, the records tell which it wants. What was looked at and stays is not looked at again
 for the same filter.
+
+What a rule holds (node/ready/rule.py) is parked, and asked again a piece at a time: now and then, and all of it when
+somebody says that a rule may think otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,7 +21,9 @@ from node.handover.hand_over_builder import EXACT_BYTES, HandOverBuilder, rows_w
 from node.handover.holds import UnitHolds
 from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.record_check import RecordCheck, check_records
+from node.ready.parked import Piece
+from node.ready.record_check import RecordCheck, ask_rules, check_records, held_by
+from node.ready.rule import Mask, Rule
 from node.ready.topic_window import Found, LaneKind, Queued
 from node.ready.windows import Ready
 from storage.format.array import I64, U64
@@ -32,15 +38,31 @@ EXACT_ROWS: Final = 2_000
 LOOK_ROWS: Final = 16_384
 """At most so many units of a window are looked at together to find the few asked for."""
 
+PARKED_ROWS: Final = 4_096
+"""Parked units that are asked again together: a few milliseconds. A hand-over parks no more pieces than one."""
+
+PARKED_MS: Final = 100
+"""So often a piece of what is parked is asked again, though nobody said that a rule may think otherwise."""
+
 
 class ReadyUnits:
     """Of one term. `open`: hand-overs may be made. `latest_ms`: all that is due by then was dispatched."""
 
     def __init__(
-        self, store: Store, strict: Strict, claims: ClaimedUnits, ready: Ready, holds: UnitHolds, exhaustion: Exhaustion
+        self,
+        store: Store,
+        strict: Strict,
+        claims: ClaimedUnits,
+        ready: Ready,
+        holds: UnitHolds,
+        exhaustion: Exhaustion,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self._store, self._strict, self._claims = store, strict, claims
         self._ready, self._holds, self._exhaustion = ready, holds, exhaustion
+        self._rules, self._parked = rules, ready.parked
+        self._ask_ms = 0  # when parked units are asked again
+        self._hurry = False  # all that are still to be asked are asked as soon as may be
         self.open = False
         self.latest_ms = 0
 
@@ -56,16 +78,74 @@ class ReadyUnits:
         """The term is over."""
         self.open = False
 
-    def check(self, positions: U64, due_ms: I64, now_ms: int) -> RecordCheck:
+    def look(self, positions: U64, due_ms: I64, now_ms: int) -> RecordCheck:
         """What the records say of units that were ready by the latest time."""
         return check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
+
+    def check(self, positions: U64, due_ms: I64, now_ms: int, known: Units | None = None) -> RecordCheck:
+        """The same, and what the rules say. `known`: the rows of the index, if they were read before."""
+        seen = check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
+        return ask_rules(self._rules, self._store, seen, positions, known, now_ms) if self._rules else seen
+
+    # -- parked
+
+    def held(self, positions: U64, now_ms: int) -> Mask:
+        """True, shape [n], for units that a rule holds, ready or not."""
+        if not self._rules or not len(positions):
+            return np.zeros(len(positions), np.bool_)
+        return held_by(self._rules, positions, self._store.units(positions), now_ms)
+
+    def ask_again(self) -> None:
+        """A rule may think otherwise of what it held: all of that is asked again by the next turns."""
+        self._parked.ask_all()
+        self._hurry = self._parked.asking
+
+    def turn(self, now_ms: int) -> None:
+        """Ask a piece of what is parked again, when its time has come, or until all is asked that was to be."""
+        if not self._parked.count:
+            self._hurry = False
+            return
+        due = not self._ask_ms - PARKED_MS <= now_ms < self._ask_ms
+        if due:
+            self._ask_ms = now_ms + PARKED_MS
+            if not self._parked.asking:
+                self._parked.ask_all()
+        if self._parked.asking and (due or self._hurry):
+            self._ask_piece(now_ms)
+        self._hurry &= self._parked.asking
+
+    def wake_ms(self) -> int | None:
+        """When parked units are asked again; None if there are none."""
+        if not self._parked.count:
+            return None
+        return 0 if self._hurry else self._ask_ms
+
+    def _ask_piece(self, now_ms: int) -> None:
+        """Those that no rule holds are first in line again, those that ended are forgotten."""
+        piece = self._parked.take(PARKED_ROWS)
+        assert piece is not None, "nothing is to be asked"
+        kind, subscription, units = piece
+        seen = self.check(units.position, units.due_ms, now_ms)
+        goes = seen.stays
+        if seen.held is not None:
+            goes = goes & ~seen.held
+            self._parked.keep(Piece(kind, subscription, units.select(seen.held)))
+        self._ready.ended(kind, subscription, units.select(~seen.stays))
+        self._ready.put_back(kind, subscription, units.select(goes))
+
+    def _park(self, kind: LaneKind, subscription: Subscription, units: Queued, now_ms: int) -> None:
+        if not self._parked.count:
+            self._ask_ms = now_ms + PARKED_MS
+        self._parked.park(Piece(kind, subscription, units))
 
     # -- in order
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int, taking: HandOverBuilder) -> int:
         """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
-        count, bite = 0, most
+        count, bite, parked = 0, most, self._parked.count
         while count < most and not taking.full and not self._exhaustion.full:
+            if self._parked.count - parked >= PARKED_ROWS:
+                break
             if now_ms < self.latest_ms:
                 bite = self._ready.waiting(kind, subscription)  # what is due again may stand behind what is not
             units = self._ready.take(kind, subscription, bite)
@@ -91,14 +171,14 @@ class ReadyUnits:
         """Of `units`, taken from a window, take the first `most` that are to be handed over now, as far as their
         bytes have room; returns how many. `known`: their rows of the index, if they were read before.
 
-        Those held by a command in flight step aside; the other ready ones, and those not due by a clock that went back,
-        return to the window; those that ended meanwhile are forgotten.
+        Those held by a command in flight step aside, those held by a rule are parked; the other ready ones, and those
+        not due by a clock that went back, return to the window; those that ended meanwhile are forgotten.
         """
         held = self._holds.mask(units.position)
         if held.any():
             self._holds.put_aside(kind, subscription, units.select(held))
             units, known = units.select(~held), select_rows(known, np.flatnonzero(~held))
-        seen = self.check(units.position, units.due_ms, now_ms)
+        seen = self.check(units.position, units.due_ms, now_ms, known)
         chosen = seen.ready.nonzero()[0][:most]
         rows = self._store.units(units.position[chosen]) if known is None else take_rows(known, chosen)
         offered, took = self._exhaustion.offer(kind, subscription, units, seen, chosen, rows, taking)
@@ -109,6 +189,9 @@ class ReadyUnits:
             self._claims.free(units.position[~stays])
         stays[chosen] = False
         stays[offered[took:]] = True
+        if seen.held is not None:
+            stays &= ~seen.held
+            self._park(kind, subscription, units.select(seen.held), now_ms)
         self._ready.put_back(kind, subscription, units.select(stays))
         return took
 
@@ -164,6 +247,10 @@ class ReadyUnits:
         self._claims.free(units.position[ended])
         self._holds.put_aside(kind, subscription, units.select(held))
         gone = held | ended
+        if seen.held is not None:
+            waits = seen.held & ~held
+            self._park(kind, subscription, units.select(waits), now_ms)
+            gone |= waits
         gone[chosen] = True
         gone[offered[took:]] = False
         again = ~gone

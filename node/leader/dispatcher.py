@@ -21,6 +21,7 @@ not due by the new time. Only a leader has one; a new term makes a new one, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,7 @@ from node.handover.lease_book import HandOver, LeaseBook
 from node.leader.backlog import BacklogReader, within_topics
 from node.ready.claimed_units import ClaimedUnits
 from node.ready.lease_timetable import LeaseTimetable
+from node.ready.rule import Rule
 from node.ready.topic_window import Queued
 from node.ready.windows import Ready
 from node.write.leader_commands import NOTHING_RIDES, LeaderCommands
@@ -76,6 +78,7 @@ class Dispatcher:
         term: int,
         options: DispatchOptions | None = None,
         attempts: AttemptLimit | None = None,
+        rules: Sequence[Rule] = (),
     ) -> None:
         self.term = term
         self._store = store
@@ -97,6 +100,7 @@ class Dispatcher:
             term=term,
             attempts=attempts,
             pace_per_step=self._options.pace_per_step,
+            rules=rules,
         )
         self._lease_ahead = self.handing_over.lease_ahead
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped

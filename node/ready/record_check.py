@@ -1,31 +1,33 @@
-"""What the records say of units that stand in a window: which may be handed over at this moment.
+"""What the records and the rules say of units that stand in a window: which may be handed over at this moment.
 
 Units were due and open when they came into the window. Meanwhile they may have ended, been leased by an extension, or
-the clock may have gone back.
+the clock may have gone back. Of what the records let go a rule may hold some (node/ready/rule.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from node.ready.rule import Mask, Rule
 from storage.format.array import I64, U16, U32, U64
+from storage.format.rows import Units, take_rows
 from storage.format.states import IS_PENDING, LEASED
 from storage.query.lease_end import lease_ends_ms
 from storage.store import Store
-
-Mask = npt.NDArray[np.bool_]
+from storage.wheel.slot import DueUnits
 
 
 class RecordCheck(NamedTuple):
     """Shape [n] each."""
 
-    ready: Mask  # due, neither settled nor leased
+    ready: Mask  # due, neither settled nor leased, and held by no rule
     stays: Mask  # ready, or ready once the clock is where it was; others ended, or wait for a lease's end or a Release
     term: U32  # of the newest hand-over here, 0 if there is none; likewise its attempt
     attempt: U16
+    held: Mask | None = None  # by a rule, and ready else: a part of those that stay; None: nothing is
 
 
 class Leases(Protocol):
@@ -53,3 +55,28 @@ def check_records(
         stays = pending | leased
         ready[pending] = due_ms[pending] <= now_ms
     return RecordCheck(ready, stays, states.term, states.attempt)
+
+
+def ask_rules(
+    rules: Sequence[Rule], store: Store, seen: RecordCheck, positions: U64, known: Units | None, now_ms: int
+) -> RecordCheck:
+    """The same, with what the rules hold of what is ready. `known`: the rows of the index, if they were read before."""
+    at = seen.ready.nonzero()[0]
+    if not len(at):
+        return seen
+    rows = store.units(positions[at]) if known is None else take_rows(known, at)
+    held = held_by(rules, positions[at], rows, now_ms)
+    if not held.any():
+        return seen
+    ready, all_held = seen.ready.copy(), np.zeros(len(positions), np.bool_)
+    ready[at[held]], all_held[at[held]] = False, True
+    return seen._replace(ready=ready, held=all_held)
+
+
+def held_by(rules: Sequence[Rule], positions: U64, rows: Units, now_ms: int) -> Mask:
+    """True, shape [n], for units that a rule holds; `rows` of the index, of each."""
+    units = DueUnits(rows["due_ms"], positions, rows["topic"], rows["tags"], rows["priority"])
+    held = np.zeros(len(positions), np.bool_)
+    for rule in rules:
+        held |= rule.held(units, now_ms)
+    return held

@@ -177,7 +177,7 @@ class Window:
         return Queued.joined(parts)
 
     def shed(self, keep: int) -> Queued:
-        """Remove and return the last ones, all but the first `keep`."""
+        """Remove and return the last ones, all but the first `keep`, in their order."""
         parts: list[Queued] = []
         chunks = self._chunks()
         most = self.count - keep
@@ -191,7 +191,7 @@ class Window:
             most -= len(units)
             self.count -= len(units)
         self._keep(chunks)
-        return Queued.joined(parts)
+        return Queued.joined(parts[::-1])
 
     def _chunks(self) -> list[_Chunk]:
         flat = self._flat

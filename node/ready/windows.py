@@ -12,6 +12,8 @@ overdue units are handed over beside what is due now and never before it.
                  | more                      ^
                  v                           | room again: hungry
              begins[subscription] = position  -- sweep of the records --
+
+What a rule holds is taken out of its window and parked (parked.py). It counts for the share of its subscription.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.ready.claimed_units import ClaimedUnits
+from node.ready.parked import Parked
 from node.ready.topic_window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from node.ready.waited_subscriptions import WaitedSubscriptions
 from storage.format.array import I64, U32, U64
@@ -36,6 +39,7 @@ from storage.tables.topic import Subscription
 class Lane:
     """One lane of all topics. A topic without ready units has no entry anywhere."""
 
+    kind: LaneKind
     windows: dict[Subscription, Window] = field(default_factory=dict)  # by subscription, its window, never empty
     begins: dict[Subscription, int] = field(default_factory=dict)  # no ready unit before this position is unclaimed
     hungry: set[Subscription] = field(default_factory=set)  # those with a backlog and room for it
@@ -59,7 +63,8 @@ class Ready:
         self._per_topic = per_topic
         self._total = total
         self.count = 0  # positions in all windows
-        self.lanes = (Lane(), Lane())
+        self.lanes = (Lane(LaneKind.CURRENT), Lane(LaneKind.OVERDUE))
+        self.parked = Parked()
         self.marks_max = MARKS_MAX  # filters of a window whose marks are kept
         self.waited = WaitedSubscriptions()
         self._pushed: set[Subscription] = set()  # those whose units are pushed
@@ -97,7 +102,7 @@ class Ready:
     @property
     def share(self) -> int:
         """How many positions one window may hold: an equal part of the total, so that slow topics crowd out nobody."""
-        windows = len(self.lanes[0].windows) + len(self.lanes[1].windows)
+        windows = len(self.lanes[0].windows) + len(self.lanes[1].windows) + len(self.parked.lines)
         return max(1, min(self._per_topic, self._total // max(1, windows)))
 
     def waiting(self, kind: LaneKind, subscription: Subscription) -> int:
@@ -119,7 +124,7 @@ class Ready:
         ]
         if pushed:
             self._claims.take(np.concatenate(pushed))  # once for all of them: it takes as long as the rest of one
-        if self.count > self._total:
+        if self.count + self.parked.count > self._total:
             self._shed()
 
     def push_both(self, overdue: npt.NDArray[np.bool_], subscriptions: U32, units: Queued, *, swept: bool) -> None:
@@ -173,6 +178,13 @@ class Ready:
             self.count -= len(gone)
             self._settle(lane, subscription, window)
 
+    def ended(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
+        """Units that were parked are not to be handed over any more: they are free, and there may be room."""
+        self._claims.free(units.position)
+        lane = self.lanes[kind]
+        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
+            lane.hungry.add(subscription)
+
     def drop(self, subscription: Subscription) -> None:
         """The topic is gone: what stands in its windows has ended, and nobody will take it."""
         for lane in self.lanes:
@@ -182,6 +194,8 @@ class Ready:
             if window is not None:
                 self.count -= window.count
                 self._claims.free(window.take(window.count).position)
+            if self.parked.of(lane.kind, subscription):
+                self._claims.free(self.parked.shed(lane.kind, subscription, 0).position)
         self._look(subscription)
 
     def hungry(self, kind: LaneKind) -> list[Subscription]:
@@ -189,10 +203,10 @@ class Ready:
         lane = self.lanes[kind]
         half = self.share // 2
         if half >= 2 * lane.half:  # others have gone; looked for now and then, since a share grows by a little often
-            lane.hungry.update(subscription for subscription in lane.begins if self.waiting(kind, subscription) <= half)
+            lane.hungry.update(each for each in lane.begins if self._has_room(lane, each, half))
             lane.half = half
         lane.half = min(half, lane.half)
-        lane.hungry -= {subscription for subscription in lane.hungry if self.waiting(kind, subscription) > half}
+        lane.hungry -= {each for each in lane.hungry if not self._has_room(lane, each, half)}
         return sorted(lane.hungry)
 
     def swept(self, kind: LaneKind, subscriptions: list[Subscription], upto: int | None) -> None:
@@ -213,7 +227,7 @@ class Ready:
         window = self._window(lane, subscription)
         share = self.share
         behind = not swept and subscription in lane.begins and window.count > share // 4
-        room = 0 if behind else max(0, share - window.count)
+        room = 0 if behind else max(0, share - window.count - self.parked.of(kind, subscription))
         if len(units) > room:
             self._begins_at(lane, subscription, units.select(slice(room, None)))
             units = units.select(slice(room)).copy()  # a view would keep all of `units` in memory
@@ -236,6 +250,15 @@ class Ready:
                 self._look(subscription)
         return window
 
+    def _has_room(self, lane: Lane, subscription: Subscription, half: int) -> bool:
+        """Whether no more than half of a share is in memory of it, in the window or parked. Where all is parked there
+        is no window yet, and with one more each share is smaller: what is read then must find room."""
+        waiting, parked = self.waiting(lane.kind, subscription), self.parked.of(lane.kind, subscription)
+        if parked and not waiting:
+            windows = len(self.lanes[0].windows) + len(self.lanes[1].windows) + len(self.parked.lines) + 1
+            half = min(half, self._total // windows // 2)
+        return waiting + parked <= half
+
     def _begins_at(self, lane: Lane, subscription: Subscription, rest: Queued) -> None:
         """These are backlog."""
         begin = int(rest.position.min())
@@ -243,7 +266,7 @@ class Ready:
 
     def _settle(self, lane: Lane, subscription: Subscription, window: Window) -> None:
         """After a change of the window: hungry or not, and no empty window is kept."""
-        if subscription in lane.begins and window.count <= self.share // 2:
+        if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
             lane.hungry.add(subscription)
         if not window.count:
             del lane.windows[subscription]
@@ -251,21 +274,23 @@ class Ready:
                 self._look(subscription)
 
     def _shed(self) -> None:
-        """Cut the largest windows to their share until an eighth of the total is free; the rest is backlog again."""
+        """Cut the largest windows, and what is parked, to their share until an eighth of the total is free; the rest is
+        backlog again."""
         share = self.share
-        largest = sorted(
-            (
-                (window.count, kind, subscription)
-                for kind in LaneKind
-                for subscription, window in self.lanes[kind].windows.items()
-            ),
-            reverse=True,
-        )
-        for count, kind, subscription in largest:
-            if count <= share or self.count <= self._total - self._total // 8:
+        windows = [
+            (window.count, kind, subscription, False)
+            for kind in LaneKind
+            for subscription, window in self.lanes[kind].windows.items()
+        ]
+        largest = sorted([*windows, *((*size, True) for size in self.parked.sizes())], reverse=True)
+        for count, kind, subscription, parked in largest:
+            if count <= share or self.count + self.parked.count <= self._total - self._total // 8:
                 break
             lane = self.lanes[kind]
-            shed = lane.windows[subscription].shed(share)
-            self.count -= len(shed)
+            if parked:
+                shed = self.parked.shed(kind, subscription, share)
+            else:
+                shed = lane.windows[subscription].shed(share)
+                self.count -= len(shed)
             self._claims.free(shed.position)
             self._begins_at(lane, subscription, shed)

@@ -276,10 +276,16 @@ class Model(StrictModel):
                     assert not wanted or {position, unit.home} & self.held, f"{position} {unit} was passed over"
 
     def check_claims(self) -> None:
-        """Claimed is what is in a window, staged, aside, or handed over and not committed, each once; nothing else."""
+        """Claimed is what is in a window, staged, aside, parked, or handed over and not committed, each once; nothing
+        else."""
         dispatcher = self.leader_term.dispatcher
         handing_over, book = dispatcher.handing_over, dispatcher._book
-        windows = [window for lane in dispatcher._ready.lanes for window in lane.windows.values()]
+        ready = dispatcher._ready
+        windows = [window for lane in ready.lanes for window in lane.windows.values()]
+        assert ready.count == sum(window.count for window in windows)
+        parked = [window for line in ready.parked.lines.values() for window in (line.unasked, line.asked)]
+        assert ready.parked.count == sum(window.count for window in parked)
+        windows += parked
         parts = [chunk.units.position for window in windows for chunk in window._chunks()]
         parts += [made.position for batch in (*book._sent, book._open) for made in batch.hand_overs]
         parts += [np.array([*kept], np.uint64) for kept in (handing_over.staged._units, handing_over._holds._aside)]
@@ -340,10 +346,10 @@ class Model(StrictModel):
         assert not left, f"ready at {self.now_ms} and not handed over: {left}"
 
     def _more(self) -> bool:
-        """Whether a window or a backlog says that there is more to hand over."""
-        lanes = self.leader_term.dispatcher._ready.lanes
+        """Whether a window or a backlog says that there is more to hand over, or a rule is to be asked again."""
+        ready = self.leader_term.dispatcher._ready
         going = {self.numbers[name] for name in TOPICS if name not in self.book.paused}
-        return any(going & (lane.windows.keys() | lane.begins.keys()) for lane in lanes)
+        return ready.parked.count > 0 or any(going & (lane.windows.keys() | lane.begins.keys()) for lane in ready.lanes)
 
     def run(self, events: int) -> None:
         """Play `events` random events, then let everything come out and be acked: nothing may be left."""

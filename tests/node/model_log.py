@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
+from node.ready.rule import Rule
 from replication.apply.machine import Applied
 from replication.command.entry import Command, encode_entry
 from replication.command.schedule import Schedule
@@ -74,6 +75,8 @@ class Limit:
 class LoggedModel:
     """`propose` and `commit` move the log, `crash` ends a term; what is in the log is in `book`."""
 
+    rules: tuple[Rule, ...] = ()  # that the leader asks
+
     def __init__(self, directory: Path, seed: int) -> None:
         self.random = random.Random(seed)
         self.true_ms = T0 + self.random.choice([1_000, HOUR_MS - 8_000, 2 * HOUR_MS - 700])
@@ -127,7 +130,8 @@ class LoggedModel:
         """The replica applies the whole log and leads."""
         self._catch_up(replica)
         node_ = self.replicas[replica]
-        dispatcher = Dispatcher(node_.store, term=self.leader_term.term + 1, options=self.options, attempts=self.limit)
+        term = self.leader_term.term + 1
+        dispatcher = Dispatcher(node_.store, term=term, options=self.options, attempts=self.limit, rules=self.rules)
         leader_term = Reign(dispatcher.term, replica, dispatcher, node_.machine.applied_index)
         self.leader_term = leader_term
         self.book.dispatcher = dispatcher

@@ -10,6 +10,7 @@ import numpy as np
 from node.handover.attempt_limit import AttemptLimit
 from node.handover.lease_book import HandOver
 from node.leader.dispatcher import Dispatcher, DispatchOptions
+from node.ready.rule import Rule
 from replication.apply.machine import Applied, Machine
 from replication.apply.message.settle import Cancelled
 from replication.command.dispatch import Realign
@@ -54,6 +55,7 @@ class Leader:
         self.store, self.machine = self.replica.store, self.replica.machine
         self.options = options or DispatchOptions()
         self.limit: AttemptLimit | None = None
+        self.rules: tuple[Rule, ...] = ()
         self.term = 0
         self.propose(GENESIS)
         self.dispatcher = Dispatcher(self.store, term=0, options=self.options)
@@ -62,7 +64,9 @@ class Leader:
         """Lead in a new term. `tick`: the replicated one, by default what it is."""
         self.dispatcher.stop()
         self.term += 1
-        self.dispatcher = Dispatcher(self.store, term=self.term, options=self.options, attempts=self.limit)
+        self.dispatcher = Dispatcher(
+            self.store, term=self.term, options=self.options, attempts=self.limit, rules=self.rules
+        )
         realign = self.dispatcher.promote(now_ms, self.machine.tick if tick is None else tick)
         self.machine.told.listener = self.dispatcher
         return realign

@@ -1,0 +1,106 @@
+"""What rules hold: units out of their windows, still claimed, until no rule holds them.
+
+They are kept by lane and subscription, in their order, as a window keeps its own, and count for its share of memory. So
+what a subscription has beyond that stays in the records, as its backlog. They are asked again from the last to the
+first, a piece at a time: those that may go are put back before what went back already.
+
+    unasked  [a b c d | e f]  -- the last piece, held --> first of  asked  [g h]
+                                 '- free ---------------> first of its window
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from node.ready.topic_window import LaneKind, Queued, Window
+from storage.tables.topic import Subscription
+
+
+class Piece(NamedTuple):
+    """Units of one lane and subscription, in their order."""
+
+    kind: LaneKind
+    subscription: Subscription
+    units: Queued
+
+
+@dataclass(slots=True)
+class Line:
+    """One lane's parked units of a subscription; those that are still to be asked stand before the others."""
+
+    unasked: Window = field(default_factory=Window)
+    asked: Window = field(default_factory=Window)
+
+    @property
+    def count(self) -> int:
+        """How many units it has."""
+        return self.unasked.count + self.asked.count
+
+
+class Parked:
+    """All parked units of a leader. `lines`: by lane and subscription; one with none has no entry."""
+
+    def __init__(self) -> None:
+        self.lines: dict[tuple[LaneKind, Subscription], Line] = {}
+        self._left: dict[tuple[LaneKind, Subscription], None] = {}  # lines with something to be asked
+        self.count = 0
+
+    @property
+    def asking(self) -> bool:
+        """Whether some are still to be asked."""
+        return bool(self._left)
+
+    def of(self, kind: LaneKind, subscription: Subscription) -> int:
+        """How many units of the subscription's lane are parked."""
+        line = self.lines.get((kind, subscription)) if self.lines else None
+        return 0 if line is None else line.count
+
+    def park(self, piece: Piece) -> None:
+        """A rule holds these, as of now; they stood behind the parked ones."""
+        self._line(piece).asked.push(piece.units)
+        self.count += len(piece.units)
+
+    def keep(self, piece: Piece) -> None:
+        """It still holds these, of a piece that was taken to be asked."""
+        self._line(piece).asked.put_back(piece.units)
+        self.count += len(piece.units)
+
+    def ask_all(self) -> None:
+        """All are to be asked again."""
+        for key, line in self.lines.items():
+            line.unasked.push(line.asked.take(line.asked.count))
+            self._left[key] = None
+
+    def take(self, most: int) -> Piece | None:
+        """Up to `most` units of one line that are still to be asked, the last of them; None if there are none."""
+        for key in self._left:
+            line = self.lines[key]
+            units = line.unasked.shed(max(0, line.unasked.count - most))
+            self._took(key, units)
+            return Piece(*key, units)
+        return None
+
+    def shed(self, kind: LaneKind, subscription: Subscription, keep: int) -> Queued:
+        """Remove and return the last ones of a line, all but `keep`."""
+        line = self.lines[kind, subscription]
+        parts = [line.asked.shed(max(0, min(line.asked.count, keep - line.unasked.count)))]
+        parts.insert(0, line.unasked.shed(min(line.unasked.count, keep)))
+        units = Queued.joined([part for part in parts if len(part)])
+        self._took((kind, subscription), units)
+        return units
+
+    def sizes(self) -> list[tuple[int, LaneKind, Subscription]]:
+        """How many units each line has."""
+        return [(line.count, *key) for key, line in self.lines.items()]
+
+    def _line(self, piece: Piece) -> Line:
+        return self.lines.setdefault((piece.kind, piece.subscription), Line())
+
+    def _took(self, key: tuple[LaneKind, Subscription], units: Queued) -> None:
+        line = self.lines[key]
+        self.count -= len(units)
+        if not line.unasked.count:
+            self._left.pop(key, None)
+        if not line.count:
+            del self.lines[key]
