@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -20,10 +21,16 @@ from node.handover.term import Leadership
 from node.leader.leader_parts import LeaderParts
 from node.leader.leader_term import LeaderTerm
 from node.leader.promotion import Promoted, latest_due_ms
+from node.leader.restored_overdue import restored_overdue
+from node.leader.service import RuleFactory, ServiceFactory
 from node.leader.term_record import TermRecord
 from node.runtime.config import Config
 
 log = structlog.get_logger()
+
+#: What a leader asks right before a hand-over, and what it drives beside its dispatcher; in this order.
+RULES: Final[list[RuleFactory]] = []
+SERVICES: Final[list[ServiceFactory]] = [restored_overdue]
 
 
 class Leading:
@@ -95,7 +102,8 @@ class Leading:
                     await parts.proposer.propose_single(genesis)
         if self._leads(term) and self._told < term:
             self._told = term
-            self._leadership.term = leader_term = LeaderTerm(parts, term, record, self._promoted(term, record))
+            promoted = self._promoted(term, record)
+            self._leadership.term = leader_term = LeaderTerm(parts, term, record, promoted, RULES, SERVICES)
             leader_term.begin()
             log.info("leading", node=self._config.node_id, term=term)
 

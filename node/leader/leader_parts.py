@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from node.handover.attempt_limit import AttemptLimit
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.term import Leadership
 from node.handover.topic_metrics import TopicMetrics
+from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.push.feed import PushFeed
+from node.ready.rule import Rule
 from node.runtime.clock import NodeClock
 from node.runtime.config import Dispatch
 from node.runtime.entropy import Entropy
@@ -37,3 +41,21 @@ class LeaderParts:
     counters: Counters
     topic_metrics: TopicMetrics
     push_feed: PushFeed
+
+    def dispatcher(self, term: int, attempts: AttemptLimit, rules: Sequence[Rule]) -> Dispatcher:
+        """One for the term of this number."""
+        options = self.options
+        return Dispatcher(
+            self.store,
+            term=term,
+            options=DispatchOptions(
+                stop_ms=options.stop_ms,
+                beat_ms=options.beat_ms,
+                state_ms=options.state_ms,
+                window_per_topic=options.window_per_topic,
+                window_total=options.window_total,
+                inline_reads=False,
+            ),
+            attempts=attempts,
+            rules=rules,
+        )

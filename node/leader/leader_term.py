@@ -8,6 +8,7 @@ new units, committed Leases, released holds, changed topics.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,16 +19,14 @@ from api.port.leadership import OpenHandOvers, TakeoverView
 from api.port.problem import Problem
 from node.handover.command_holds import CommandHolds
 from node.handover.lease_book import HandOver
-from node.leader.dispatcher import Dispatcher, DispatchOptions
 from node.leader.leader_parts import LeaderParts
 from node.leader.promotion import Promoted
-from node.leader.restored_overdue import RestoredOverdue
+from node.leader.service import NEVER_MS, RuleFactory, ServiceFactory, Services
 from node.leader.takeover import Takeover
 from node.leader.term_record import TermRecord
 from node.port.pull_port import Deliveries, Gone, PullAsked
 from node.port.receipt import Receipts
 from node.pull.pulling import Pulling
-from node.runtime.config import Dispatch
 from node.runtime.step_alarm import StepAlarm
 from node.settle.attempt_policy import Attempts
 from node.settle.move_size import move_weights
@@ -57,7 +56,15 @@ INLINE_ROWS = 10_000
 class LeaderTerm:
     """Made on the loop when this node is established as leader; `begin` starts it, `end` ends it. See Term."""
 
-    def __init__(self, parts: LeaderParts, term: int, record: TermRecord, promotion: Promoted) -> None:
+    def __init__(
+        self,
+        parts: LeaderParts,
+        term: int,
+        record: TermRecord,
+        promotion: Promoted,
+        rules: Sequence[RuleFactory],
+        services: Sequence[ServiceFactory],
+    ) -> None:
         genesis = parts.store.catalog.genesis
         assert genesis is not None, "a term as leader begins after genesis"
         self._parts = parts
@@ -77,29 +84,14 @@ class LeaderTerm:
         self._moved = False
         self._attempts = Attempts(store, clock, parts.entropy)
         self.takeover = Takeover(term, clock.monotonic())
-        self.dispatcher = self._dispatcher(parts.options)
+        self.dispatcher = parts.dispatcher(term, self._attempts, [make(parts) for make in rules])
         self.handing_over = self.dispatcher.handing_over
         self.pulling = Pulling(self, store, clock, parts.delivery_log, parts.counters, parts.topic_metrics)
         self.holding = CommandHolds(proposer, life, self.handing_over, poke=self.poke, over=lambda: self._over)
-        self._restored = RestoredOverdue(self, self.dispatcher, store, clock, parts.entropy, proposer, life)
+        self._services = Services([make(parts, self.dispatcher) for make in services])
         self._realign = self.dispatcher.promote(self.promoted_ms, parts.machine.tick)
-        parts.machine.told.listener = self
+        parts.machine.told.listener, parts.machine.told.on_applied = self, self._services.applied
         proposer.riders = self
-
-    def _dispatcher(self, options: Dispatch) -> Dispatcher:
-        return Dispatcher(
-            self._store,
-            term=self.term,
-            options=DispatchOptions(
-                stop_ms=options.stop_ms,
-                beat_ms=options.beat_ms,
-                state_ms=options.state_ms,
-                window_per_topic=options.window_per_topic,
-                window_total=options.window_total,
-                inline_reads=False,
-            ),
-            attempts=self._attempts,
-        )
 
     def trusted(self) -> bool:
         """Whether this node may act as leader at this moment, and is not about to give that away."""
@@ -150,7 +142,7 @@ class LeaderTerm:
             self._life.spawn(self._set_back(self._realign))
         self.level_rose()
         self._push_feed.begin(self)
-        self._restored.begin()
+        self._services.begin(self)
         last_hour = max(self.promoted_ms // HOUR_MS, self._parts.machine.tick // 3600) + 1
         self.takeover.begin(self._store.open_hours(last=last_hour))
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
@@ -202,14 +194,18 @@ class LeaderTerm:
         self._steps.by(at_ms)
 
     def _step(self) -> int | None:
-        """One step of the dispatcher; wakes pulls and the proposer; returns when the next is due; None: when told."""
+        """One step of the dispatcher and of the services; wakes pulls and the proposer; returns when the next is due;
+        None: when told."""
         now_ms = self._clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
         if not self.takeover.ready.is_set():
             self._look_ready()
         self._push_feed.turn(now_ms)
+        wake_ms = self._services.step(now_ms)
         self._read_slots(now_ms)
         waits = [] if wait_ms is None else [wait_ms]
+        if wake_ms < NEVER_MS:
+            waits.append(max(0, wake_ms - now_ms))
         due_ms = self.dispatcher.entry_due_ms()
         if due_ms is not None:
             if due_ms <= now_ms:
@@ -388,10 +384,11 @@ class LeaderTerm:
         term ends like that of one that was killed."""
         self._over = True
         self.trust_returned()
+        self._services.end()
         self._push_feed.end()
         self._steps.end()
         self.dispatcher.stop()
-        self._parts.machine.told.listener = None
+        self._parts.machine.told.listener = self._parts.machine.told.on_applied = None
         self._wake_readers()
         self.takeover.ready.set()
         self.pulling.end()

@@ -24,6 +24,8 @@ import structlog
 from api.port.problem import Problem
 from node.handover.term import Term
 from node.leader.dispatcher import Dispatcher
+from node.leader.leader_parts import LeaderParts
+from node.leader.service import LeaderService
 from node.port.failure_code import RESTORED
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
@@ -47,12 +49,16 @@ LOOK_ROWS: Final = 16_384
 PAUSE_S: Final = 0.005
 
 
-class RestoredOverdue:
+def restored_overdue(parts: LeaderParts, dispatcher: Dispatcher) -> RestoredOverdue:
+    """That of a term."""
+    return RestoredOverdue(dispatcher, parts.store, parts.clock, parts.entropy, parts.proposer, parts.life)
+
+
+class RestoredOverdue(LeaderService):
     """That work in one term; does nothing where a cluster was not restored, or wants everything."""
 
     def __init__(
         self,
-        term: Term,
         dispatcher: Dispatcher,
         store: Store,
         clock: NodeClock,
@@ -60,18 +66,17 @@ class RestoredOverdue:
         proposer: Proposer,
         life: Lifecycle,
     ) -> None:
-        self._term, self._dispatcher, self._store = term, dispatcher, store
+        self._dispatcher, self._store = dispatcher, store
         self._clock, self._entropy, self._proposer, self._life = clock, entropy, proposer, life
         self._given_up = 0
-        row = store.catalog.overdue_rule
-        self._wanted = row is not None
-        if row is not None:
-            self._cutoff_ms = term.promoted_ms - row.last_ms if row.cutoff_ms is None else row.cutoff_ms
-            dispatcher.want_from(self._cutoff_ms)
 
-    def begin(self) -> None:
-        """Start, before the dispatcher's first step."""
-        if self._wanted:
+    def begin(self, term: Term) -> None:
+        """Leave alone what is not wanted, and start."""
+        row = self._store.catalog.overdue_rule
+        if row is not None:
+            self._term = term
+            self._cutoff_ms = term.promoted_ms - row.last_ms if row.cutoff_ms is None else row.cutoff_ms
+            self._dispatcher.want_from(self._cutoff_ms)
             self._life.spawn(self._run())
 
     async def _run(self) -> None:

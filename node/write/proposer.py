@@ -44,15 +44,10 @@ from node.write.leader_commands import LeaderCommands
 from node.write.message_queue import MessageQueue, Part
 from replication.apply.machine import Applied
 from replication.apply.topic import TopicPut
-from replication.command.dispatch import Realign
-from replication.command.entry import encode_entry
-from replication.command.genesis import Genesis
+from replication.command.entry import Command, encode_entry
 from replication.command.handover import Extend, Fail, Settle
 from replication.command.message import Redrive
-from replication.command.overdue import OverdueCutoff
-from replication.command.promotion import Promotion
 from replication.command.topic import DropTopic, PutTopic
-from replication.command.unlink import Unlink
 from replication.group import RaftGroup
 from replication.raft.proposal import Outcome
 from storage.format.array import U8
@@ -214,8 +209,8 @@ class Proposer:
         self.kick()
         return await future
 
-    async def propose_single(self, command: OverdueCutoff | Genesis | Promotion | PutTopic | Realign | Unlink) -> Any:
-        """Any command that goes as a section of its own; its result."""
+    async def propose_single(self, command: Command) -> Any:
+        """Any command that goes as a section of its own, those apart that have queues here; its result."""
         future = self._singles.add(command.pack())
         self.kick()
         return await future

@@ -18,7 +18,7 @@ from typing import Any
 
 from replication.apply.applying import Applying, Dispatched
 from replication.apply.registry import COMMANDS, CommandRow
-from replication.apply.told import Told
+from replication.apply.told import Changes, Told
 from replication.command.column import DUE_MS_MAX
 from replication.command.entry import EntryRefused, Envelope, UnknownCommand, decode_entry
 from replication.command.level import RaiseLevel
@@ -86,6 +86,9 @@ class Machine:
         applying = Applying(self.store, state, self.told, envelope, index, term)
         results = tuple(self._apply_one(row, command, applying) for row, command in commands)
         self._advance(index, term, entry)
+        if self.told.on_applied is not None:
+            applied = tuple(command for _, command in commands)
+            self.told.on_applied(Changes(index, term, envelope.now_ms, applied, results))
         return Applied(index, term, results)
 
     def _read(self, envelope: Envelope) -> list[tuple[CommandRow, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from storage.format.array import I64, U8, U16, U32, U64
@@ -25,6 +26,18 @@ class Moves(NamedTuple):
     home: U64
     old: U64
     fresh: Fresh  # the new units
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """An entry that was applied: its commands in their order, and what the proposer of each is answered. That is None
+    where a command is void, for it says what the dispatcher of another term meant to do."""
+
+    index: int
+    term: int
+    now_ms: int  # its stamp
+    commands: tuple[Any, ...]
+    results: tuple[Any, ...]
 
 
 class Listener(Protocol):
@@ -51,11 +64,13 @@ class Listener(Protocol):
 
 
 class Told:
-    """What one machine tells. `listener` is None while this node does not lead."""
+    """What one machine tells. `listener` and `on_applied` are None while this node does not lead; the second is told of
+    an entry when all of it is applied."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.listener: Listener | None = None
+        self.on_applied: Callable[[Changes], None] | None = None
         self.on_founded: Callable[[bytes], None] | None = None
         self.on_members: Callable[[], None] | None = None
         self.on_level: Callable[[], None] | None = None
