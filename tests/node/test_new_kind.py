@@ -1,18 +1,19 @@
-"""A whole kind in a test module: a table, a command, a hold reason, a rule, a leader service. On a real node, which
-knows it by its rows alone.
+"""A whole kind in a test module: a state, a field, a table, a command, a hold reason, a rule, a leader service. On a
+real node, which knows it by its rows alone.
 
 The kind: units with odd numbers wait until somebody has made a mark. The mark is a row of a table, written by a command
 that the service proposes at its time. The rule asks the table; the service hears of the mark and has the rule asked
-again.
+again. A mark may name a message, with a field of its own, which is in a state of its own from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import numpy as np
 import pytest
 
@@ -33,6 +34,7 @@ from replication.apply.told import Changes
 from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.entry import Packed, Section
 from storage.directory.verify import verify
+from storage.format.batches import SettleBatch
 from storage.lmdb.table import Table
 from storage.store import Store
 from storage.tables.hold_reasons import HOLD_REASONS, HoldReason
@@ -40,8 +42,12 @@ from storage.tables.hold_reasons import registered as reasons
 from storage.tables.registry import TABLES, TableRow
 from storage.tables.registry import registered as tables
 from storage.wheel.slot import DueUnits
+from tests.api.contract.added import added as added_fields
+from tests.api.contract.added import note
 from tests.node.pushing import play, put
 from tests.node.receiver import Request, answer, answering, receiver
+from tests.storage.new_state import HALF
+from tests.storage.new_state import added as added_states
 from tests.waiting import until
 
 
@@ -67,13 +73,14 @@ MARKS = TableRow("marks", 10, 8, "nobody: a test has an end", cache=Marks)
 
 @dataclass(frozen=True)
 class Mark:
-    """Make a mark."""
+    """Make a mark, and leave the unit at `position` half done; 0: none."""
 
     at_ms: int
+    position: int = 0
 
     def pack(self) -> Packed:
         """As a section."""
-        return MARK.kind, 1, [pack_map({"at_ms": self.at_ms})]
+        return MARK.number, 1, [pack_map({"at_ms": self.at_ms, "position": self.position})]
 
     @classmethod
     def unpack(cls, section: Section) -> Mark:
@@ -81,13 +88,16 @@ class Mark:
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
-        return cls(filled(value.get("at_ms"), int, "at_ms"))
+        return cls(*(filled(value.get(name), int, name) for name in ("at_ms", "position")))
 
 
 def apply_mark(applying: Applying, command: Mark) -> int:
     """How many marks there are."""
     marks = applying.store.catalog.of(MARKS)
     marks.make(command.at_ms)
+    if command.position:
+        at = np.array([command.position], np.uint64)
+        applying.store.settle(SettleBatch.of(at, what=HALF.number, at_ms=command.at_ms))
     return len(marks.made)
 
 
@@ -154,7 +164,7 @@ class Marker(LeaderService):
 
 
 @pytest.fixture
-def kind(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Marker, list[tuple[str, int]]]]:
+def kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], tuple[Marker, list[tuple[str, int]]]]]:
     """The rows are there; gives the newest term's service, and what happened since the last call."""
     made: list[Marker] = []
     log: list[tuple[str, int]] = []
@@ -164,13 +174,20 @@ def kind(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Marker, list[tup
         return made[-1]
 
     assert tables([*TABLES.values(), MARKS])[MARKS.name] is MARKS
-    assert commands([*COMMANDS.values(), MARK])[MARK.kind] is MARK
+    assert commands([*COMMANDS.values(), MARK])[MARK.number] is MARK
     assert reasons([*HOLD_REASONS.values(), ODD])[ODD.name] is ODD
     monkeypatch.setitem(TABLES, MARKS.name, MARKS)
-    monkeypatch.setitem(COMMANDS, MARK.kind, MARK)
+    monkeypatch.setitem(COMMANDS, MARK.number, MARK)
     monkeypatch.setitem(HOLD_REASONS, ODD.name, ODD)
     monkeypatch.setattr(node.group.leading, "RULES", [*RULES, lambda parts: OddWaits(parts.store)])
     monkeypatch.setattr(node.group.leading, "SERVICES", [*SERVICES, service])
+
+    with added_states(HALF), added_fields(note()):
+        yield newest_of(made, log)
+
+
+def newest_of(made: list[Marker], log: list[tuple[str, int]]) -> Callable[[], tuple[Marker, list[tuple[str, int]]]]:
+    """The newest term's service, and what happened since the last call."""
 
     def newest() -> tuple[Marker, list[tuple[str, int]]]:
         happened, log[:] = log[:], []
@@ -191,6 +208,24 @@ async def schedule(node: Node, topic: str, count: int) -> tuple[set[str], set[st
 async def pull(node: Node, wait_ms: int) -> list[Delivery]:
     """What there is."""
     return list(await node.front.pull(PullIn("pulled", 100, wait_ms, 60_000), ANONYMOUS))
+
+
+async def half_done(node: Node) -> None:
+    """A message with the field, in the state: both are shown, it is counted, and it keeps its topic."""
+    base = f"http://{node.config.http.listen}/v1"
+    document = {"topic": "half", "body": 1, "note": "for Ada", "delay": "1h"}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{base}/messages", json=document) as answer:
+            id = (await answer.json())["id"]
+        home = find(node.group.store, id).home
+        await node.group.proposer.propose_single(Mark(node.group.clock.now_ms(), home))
+        async with session.get(f"{base}/messages/{id}") as answer:
+            shown = await answer.json()
+        assert (shown["state"], shown["note"]) == (HALF.word, "for Ada")
+        async with session.get(f"{base}/messages/count?topic=half&state={HALF.word}") as answer:
+            assert (await answer.json())["count"] == 1
+        async with session.delete(f"{base}/topics/half") as answer:
+            assert (await answer.json())["code"] == "not-empty"
 
 
 def test_a_kind_is_its_rows(tmp_path: Path, kind: Callable[[], tuple[Marker, list[Any]]]) -> None:
@@ -219,9 +254,10 @@ def test_a_kind_is_its_rows(tmp_path: Path, kind: Callable[[], tuple[Marker, lis
             assert min(each.handed_over_ms for each in late) >= stepped_ms
             await until(lambda: len(seen) == len(push_even | push_odd))
             assert {request.headers["webhook-id"] for request in seen} == push_even | push_odd
+        await half_done(node)
 
     play(tmp_path / "n1", first)
-    assert [what for what, _ in kind()[1]] == ["end"]
+    assert [what for what, _ in kind()[1]] == ["applied", "end"]
     assert verify(tmp_path / "n1").sound
 
     async def second(node: Node) -> None:
