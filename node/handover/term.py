@@ -139,14 +139,17 @@ class Leadership(Generic[T_co]):
         `no-leader`."""
         if self._life.draining:
             raise Problem("draining", "this node is shutting down; another one leads in a moment")
-        if self.term is None or not self.term.trusted():
+        if self._term is None or not self._term.trusted():
             raise Problem("no-leader", "this node is not sure to lead; nothing happened")
-        return self.term
+        return self._term
 
     async def sure(self) -> T_co:
         """As `require`; a leader that is not sure to lead waits for a moment until it is."""
-        if self.term is not None and not self.term.trusted():
-            await self.term.sure()
+        term = self._term
+        if term is not None:
+            if term.trusted() and not self._life.draining:  # nearly always: asked once, for every request
+                return term
+            await term.sure()
         return self.require()
 
 

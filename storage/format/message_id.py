@@ -32,7 +32,7 @@ _PAIRS: Final = np.frombuffer("".join(high + low for high in ALPHABET for low in
 """Two characters for each value of 10 bits: half the look-ups of one character at a time."""
 _TRIPLES: Final = [high + middle + low for high in ALPHABET for middle in ALPHABET for low in ALPHABET]
 """Three characters for each value of 15 bits, for who makes one id at a time."""
-_PAIRS_TEXT: Final = [high + low for high in ALPHABET for low in ALPHABET]
+_PAIR_TEXTS: Final = [high + low for high in ALPHABET for low in ALPHABET]
 _SHIFTS_40: Final = np.array([30, 20, 10, 0], np.uint64)
 _SHIFTS_50: Final = np.array([40, 30, 20, 10, 0], np.uint64)
 _TEN_BITS: Final = np.uint64(1023)
@@ -70,19 +70,17 @@ def encode_ids(group: int, positions: U64, random: U64) -> npt.NDArray[np.bytes_
 
 def encode_id(group: int, position: int, random: int) -> str:
     """The id of one position."""
-    index = position & INDEX_MAX
     return (
-        f"{_first_characters(group, position >> INDEX_BITS)}{_TRIPLES[index >> 25]}{_TRIPLES[index >> 10 & 32767]}"
-        f"{_PAIRS_TEXT[index & 1023]}{_TRIPLES[random >> 35 & 32767]}{_TRIPLES[random >> 20 & 32767]}"
-        f"{_TRIPLES[random >> 5 & 32767]}{ALPHABET[random & 31]}"
+        f"{_first_characters(group, position >> 10)}{_PAIR_TEXTS[position & 1023]}{_TRIPLES[random >> 35 & 32767]}"
+        f"{_TRIPLES[random >> 20 & 32767]}{_TRIPLES[random >> 5 & 32767]}{ALPHABET[random & 31]}"
     )
 
 
-@lru_cache(maxsize=4096)
-def _first_characters(group: int, hour: int) -> str:
-    """What all ids of a group's hour begin with."""
-    number = (ID_VERSION << 12 | group) << 24 | hour
-    return "".join(ALPHABET[number >> shift & 31] for shift in range(35, -1, -5))
+@lru_cache(maxsize=16_384)
+def _first_characters(group: int, block: int) -> str:
+    """What the ids of 1,024 positions begin with, which are next to each other."""
+    number = (ID_VERSION << 12 | group) << 54 | block
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(65, -1, -5))
 
 
 def decode_id(text: str) -> MessageId:
