@@ -153,6 +153,7 @@ class Node:
                 return
             self._open(number)
             await self.groups[number].start()
+            log.info("opened again", group=number, applied_index=self.groups[number].machine.applied_index)
 
     async def _end(self, http: Serving | None, keeping: list[asyncio.Task[None]], *, served: bool) -> None:
         """Groups give leadership away, then clients have a moment, then all is closed."""
