@@ -7,7 +7,7 @@ many, or text that is no UTF-8. Who writes refuses what no bytes stand for.
 from __future__ import annotations
 
 import re
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
@@ -87,7 +87,8 @@ def _not_text(kind: type[msgspec.Struct], data: bytes) -> str:
 
 
 def _fields_of(kind: Any) -> dict[str, Any]:
-    """Of a struct or a named tuple, in order, with their types; of anything else none."""
+    """Of a struct or a named tuple, or one that may be left out, in order, with their types; of anything else none."""
+    kind = next((each for each in get_args(kind) if hasattr(each, "__struct_fields__")), kind)
     names: tuple[str, ...] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     hints = get_type_hints(kind) if names else {}
     return {name: hints[name] for name in names}
