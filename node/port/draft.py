@@ -19,7 +19,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from api.port.port import MessageIn, Target
-from node.port.plain import U32, Plain
+from node.port.plain import U32, BadColumns, Plain
 from storage.format.array import I64, U64
 from storage.format.schedule_status import ON_CONFLICT
 from storage.format.tag_filter import tags_mask
@@ -75,38 +75,34 @@ _FIRST_TOPIC: Final = bytes(2)
 _ABSOLUTE, _RELATIVE, _TARGETED = b"\0", b"\1", b"\1"
 
 
-class BadDraft(ValueError):
-    """Columns that do not agree with each other; names the column."""
-
-
 #: Bytes a row of each column, and of those that may be empty.
 _WIDTH: Final = {"topic": 2, "due_ms": 8, "relative": 1, "size": 4}
 _OPTIONAL: Final = {"tags": 8, "fields": 2, "targeted": 1}
 
 
 def check_draft(draft: Draft) -> None:
-    """Raises BadDraft. A draft of one row, as most are, is checked without an array."""
+    """Raises BadColumns. A draft of one row, as most are, is checked without an array."""
     rows = len(draft)
     if rows == 1 and _is_sound_one(draft):
         return
     for name, width in _WIDTH.items():
         if len(getattr(draft, name)) != rows * width:
-            raise BadDraft(f"Draft.{name}: {len(getattr(draft, name))} bytes, {rows * width} expected")
+            raise BadColumns(f"Draft.{name}: {len(getattr(draft, name))} bytes, {rows * width} expected")
     for name, width in _OPTIONAL.items():
         if len(getattr(draft, name)) not in (0, rows * width):
-            raise BadDraft(f"Draft.{name}: {len(getattr(draft, name))} bytes, none or {rows * width} expected")
+            raise BadColumns(f"Draft.{name}: {len(getattr(draft, name))} bytes, none or {rows * width} expected")
     if not rows:
-        raise BadDraft("Draft.relative: a draft has a row at least")
+        raise BadColumns("Draft.relative: a draft has a row at least")
     sizes = np.frombuffer(draft.size, np.uint32)
     topic, size = int(np.frombuffer(draft.topic, np.uint16).max()), int(sizes.sum(dtype=np.uint64))
     odd = bool((sizes % 8).any())
     if topic >= len(draft.topics):
-        raise BadDraft(f"Draft.topic: a row names topic {topic} of {len(draft.topics)}")
+        raise BadColumns(f"Draft.topic: a row names topic {topic} of {len(draft.topics)}")
     if odd or size != len(draft.records):
-        raise BadDraft(f"Draft.records: {len(draft.records)} bytes, {size} by their sizes, which are multiples of 8")
+        raise BadColumns(f"Draft.records: {len(draft.records)} bytes, {size} by their sizes, which are multiples of 8")
     for key in draft.keys:
         if key.row >= rows:
-            raise BadDraft(f"Draft.keys: one names row {key.row} of {rows}")
+            raise BadColumns(f"Draft.keys: one names row {key.row} of {rows}")
 
 
 def _is_sound_one(draft: Draft) -> bool:
@@ -141,7 +137,8 @@ def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:
-    """All rows of all, in their order. Nothing is done for each row of a large one."""
+    """All rows of all, in their order. Nothing is done for each row of a large one. Columns to come are left out, since
+    a group refuses who fills them."""
     if len(drafts) == 1:
         return drafts[0]
     topics: dict[str, int] = {}

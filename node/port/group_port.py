@@ -15,7 +15,7 @@ from api.port.ledger import RecordsAsked, RecordsFound
 from api.port.member import MemberView
 from api.port.port import Readiness, TransferResult
 from node.port.message_port import MessagePort
-from node.port.plain import U16, Count, Plain
+from node.port.plain import U16, U32, Count, Plain
 from node.port.pull_port import PullPort
 from node.port.topic_port import TopicPort
 from node.port.trust_window import TrustWindow
@@ -35,7 +35,7 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
 
     group: U16
     node: str
-    term: Count = 0
+    term: U32 = 0
     leader: str | None = None
     leader_http: str | None = None
     leads: bool = False

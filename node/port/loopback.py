@@ -19,10 +19,10 @@ import msgspec
 from api.port.port import MessageIn
 from api.port.problem import Problem
 from node.port.codec import BadFrame, decode, encode
-from node.port.draft import BadDraft, Draft, encode_draft
+from node.port.draft import Draft, encode_draft
 from node.port.group_port import GroupPort, GroupStatus
 from node.port.message_port import Scheduled, ScheduledRow
-from node.port.plain import Plain
+from node.port.plain import BadColumns, Plain
 from node.port.pull_port import Claims, Deliveries, Gone, PullAsked, claims_of, stays
 from node.port.push_port import PushDone, PushWork, Receivers
 from node.port.refusal import Refusal
@@ -84,16 +84,18 @@ class GroupFrames:
 
     async def call(self, name: str, frame: bytes) -> bytes:
         """Carry out a call; its answer, or its refusal. What cannot be read is refused by type and field."""
-        operation = OPERATIONS[name]
+        operation, method = OPERATIONS[name], getattr(self._port, name)
         try:
             asked = decode(operation.asked, frame)
-            method = getattr(self._port, name)
             answer = await (method() if operation.asked is Nothing else method(asked))
-            return _ANSWER + encode(Nothing() if answer is None else answer)
         except Problem as problem:
             return _REFUSAL + encode(Refusal.of(problem))
-        except (BadFrame, BadDraft) as bad:
+        except (BadFrame, BadColumns) as bad:
             return _REFUSAL + encode(Refusal("internal", f"what came from another part of this node is wrong: {bad}"))
+        try:
+            return _ANSWER + encode(Nothing() if answer is None else answer)
+        except BadFrame as bad:  # it is done, whatever it was
+            return _REFUSAL + encode(Refusal("outcome-unknown", f"what it came to cannot be told: {bad}"))
 
     def end_wait(self, number: int) -> None:
         """See GroupPort."""
@@ -167,7 +169,7 @@ class FramedGroup:
 
 
 def read_answer(name: str, frame: bytes) -> msgspec.Struct:
-    """What a call came to. Raises its Problem, or BadFrame."""
+    """What a call came to. Raises its Problem; BadFrame, or KeyError for a code that this build does not know."""
     if frame[:1] == _REFUSAL:
         raise decode(Refusal, frame[1:]).problem()
     return decode(OPERATIONS[name].answer, frame[1:])

@@ -1,4 +1,7 @@
-"""What every struct that crosses a border is, and the widths of its numbers."""
+"""What structs that cross a border are made of: their base, the widths of numbers, and what is wrong with columns.
+
+Structs of api/port cross too, as maps of their fields.
+"""
 
 from __future__ import annotations
 
@@ -16,4 +19,8 @@ Ms = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Plain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Numbers, text, bytes, and lists and structs of them: a list of its fields on the way."""
+    """Numbers, text, bytes, and lists, dicts and structs of them: a list of its fields on the way."""
+
+
+class BadColumns(ValueError):
+    """Columns of a struct that do not agree with each other. The message names the struct and the column."""

@@ -3,7 +3,7 @@
 front -- PullAsked --> group     makes the lease; it is in the log, or on its way there
   '<---- Deliveries ---'
 front    asks whether the client is still there, and the TrustWindow: then ids, receipts and the answer; else
-         GiveBack, as if nothing had been handed over
+         give_back: due again at once, not counted as an attempt
 front -- Claims -----> group     what the receipts name whose MAC is right
   '<---- Settled ------'
 """

@@ -1,7 +1,7 @@
 """Receipts: what a consumer shows to settle what it was handed.
 
 A receipt names the hand-over (place, random bits of the id, topic, subscription, term, attempt) and carries a MAC over
-it, keyed with the cluster's secret, so that any leader can check one without having seen the lease, and nobody can make
+it, keyed with the group's secret, so that any leader can check one without having seen the lease, and nobody can make
 one up. Keyed BLAKE2b is a MAC by design (RFC 7693).
 
 Little endian, then base64url without padding: 44 bytes, 59 characters,
@@ -39,6 +39,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from node.port.plain import BadColumns
 from storage.format.array import U16, U32, U64
 from storage.format.pieces import Pieces
 
@@ -97,7 +98,9 @@ class ReceiptColumns:
 
     @classmethod
     def of(cls, claims: bytes) -> ReceiptColumns:
-        """Rows of CLAIM one behind the other. ValueError where that is none."""
+        """Rows of CLAIM one behind the other. Raises BadColumns."""
+        if len(claims) % CLAIM.itemsize:
+            raise BadColumns(f"Claims.rows: {len(claims)} bytes are no rows of {CLAIM.itemsize}")
         body = np.frombuffer(claims, CLAIM)
         return cls(body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"])
 

@@ -31,7 +31,7 @@ _targets = attrgetter("target")
 async def schedule_one(
     store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
 ) -> ScheduledRow:
-    """A request's only message, durable on a majority and applied when it returns. Raises its refusal, BadDraft."""
+    """A request's only message, durable on a majority and applied when it returns. Raises its refusal, BadColumns."""
     if isinstance(message, Draft):
         check_draft(message)
         messages: Sequence[MessageIn] | Draft = message
@@ -52,7 +52,7 @@ async def schedule_messages(
     store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, messages: Sequence[MessageIn] | Draft
 ) -> Scheduled:
     """Durable on a majority and applied when it returns. In a batch each message at fault has its own problem, and the
-    others go on; of a single one it is raised. Raises BadDraft."""
+    others go on; of a single one it is raised. Raises BadColumns."""
     if len(messages) == 1:
         row = await schedule_one(
             store, proposer, limits, clock, messages if isinstance(messages, Draft) else messages[0]

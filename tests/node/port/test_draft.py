@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from api.contract.checker import pack_headers
 from api.port.port import MessageIn, Target
 from node.port.codec import decode, encode
-from node.port.draft import BadDraft, Draft, check_draft, encode_draft, join_drafts, part_of, rows_of
+from node.port.draft import Draft, check_draft, encode_draft, join_drafts, part_of, rows_of
+from node.port.plain import BadColumns
 from node.write.stamp_drafts import stamp_draft, stamp_messages
 
 NOW = 1_700_000_000_000
@@ -116,14 +117,14 @@ def test_rows_of_a_draft_are_the_draft_of_those_rows(messages: list[MessageIn], 
 def test_columns_that_do_not_agree_are_named(count: int, column: str, value: Any, says: str) -> None:
     """One row or several: what would be read as another message is refused."""
     draft = encode_draft([MessageIn("t", b"1", tags=("x",), target=Target(url="https://x/"))] * count)
-    with pytest.raises(BadDraft, match=says):
+    with pytest.raises(BadColumns, match=says):
         check_draft(msgspec.structs.replace(draft, **{column: value}))
 
 
 def test_a_draft_without_rows_and_a_key_of_a_row_that_is_not_there_are_refused() -> None:
     """By name."""
-    with pytest.raises(BadDraft, match="a draft has a row at least"):
+    with pytest.raises(BadColumns, match="a draft has a row at least"):
         check_draft(Draft((), b"", b"", b"", b"", b""))
     draft = encode_draft([MessageIn("t", b"1", key="k")])
-    with pytest.raises(BadDraft, match=r"Draft\.keys: one names row 1 of 1"):
+    with pytest.raises(BadColumns, match=r"Draft\.keys: one names row 1 of 1"):
         check_draft(msgspec.structs.replace(draft, keys=(msgspec.structs.replace(draft.keys[0], row=1),)))
