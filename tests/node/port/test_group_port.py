@@ -90,7 +90,7 @@ def test_a_refusal_is_the_same_problem_on_the_other_side() -> None:
 
 
 async def _answer(frame: bytes) -> bytes:
-    return await GroupFrames(typing.cast(Any, None)).call("cancel", frame)
+    return await GroupFrames(typing.cast(Any, types.SimpleNamespace(cancel=None))).call("cancel", frame)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\xc1", b"\x91\x01", b"\x92\xa1\xff\xc0", b"\x93\xa1a\xc0\x01"])
