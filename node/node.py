@@ -12,6 +12,7 @@ fetched a snapshot is closed and opened again, while the front goes on: for its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -60,8 +61,10 @@ class Node:
             partial(outside.push_client, config.push.allow, self.clock.now_ms), self.clock.monotonic
         )
         self.groups: dict[int, Group] = {}
-        self.group_directory = GroupDirectory(config.node_id, tuple(self._configs), self._told)
-        self.forwarder = outside.forwarder(lambda: self.group_directory.home.status.leader_http)
+        self.group_directory = GroupDirectory(config.node_id, tuple(self._configs), self._ways_changed)
+        home = self.group_directory.home
+        home.listen(lambda status: self.clock.follow(status.ahead_s))
+        self.forwarder = outside.forwarder(lambda: home.status.leader_http)
         self.front = self._front()
         try:
             for number in self._configs:
@@ -94,9 +97,8 @@ class Node:
         self._opened(group)
         self.group_directory.attach(self.outside.fronted(group.port))
 
-    def _told(self) -> None:
-        """Something of a group was told to the front."""
-        self.clock.follow(self.group_directory.home.status.ahead_s)
+    def _ways_changed(self) -> None:
+        """Requests may have to go to another node."""
         self.forwarder.leader_changed()
 
     @property
@@ -167,14 +169,14 @@ class Node:
         if keeping:
             await asyncio.wait(keeping)  # who is being opened again is closed by then, or open
         groups = [group for group in self.groups.values() if not group.closed]
-        in_order = served and all(group.life.in_order for group in groups)
+        failed = any(not task.cancelled() and task.exception() is not None for task in keeping)
+        in_order = served and not failed and all(group.life.in_order for group in groups)
         for group in groups:
             await group.leave(in_order=in_order)
         if http is not None:
             await http.close(GRACE_S if in_order else 0)
-        try:
+        async with contextlib.AsyncExitStack() as closing:  # each, whatever the others meet
+            closing.push_async_callback(self.forwarder.close)
+            closing.push_async_callback(self.push_wire.close)
             for group in groups:
-                await group.close()
-        finally:
-            await self.push_wire.close()
-            await self.forwarder.close()
+                closing.push_async_callback(group.close)

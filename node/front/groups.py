@@ -24,6 +24,8 @@ class Place:
         self.number = number
         self.status = GroupStatus(group=number, node=node)
         self._changed = changed
+        self._heard: Callable[[GroupStatus], None] = lambda status: None
+        self._opening = False  # it was away, and has heard of no leader since
         self._port: GroupPort | None = None
         self._receipts: Receipts | None = None
 
@@ -47,12 +49,22 @@ class Place:
         port.attach(self._told)
 
     def detach(self) -> None:
-        """It is gone: it leads nothing here."""
+        """It is gone: it leads nothing here. Its leader is taken for the same until it hears of one again."""
         self._port = None
         self._told(replace(self.status, leads=False))
+        self._opening = True
+
+    def listen(self, heard: Callable[[GroupStatus], None]) -> None:
+        """Tell it every status, from now on."""
+        self._heard = heard
 
     def _told(self, status: GroupStatus) -> None:
-        before, self.status = self.status, status
+        before = self.status
+        if self._opening and status.leader is None:
+            status = replace(status, leader_http=before.leader_http)
+        self._opening = self._opening and status.leader is None
+        self.status = status
+        self._heard(status)
         ways = [(each.leader_http, each.leads, each.term) for each in (before, status)]
         if status.receipts is not None and status.receipts != before.receipts:
             key, whole = status.receipts, status.receipts.whole

@@ -23,7 +23,14 @@ from node.port.plain import U32, BadColumns, Plain
 from storage.format.array import I64, U64
 from storage.format.schedule_status import ON_CONFLICT
 from storage.format.tag_filter import tags_mask
-from storage.record.record import Drafts, RecordColumns, encode_one_record, encode_records, record_edges
+from storage.record.record import (
+    RECORD_HEADER_SIZE,
+    Drafts,
+    RecordColumns,
+    encode_one_record,
+    encode_records,
+    record_edges,
+)
 
 _topics = attrgetter("topic")
 _keys = attrgetter("key")
@@ -95,11 +102,15 @@ def check_draft(draft: Draft) -> None:
         raise BadColumns("Draft.relative: a draft has a row at least")
     sizes = np.frombuffer(draft.size, np.uint32)
     topic, size = int(np.frombuffer(draft.topic, np.uint16).max()), int(sizes.sum(dtype=np.uint64))
-    odd = bool((sizes % 8).any())
+    odd = bool((sizes % 8).any()) or int(sizes.min()) < RECORD_HEADER_SIZE
+    if max(draft.relative) > 1:
+        raise BadColumns(f"Draft.relative: {max(draft.relative)} is neither 0 nor 1")
     if topic >= len(draft.topics):
         raise BadColumns(f"Draft.topic: a row names topic {topic} of {len(draft.topics)}")
     if odd or size != len(draft.records):
-        raise BadColumns(f"Draft.records: {len(draft.records)} bytes, {size} by their sizes, which are multiples of 8")
+        raise BadColumns(
+            f"Draft.records: {len(draft.records)} bytes, {size} by their sizes: multiples of 8 of a header at least"
+        )
     for key in draft.keys:
         if key.row >= rows:
             raise BadColumns(f"Draft.keys: one names row {key.row} of {rows}")
@@ -109,7 +120,9 @@ def _is_sound_one(draft: Draft) -> bool:
     """Whether this draft of one row passes, but for what few have."""
     size = len(draft.records)
     fixed = len(draft.due_ms) == 8 and len(draft.size) == 4 and draft.topic == _FIRST_TOPIC and len(draft.topics) == 1
-    if not fixed or int.from_bytes(draft.size, "little") != size or size & 7 or draft.keys:
+    if not fixed or int.from_bytes(draft.size, "little") != size or size & 7 or size < RECORD_HEADER_SIZE:
+        return False
+    if draft.relative[0] > 1 or draft.keys:
         return False
     return len(draft.tags) in (0, 8) and len(draft.fields) in (0, 2) and len(draft.targeted) in (0, 1)
 
@@ -118,22 +131,27 @@ def part_of(draft: Draft, start: int, stop: int) -> Draft:
     """These rows, and the topics that they name."""
     if (start, stop) == (0, len(draft)):
         return draft
-    rows, edges = slice(start, stop), record_edges(np.frombuffer(draft.size, np.uint32))
-    used, topic = np.unique(np.frombuffer(draft.topic, np.uint16)[rows], return_inverse=True)
-    columns = {name: getattr(draft, name)[width * start : width * stop] for name, width in (_WIDTH | _OPTIONAL).items()}
+    return rows_of(draft, range(start, stop))
+
+
+def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
+    """Some rows, ascending, and the topics that they name."""
+    at = np.array(rows, np.intp)
+    edges = (8 * record_edges(np.frombuffer(draft.size, np.uint32))).tolist()
+    used, topic = np.unique(np.frombuffer(draft.topic, np.uint16)[at], return_inverse=True)
+    columns = {}
+    for name, width in (_WIDTH | _OPTIONAL).items():
+        data = getattr(draft, name)
+        columns[name] = np.frombuffer(data, f"V{width}")[at].tobytes() if data else data
     columns["topic"] = topic.astype(np.uint16).tobytes()
+    new_row = {row: number for number, row in enumerate(rows)}
     return msgspec.structs.replace(
         draft,
         **columns,
         topics=tuple(draft.topics[number] for number in used.tolist()),
-        records=draft.records[8 * int(edges[start]) : 8 * int(edges[stop])],
-        keys=tuple(msgspec.structs.replace(key, row=key.row - start) for key in draft.keys if start <= key.row < stop),
+        records=b"".join([draft.records[edges[row] : edges[row + 1]] for row in rows]),
+        keys=tuple(msgspec.structs.replace(key, row=new_row[key.row]) for key in draft.keys if key.row in new_row),
     )
-
-
-def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
-    """Some rows, ascending."""
-    return join_drafts([part_of(draft, row, row + 1) for row in rows])
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:

@@ -11,7 +11,7 @@ from api.port.ledger import LedgerPage, LedgerQuery, LedgerSummary, MessageLedge
 from api.port.port import CancelResult, MessageIn, MessageView, RescheduleResult
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 from node.port.draft import Draft
-from node.port.plain import U16, U64, Count, Ms, Plain
+from node.port.plain import I64, U16, U64, Count, Ms, Plain
 from node.port.refusal import Refusal
 
 
@@ -53,7 +53,7 @@ class RescheduleAsked(Plain, frozen=True):
     """Another due time: absolute, or from when it is written on."""
 
     id: str
-    deliver_at_ms: Ms | None = None
+    deliver_at_ms: I64 | None = None
     delay_ms: Ms | None = None
     if_match: Count | None = None
 

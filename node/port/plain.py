@@ -12,6 +12,7 @@ from msgspec import Meta
 
 U64 = Annotated[int, Meta(ge=0)]  # the codec writes no more than 64 bits
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+I64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 U16 = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 U32 = Annotated[int, Meta(ge=0, le=(1 << 32) - 1)]
 #: Up to the end of the year 9999, which can be written.

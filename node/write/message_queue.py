@@ -159,13 +159,17 @@ def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
 def _give(applied: Applied, taken: list[tuple[Request, int, int]]) -> None:
     """Each request its rows of an entry: numbers where it has but one, else columns as bytes."""
     at = 0
+    many = 2 * len(taken) > len(applied.status)  # as a rule all requests of an entry have one message, or few have
     numbers: list[list[int]] | None = None
     columns: list[bytes] | None = None
     for request, start, rows in taken:
         if request.rows.count == 1:
-            numbers = numbers or [column.tolist() for column in applied]
-            position, random, due_ms, status = numbers
-            request.answer(0, 1, ScheduledRow(position[at], random[at], due_ms[at], status[at]))
+            if many:
+                numbers = numbers or [column.tolist() for column in applied]
+            position, random, due_ms, status = (
+                [column[at] for column in numbers] if numbers else [int(column[at]) for column in applied]
+            )
+            request.answer(0, 1, ScheduledRow(position, random, due_ms, status))
         else:
             columns = columns or [column.tobytes() for column in applied]
             words, stop = slice(8 * at, 8 * (at + rows)), at + rows

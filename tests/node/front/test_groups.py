@@ -49,6 +49,8 @@ def test_a_message_is_asked_of_the_group_that_its_id_names() -> None:
 def test_ways_change_only_where_requests_may_go_another() -> None:
     """A clock that moves is no such change; the newest status counts all the same."""
     groups, (port,), changes = directory(0)
+    heard: list[GroupStatus] = []
+    groups.home.listen(heard.append)
     for status, ways in (
         (GroupStatus(group=0, node="n1", term=1, leads=True, leader_http="a:1"), 1),
         (GroupStatus(group=0, node="n1", term=1, leads=True, leader_http="a:1", ahead_s=2.0), 1),
@@ -56,7 +58,7 @@ def test_ways_change_only_where_requests_may_go_another() -> None:
         (GroupStatus(group=0, node="n1", term=2, leader_http="b:1", ahead_s=2.0), 3),
     ):
         port.told(status)
-        assert (groups.home.status, changes[0]) == (status, ways)
+        assert (groups.home.status, changes[0], heard[-1]) == (status, ways, status)
 
 
 def test_a_group_that_is_gone_leads_nothing_here_and_its_leader_is_known_on() -> None:
@@ -69,6 +71,11 @@ def test_a_group_that_is_gone_leads_nothing_here_and_its_leader_is_known_on() ->
         _ = groups.home.port
     groups.attach(port)
     assert groups.home.port is port
+    port.told(GroupStatus(group=0, node="n1", term=4))
+    assert groups.home.status.leader_http == "b:1", "it has heard of no leader yet"
+    port.told(GroupStatus(group=0, node="n1", term=5, leader="n3", leader_http="c:1"))
+    port.told(GroupStatus(group=0, node="n1", term=5))
+    assert groups.home.status.leader_http is None
 
 
 def test_receipts_are_of_the_key_that_the_group_told() -> None:

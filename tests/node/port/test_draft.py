@@ -109,6 +109,7 @@ def test_rows_of_a_draft_are_the_draft_of_those_rows(messages: list[MessageIn], 
         ("due_ms", b"", "Draft.due_ms: 0 bytes"),
         ("size", b"1234", "Draft.(size|records)"),
         ("records", b"", "Draft.records: 0 bytes"),
+        ("relative", b"\x02", "Draft.(relative|topic)"),
         ("tags", b"1", "Draft.tags: 1 bytes, none or"),
         ("fields", b"1", "Draft.fields: 1 bytes, none or"),
         ("targeted", b"12", "Draft.targeted: 2 bytes, none or"),
@@ -128,3 +129,12 @@ def test_a_draft_without_rows_and_a_key_of_a_row_that_is_not_there_are_refused()
     draft = encode_draft([MessageIn("t", b"1", key="k")])
     with pytest.raises(BadColumns, match=r"Draft\.keys: one names row 1 of 1"):
         check_draft(msgspec.structs.replace(draft, keys=(msgspec.structs.replace(draft.keys[0], row=1),)))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_record_that_is_no_record_is_refused(count: int) -> None:
+    """Its due time would be written into its neighbour, or past the end."""
+    whole = encode_draft([MessageIn("t", b"1")])
+    short = msgspec.structs.replace(whole, size=(8).to_bytes(4, "little"), records=bytes(8))
+    with pytest.raises(BadColumns, match=r"Draft\.records"):
+        check_draft(join_drafts([short, whole][:count]))
