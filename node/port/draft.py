@@ -108,9 +108,8 @@ def check_draft(draft: Draft) -> None:
     if topic >= len(draft.topics):
         raise BadColumns(f"Draft.topic: a row names topic {topic} of {len(draft.topics)}")
     if odd or size != len(draft.records):
-        raise BadColumns(
-            f"Draft.records: {len(draft.records)} bytes, {size} by their sizes: multiples of 8 of a header at least"
-        )
+        said = f"{size} by their sizes, each a multiple of 8 and a header at least"
+        raise BadColumns(f"Draft.records: {len(draft.records)} bytes, {said}")
     for key in draft.keys:
         if key.row >= rows:
             raise BadColumns(f"Draft.keys: one names row {key.row} of {rows}")

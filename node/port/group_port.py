@@ -167,5 +167,4 @@ class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
     window: TrustWindow
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
-        """Tell this of the group from now on: at once, and at each change. What no call tells of is looked for with every
-        beat, twice a second."""
+        """Tell this of the group from now on: at once, and at each change; also what only a look twice a second finds."""

@@ -70,11 +70,12 @@ def test_a_group_that_is_gone_leads_nothing_here_and_its_leader_is_known_on() ->
     with pytest.raises(Problem, match="no-leader: group 0 of this node is being opened"):
         _ = groups.home.port
     groups.attach(port)
+    told = port.told
     assert groups.home.port is port
-    port.told(GroupStatus(group=0, node="n1", term=4))
+    told(GroupStatus(group=0, node="n1", term=4))
     assert groups.home.status.leader_http == "b:1", "it has heard of no leader yet"
-    port.told(GroupStatus(group=0, node="n1", term=5, leader="n3", leader_http="c:1"))
-    port.told(GroupStatus(group=0, node="n1", term=5))
+    told(GroupStatus(group=0, node="n1", term=5, leader="n3", leader_http="c:1"))
+    told(GroupStatus(group=0, node="n1", term=5))
     assert groups.home.status.leader_http is None
 
 
