@@ -167,4 +167,4 @@ class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
     window: TrustWindow
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
-        """Tell this of the group from now on: at once, and at each change; also what only a look twice a second finds."""
+        """Tell this of the group from now on: at once, and at each change; some are found by a look twice a second."""
