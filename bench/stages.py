@@ -13,7 +13,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,21 +23,24 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from api.port.port import Limits, ScheduleResult
+from api.port.port import Limits, MessageIn, ScheduleResult
 from api.read.batch import BatchIn, read_batch, render_batch
 from api.routes.pull import render_pull
 from bench.client.load import FAR_MS, line
 from node.front.delivered import make_deliveries
 from node.leader.dispatcher import Dispatcher, DispatchOptions
+from node.port.codec import decode, encode
+from node.port.draft import Draft, check_draft, encode_draft, join_drafts
 from node.port.receipt import ReceiptColumns, Receipts
 from node.pull.delivery import deliveries_of
 from node.runtime.memory import settle_memory
-from node.write.stamp_drafts import stamp_messages
+from node.write.stamp_drafts import stamp_draft, stamp_messages
 from replication.apply.machine import Applied, Machine
 from replication.command.entry import Command, encode_entry
 from replication.command.genesis import Genesis
 from replication.command.handover import Settle
 from storage.file.disk import Disk
+from storage.format.array import U64
 from storage.format.message_id import encode_ids
 from storage.format.pieces import at_once
 from storage.format.position import HOUR_MS
@@ -119,6 +122,10 @@ class Leader:
             pass
 
 
+#: So many at a time come from as many clients.
+SINGLES_MAX = 64
+
+
 def _batch(rows: int, first_ms: int, spread_ms: int, seed: int) -> bytes:
     due_ms = first_ms + np.random.default_rng(seed).integers(0, spread_ms, rows)
     return b"\n".join(line(int(due)) for due in due_ms)
@@ -134,6 +141,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
         bits = random.integers(0, 1 << 50, times.rows, dtype=np.uint64)
         with times.stage("draft: due times, records"):
             schedule = stamp_messages(batch.messages, now_ms=NOW_MS, random=bits)
+        _behind_a_front(times, batch.messages, bits)
         with times.stage("entry"):
             entry = leader.entry(NOW_MS, schedule)
         with times.stage("apply, near hours"):
@@ -147,6 +155,18 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
         entry = leader.entry(NOW_MS, stamp_messages(batch.messages, now_ms=NOW_MS, random=bits))
         with times.stage("apply, over 30 days"):
             leader.apply(entry)
+
+
+def _behind_a_front(times: Times, messages: Sequence[MessageIn], bits: U64) -> None:
+    """The draft where bytes cross: up to 64 at a time each message is a request of its own, a thousand are a batch."""
+    requests = [messages] if times.rows > SINGLES_MAX else [[message] for message in messages]
+    with times.stage("draft in a front, as bytes"):
+        frames = [encode(encode_draft(request)) for request in requests]
+    with times.stage("draft read, joined, stamped"):
+        drafts = [decode(Draft, frame) for frame in frames]
+        for draft in drafts:
+            check_draft(draft)
+        stamp_draft(join_drafts(drafts), now_ms=NOW_MS, random=bits)
 
 
 def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:

@@ -10,7 +10,14 @@ def test_every_stage_has_a_time(tmp_path: Path) -> None:
     found = measure(tmp_path, (1, 8), messages=40)
     checkpoint = found.pop("checkpoint, over 30 days")
     assert 0 < checkpoint[8] < 10_000
-    assert list(found)[:4] == ["parse", "draft: due times, records", "entry", "apply, near hours"]
+    assert list(found)[:6] == [
+        "parse",
+        "draft: due times, records",
+        "draft in a front, as bytes",
+        "draft read, joined, stamped",
+        "entry",
+        "apply, near hours",
+    ]
     assert list(found)[-2:] == ["read receipts", "apply acks"]
     for name, by_rows in found.items():
         assert by_rows.keys() == {1, 8}, name
