@@ -232,9 +232,10 @@ class Process:
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
 
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
-        """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up."""
+        """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up. While
+        a group is opened again its clients wait for that, as docs/operating.md says."""
         node = incarnation.node
-        if node is not None and node.life.serves:
+        if node is not None and node.life.serves and all(group.life.serves for group in node.groups.values()):
             self._around.on_held(self.id, seconds, by)
 
     def _complain(self, context: dict[str, Any]) -> None:
