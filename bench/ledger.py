@@ -18,11 +18,11 @@ import numpy as np
 from ledger.bucket import BUCKET_UNITS, SPAN, Bucket, Context, Rows
 from ledger.judge import judge
 from ledger.summary import Summary
-from storage.format.delivery_record import DELIVERED as DONE
-from storage.format.delivery_record import DELIVERY, END, PULL, START
 from storage.format.position import HOUR_MS, INDEX_BITS
 from storage.format.rows import SETTLE, UNIT
 from storage.format.states import DELIVERED, LEASED
+from storage.record.delivery_record import DELIVERED as DONE
+from storage.record.delivery_record import DELIVERY, END, PULL, START
 from storage.record.record import HEADER
 
 HOUR = 490_000

@@ -150,7 +150,7 @@ class Bucket:
     settles: Rows  # storage.format.rows.SETTLE, of these units
     headers: Rows | None  # storage.record.record.HEADER [n]; row i is of unit i. None: not known
     deliveries: (
-        Rows  # storage.format.delivery_record.DELIVERY: starts and ends of all nodes whose home is in the bucket
+        Rows  # storage.record.delivery_record.DELIVERY: starts and ends of all nodes whose home is in the bucket
     )
     places: Rows = field(default_factory=lambda: np.zeros(0, PLACE))  # PLACE of messages born here
     abroad: Rows = field(default_factory=lambda: np.zeros(0, ABROAD))  # ABROAD of messages born here

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from ledger.bucket import Bucket, Rows
 from storage.format.array import I64, U8, U16, U64
-from storage.format.delivery_record import END, START
 from storage.format.position import INDEX_BITS
 from storage.format.rows import UNIT_MOVED
 from storage.format.states import LEASED
+from storage.record.delivery_record import END, START
 
 _BLOCK: Final = 1 << 14
 """Rows at a time: about a megabyte."""

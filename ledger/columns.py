@@ -178,7 +178,7 @@ LEDGER: Final[dict[str, np.dtype[Any]]] = {
         "class": "u1",  # MessageClass
         "late_cause": "u1",  # LateCause
         "lost": "u1",  # Lost
-        "mode": "u1",  # of the first hand-over: PULL or PUSH of storage.format.delivery_record, 0 without one
+        "mode": "u1",  # of the first hand-over: PULL or PUSH of storage.record.delivery_record, 0 without one
         "flags": "<u4",  # Flag
         "hand_overs": "<u2",  # that began, by the nodes' accounts; 65,535 stands for that many or more
         "retries": "<u2",  # of those, after a failure on record

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from ledger.bucket import Bucket
 from ledger.by_message import Newest, RecordsByMessage, lift, name_of
 from storage.format.array import I64, U8, U16, U32, U64
-from storage.format.delivery_record import DELIVERED as DONE
-from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE
 from storage.format.rows import take_rows
 from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED, LEAVES, TELLS_FAILURE
+from storage.record.delivery_record import DELIVERED as DONE
+from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE
 
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ledger.bucket import Context
 from ledger.columns import LateCause
 from storage.format.array import I64, U8, U32
-from storage.format.delivery_record import PUSH
+from storage.record.delivery_record import PUSH
 
 _LONG_AGO = np.iinfo(np.int64).min
 

@@ -39,8 +39,8 @@ from ledger.hand_overs import (
     refused,
 )
 from storage.format.array import I64, U8
-from storage.format.delivery_record import LATE, PUSH
 from storage.format.states import DELIVERED
+from storage.record.delivery_record import LATE, PUSH
 
 _Bools = npt.NDArray[np.bool_]
 _NEVER = np.iinfo(np.int64).max

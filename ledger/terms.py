@@ -10,8 +10,8 @@ import numpy as np
 from ledger.bucket import TERM, Rows
 from ledger.by_message import lift
 from storage.format.array import I64
-from storage.format.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDED, term_before
 from storage.format.position import MS_PER_TICK
+from storage.record.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDED, term_before
 
 _NEVER: Final = np.iinfo(np.int64).max
 _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)

@@ -145,7 +145,7 @@ class RecordsAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordsFound(msgspec.Struct, frozen=True):
-    """`rows` and `edges` are rows of storage.format.delivery_record.DELIVERY, each with its checksum (see
+    """`rows` and `edges` are rows of storage.record.delivery_record.DELIVERY, each with its checksum (see
     storage.query.delivery_search.FoundDeliveries, where the last four are told too); `number` is the node's in
     records."""
 

@@ -20,14 +20,6 @@ from bench.dataset.story import HOOKS, ORDERS, Terms
 from storage.catalog.hour_lengths import HourLengths
 from storage.format.array import I64, U64
 from storage.format.chain import Heads
-from storage.format.delivery_record import DELIVERED as DONE
-from storage.format.delivery_record import (
-    DELIVERY,
-    END,
-    PULL,
-    PUSH,
-    START,
-)
 from storage.format.message_id import RANDOM_BITS
 from storage.format.position import HOUR_MS, INDEX_BITS
 from storage.format.rows import (
@@ -44,6 +36,14 @@ from storage.format.rows import (
     take_rows,
 )
 from storage.format.states import DELIVERED, IS_OPEN, KEEPS_HOUR, LEASED
+from storage.record.delivery_record import DELIVERED as DONE
+from storage.record.delivery_record import (
+    DELIVERY,
+    END,
+    PULL,
+    PUSH,
+    START,
+)
 from storage.record.record import HEADER, KIND_MESSAGE, RECORD_HEADER_SIZE, RECORD_VERSION, patch
 
 _BODY: Final = 8

@@ -29,9 +29,9 @@ from ledger.columns import Columns, Flag, Lost, MessageClass
 from storage.catalog.checkpoint_record import CheckpointRecord
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import U64
-from storage.format.delivery_record import TERM_BEGUN
 from storage.format.message_id import RANDOM_BITS
 from storage.format.position import HOUR_MS, INDEX_BITS
+from storage.record.delivery_record import TERM_BEGUN
 
 FIRST_HOUR: Final = 489_600
 """2025-11-08 00:00 UTC: before the window."""

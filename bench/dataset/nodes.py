@@ -16,8 +16,8 @@ from storage.catalog.genesis import Genesis
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_file import FILE_BYTES_MAX, DeliveryFile
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, TERM_BEGUN, seal_deliveries
 from storage.format.rows import MAGIC_DELIVERIES, FileHeader, take_rows
+from storage.record.delivery_record import DELIVERY, TERM_BEGUN, seal_deliveries
 from storage.tables.members import Member
 
 NODES: Final = ("n1", "n2", "n3")

@@ -11,9 +11,9 @@ from bench.dataset.story import AUDITED, HOOKS, LEASE_MS, ORDERS, STRICT, Messag
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64
-from storage.format.delivery_record import DELIVERED as DONE
-from storage.format.delivery_record import END, FAILED, GIVEN_BACK, LATE
 from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, RELEASED
+from storage.record.delivery_record import DELIVERED as DONE
+from storage.record.delivery_record import END, FAILED, GIVEN_BACK, LATE
 
 ONCE, MORE = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE
 NACKED: Final = 1006

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from storage.format.array import I64
-from storage.format.delivery_record import DELIVERED as DONE
-from storage.format.delivery_record import END, PULL, PUSH, START
 from storage.format.states import DELIVERED, FORWARDED, LEASED, MOVED
+from storage.record.delivery_record import DELIVERED as DONE
+from storage.record.delivery_record import END, PULL, PUSH, START
 
 LEASE_MS: Final = 10_000
 STORY_MS: Final = 90_000

@@ -21,9 +21,9 @@ from chaos.plan.load_plan import Plan
 from client.webhook_receiver import Receiver, Reply, Request
 from storage.file.delivery_file import delivery_files
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, PUSH, START, sound
 from storage.format.message_id import encode_ids
 from storage.format.rows import HEADER_SIZE, take_rows
+from storage.record.delivery_record import DELIVERY, PUSH, START, sound
 
 #: What lets a node push to this machine.
 PUSH_SETTINGS: Final = {"push": {"allow": ["127.0.0.0/8"]}}

@@ -2,7 +2,7 @@
 
 The replicated records say what was promised; this log says what this node did, also in the moments that a crash takes
 from the replicated ones. It also says in which terms this node led, from when to when, and how that ended. The
-reconciliation reads both (storage/format/delivery_record.py has the format).
+reconciliation reads both (storage/record/delivery_record.py has the format).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from replication.command.dispatch import DispatchState
 from storage.file.delivery_file import DeliveryFile, DeliveryWriter
 from storage.file.disk import Disk
 from storage.format.array import I64, U16, U32, U64
-from storage.format.delivery_record import (
+from storage.record.delivery_record import (
     DELIVERED,
     DELIVERY,
     END,

@@ -21,8 +21,8 @@ from node.ledger.own_log import HandOverRecords
 from node.port.peer_port import PeerPort
 from replication.group import RaftGroup
 from storage.format.array import U64
-from storage.format.delivery_record import DELIVERY, Deliveries, read_deliveries
 from storage.format.rows import Corrupt, join_rows
+from storage.record.delivery_record import DELIVERY, Deliveries, read_deliveries
 
 #: How long a member may search. It is asked for a second or two of hand-overs in general.
 ASK_S: Final = 10.0

@@ -19,9 +19,9 @@ from node.ledger.read import Story
 from storage.catalog.restored import Restored
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64, U64
-from storage.format.delivery_record import START, Deliveries
 from storage.format.rows import PLANNED, take_rows
 from storage.format.states import KEEPS_HOUR, LEASED
+from storage.record.delivery_record import START, Deliveries
 
 #: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
 BEFORE_MS: Final = 10_000

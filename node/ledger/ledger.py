@@ -58,11 +58,11 @@ from node.message.view import FoundMessage
 from node.runtime.clock import NodeClock
 from node.runtime.one_at_a_time import OneAtATime
 from storage.format.array import I64
-from storage.format.delivery_record import DELIVERY
 from storage.format.position import HOUR_MS, INDEX_BITS, INDEX_MAX
 from storage.format.rows import Corrupt, join_rows
 from storage.hour.hour import Hour
 from storage.query.due_in_window import Born, MessageWindow, TooMany
+from storage.record.delivery_record import DELIVERY
 from storage.store import Store
 
 #: Messages judged together, and in one window.

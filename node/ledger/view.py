@@ -13,9 +13,9 @@ from ledger.columns import CAUSE_WORDS, CLASS_WORDS, LATE_WORDS, LOST_WORDS, Col
 from node.handover.delivery_log import DELIVERED, FAILED, GIVEN_BACK, LATE, PULL, PUSH
 from replication.apply.message.attempt_order import fence
 from storage.format.array import I64, U64
-from storage.format.delivery_record import DELIVERY, END, START, Deliveries
 from storage.format.message_id import encode_ids
 from storage.format.rows import put_rows, take_rows
+from storage.record.delivery_record import DELIVERY, END, START, Deliveries
 
 MODES: Final = {0: "", PULL: "pull", PUSH: "push"}
 OUTCOMES: Final = {DELIVERED: "delivered", FAILED: "failed", GIVEN_BACK: "given_back", LATE: "late"}

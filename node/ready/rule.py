@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from storage.tables.hold_reasons import HoldReason
+from storage.format.hold_reasons import HoldReason
 from storage.wheel.slot import DueUnits
 
 Mask = npt.NDArray[np.bool_]

@@ -15,7 +15,9 @@ import numpy as np
 from reconcile.files.find import DeliverySource
 from reconcile.files.problem import DAMAGED, UNWRITTEN, Problem
 from reconcile.files.read_rows import Rows, read_rows
-from storage.format.delivery_record import (
+from storage.format.position import HOUR_MS
+from storage.format.rows import take_rows
+from storage.record.delivery_record import (
     DELIVERY,
     END,
     START,
@@ -25,8 +27,6 @@ from storage.format.delivery_record import (
     never_written,
     sound,
 )
-from storage.format.position import HOUR_MS
-from storage.format.rows import take_rows
 
 BLOCK_ROWS: Final = 1 << 18
 """Records read at a time: 20 MiB."""

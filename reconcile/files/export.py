@@ -19,7 +19,6 @@ from storage.export.manifest import (
     read_export,
 )
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY
 from storage.format.rows import (
     HEADER_SIZE,
     MAGIC_DELIVERIES,
@@ -29,6 +28,7 @@ from storage.format.rows import (
     Corrupt,
     FormatRefused,
 )
+from storage.record.delivery_record import DELIVERY
 from storage.record.record import RECORD_HEADER_SIZE
 from storage.tables.members import REMOVED
 from storage.tables.topic import Topic

@@ -17,7 +17,6 @@ from reconcile.files.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRe
 from reconcile.files.read_rows import Rows, read_header, read_rows, whole_rows
 from storage.catalog.hour_lengths import HourLengths
 from storage.file.hour_file import directory_name
-from storage.format.delivery_record import DELIVERY
 from storage.format.rows import (
     HEADER_SIZE,
     MAGIC_DELIVERIES,
@@ -31,6 +30,7 @@ from storage.format.rows import (
     FormatRefused,
     row_checksums,
 )
+from storage.record.delivery_record import DELIVERY
 
 _HOUR_NAME: Final = re.compile(r"(\d{1,8})(?:\.(\d{1,8}))?")
 _DELIVERY_NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")

@@ -52,9 +52,9 @@ from reconcile.output.tables import (
     write_parquet,
 )
 from reconcile.report.figures import Figures
-from storage.format.delivery_record import DELIVERY, START
 from storage.format.position import INDEX_BITS, indexes_of
 from storage.format.rows import SETTLE, UNIT, join_rows, take_rows
+from storage.record.delivery_record import DELIVERY, START
 
 GROUP: Final = 0
 """A data directory holds the one group there is."""

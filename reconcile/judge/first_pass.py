@@ -26,9 +26,9 @@ from reconcile.files.problem import Problem
 from reconcile.files.read_rows import Rows, read_rows
 from reconcile.judge.shuffle import BUCKET_BITS, Piece, buckets_of, scatter
 from storage.file.delivery_file import DeliveryFile, Ends
-from storage.format.delivery_record import DELIVERY
 from storage.format.rows import SETTLE, UNIT_MOVED, join_rows, take_rows
 from storage.format.states import LEASED
+from storage.record.delivery_record import DELIVERY
 
 _EDGE_ROWS: Final = 4096
 """Settle records at the beginning and the end of an hour that are looked at for who leased when."""

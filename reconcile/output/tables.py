@@ -29,7 +29,7 @@ from ledger.columns import (
 from ledger.columns import flag_words as words_of_flags
 from reconcile.files.ids import id_column
 from storage.format.array import U32
-from storage.format.delivery_record import PULL, PUSH
+from storage.record.delivery_record import PULL, PUSH
 
 Names = Mapping[int, str]
 """Topic names by number."""

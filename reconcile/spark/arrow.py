@@ -14,7 +14,10 @@ import pyarrow as pa
 
 from reconcile.files.ids import id_column
 from storage.format.array import I64, U64
-from storage.format.delivery_record import (
+from storage.format.position import INDEX_BITS
+from storage.format.rows import UNIT_KEYED, UNIT_MOVED
+from storage.format.states import IS_WHAT, STATES
+from storage.record.delivery_record import (
     DELIVERED,
     END,
     FAILED,
@@ -30,9 +33,6 @@ from storage.format.delivery_record import (
     TERM_BEGUN,
     TERM_ENDED,
 )
-from storage.format.position import INDEX_BITS
-from storage.format.rows import UNIT_KEYED, UNIT_MOVED
-from storage.format.states import IS_WHAT, STATES
 from storage.record.record_rows import home_of
 
 Rows = npt.NDArray[np.void]

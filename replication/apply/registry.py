@@ -38,7 +38,7 @@ from replication.command.schedule import Schedule
 from replication.command.topic import DropTopic, PutTopic
 from replication.command.unlink import Unlink
 from storage.format.level import FOUNDED
-from storage.format.registry import BadRow, by_number
+from storage.format.registry import BadRow, by_number_with_level
 
 KIND_MAX: Final = 255
 
@@ -63,7 +63,7 @@ class CommandRow:
 
 def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
     """By number. Raises BadRow."""
-    found = by_number("command", rows, range(1, KIND_MAX + 1))
+    found = by_number_with_level("command", rows, range(1, KIND_MAX + 1))
     readers: set[Callable[[Section], Any]] = set()
     for row in found.values():
         if row.unpack in readers:

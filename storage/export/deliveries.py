@@ -14,8 +14,8 @@ from storage.export.growing_file import GrowingFile, at_place
 from storage.export.manifest import ExportedDeliveries, File
 from storage.file.delivery_file import READ_ROWS
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY
 from storage.format.rows import HEADER_SIZE
+from storage.record.delivery_record import DELIVERY
 
 
 class LogGrowth:

@@ -14,8 +14,8 @@ import numpy as np
 
 from storage.file.delivery_file import DeliveryFile, DeliveryWriter, delivery_files
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, GOES_ON, KILLED, TERM_BEGUN, TERM_ENDED, Deliveries, sound
 from storage.format.rows import HEADER_SIZE, Corrupt, FileHeader, FormatRefused, join_rows, take_rows
+from storage.record.delivery_record import DELIVERY, GOES_ON, KILLED, TERM_BEGUN, TERM_ENDED, Deliveries, sound
 
 _SIZE = DELIVERY.itemsize
 

@@ -19,7 +19,9 @@ import numpy as np
 
 from storage.file.disk import Disk
 from storage.format.array import I64
-from storage.format.delivery_record import (
+from storage.format.position import HOUR_MS
+from storage.format.rows import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
+from storage.record.delivery_record import (
     DELIVERY,
     GOES_ON,
     TERM_BEGUN,
@@ -29,8 +31,6 @@ from storage.format.delivery_record import (
     sound,
     term_before,
 )
-from storage.format.position import HOUR_MS
-from storage.format.rows import HEADER_SIZE, MAGIC_DELIVERIES, FileHeader
 
 FILE_BYTES_MAX: Final = 64 << 20
 BACK_MS: Final = 10_000

@@ -1,4 +1,4 @@
-"""What all registries ask of their rows: a number that is free, a name of its own, and a level that this build reads.
+"""What registries ask of their rows: a number that is free, a name of its own, and a level that this build reads.
 
 A row that cannot be is refused when the registry is made, at import, by name.
 """
@@ -14,13 +14,17 @@ class BadRow(ValueError):
 
 
 class Row(Protocol):
-    """One kind of something. Its number stands in files or entries, and is never given to another."""
+    """One kind of something. Its number is never given to another."""
 
     @property
     def number(self) -> int: ...
 
     @property
     def name(self) -> str: ...
+
+
+class LevelRow(Row, Protocol):
+    """One whose number stands in files or entries."""
 
     @property
     def since(self) -> int:
@@ -29,6 +33,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+L = TypeVar("L", bound=LevelRow)
 
 
 def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
@@ -44,8 +49,15 @@ def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
             raise BadRow(f"{kind} {row.name} stands here twice")
         if row.number in found:
             raise BadRow(f"{kind} {row.name}: the number {row.number} is that of {found[row.number].name}")
-        if row.since not in range(LEVELS[0], LEVELS[1] + 1):
-            raise BadRow(f"{kind} {row.name}: this build reads levels {LEVELS[0]} to {LEVELS[1]}, not {row.since}")
         found[row.number] = row
         names.add(row.name)
+    return found
+
+
+def by_number_with_level(kind: str, rows: Iterable[L], numbers: range) -> dict[int, L]:
+    """The same of rows that name a level; it is one that this build reads. Raises BadRow."""
+    found = by_number(kind, rows, numbers)
+    for row in found.values():
+        if row.since not in range(LEVELS[0], LEVELS[1] + 1):
+            raise BadRow(f"{kind} {row.name}: this build reads levels {LEVELS[0]} to {LEVELS[1]}, not {row.since}")
     return found

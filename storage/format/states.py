@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from storage.format.array import U8
 from storage.format.level import FOUNDED
-from storage.format.registry import BadRow, by_number
+from storage.format.registry import BadRow, by_number_with_level
 
 Mask = npt.NDArray[np.bool_]
 
@@ -91,7 +91,7 @@ class State:
 
 def registered(rows: Iterable[State]) -> dict[int, State]:
     """By number. Raises BadRow."""
-    found = by_number("state", rows, range(NUMBER_MAX + 1))
+    found = by_number_with_level("state", rows, range(NUMBER_MAX + 1))
     for row in found.values():
         wrong = _contradiction(row, found)
         if wrong:

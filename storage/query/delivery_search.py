@@ -25,7 +25,6 @@ import numpy.typing as npt
 from storage.file.delivery_file import BACK_MS, EVER_MS, READ_ROWS, DeliveryFile, Ends, cut_short, delivery_files
 from storage.file.disk import Disk
 from storage.format.array import I64, U64
-from storage.format.delivery_record import DELIVERY, END, START, Deliveries, sound
 from storage.format.position import HOUR_MS
 from storage.format.rows import (
     HEADER_SIZE,
@@ -36,6 +35,7 @@ from storage.format.rows import (
     join_rows,
     take_rows,
 )
+from storage.record.delivery_record import DELIVERY, END, START, Deliveries, sound
 
 SAMPLE_ROWS: Final = 4_096
 """Of so many records one is looked at to learn when they were written: 320 KB."""

@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, Protocol
 from typing_extensions import TypeVar
 
 from storage.format.position import HOUR_MAX
+from storage.format.registry import BadRow
 from storage.tables.first_index import FirstIndexes
 from storage.tables.key import HOUR_BYTES, Keys
 from storage.tables.members import NUMBER_MAX, Members
@@ -54,10 +55,6 @@ class TableRow(Generic[C]):
     cache: Callable[..., C] | None = None
     beside: tuple[str, ...] = ()
     group: int = 0
-
-
-class BadRow(ValueError):
-    """A row that cannot stand in a registry of the storage; says which and why."""
 
 
 def registered(rows: Iterable[TableRow[Any]]) -> dict[str, TableRow[Any]]:

@@ -10,10 +10,10 @@ import numpy as np
 from ledger.bucket import ABROAD, PLACE, RECEIPT, SPAN, TERM, Bucket, Context, Rows, Topic
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from ledger.judge import Ledger, judge
-from storage.format.delivery_record import DELIVERY, END, PULL, START
 from storage.format.position import INDEX_BITS
 from storage.format.rows import SETTLE, UNIT
 from storage.format.states import LEASED
+from storage.record.delivery_record import DELIVERY, END, PULL, START
 from storage.record.record import HEADER
 
 HOUR = 490_000

@@ -13,9 +13,9 @@ from ledger.bucket import ABROAD, PLACE, RECEIPT, SPAN, TERM, Bucket, Context, R
 from ledger.columns import DUPLICATES, LEDGER, Cause, Columns, Flag, LateCause, Lost, MessageClass
 from ledger.judge import judge
 from ledger.summary import Summary
-from storage.format.delivery_record import DELIVERY
 from storage.format.position import INDEX_BITS
 from storage.format.rows import SETTLE, UNIT
+from storage.record.delivery_record import DELIVERY
 from storage.record.record import HEADER
 from tests.examples import examples
 from tests.ledger.model import judge_slowly

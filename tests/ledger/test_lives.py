@@ -11,10 +11,10 @@ from ledger.hand_overs import LEASE_ENDED, MAX_AGE, REDRIVEN, RESCHEDULED
 from ledger.unrecorded import unrecorded
 from node.port import failure_code
 from replication.apply.message import move as apply_move
-from storage.format.delivery_record import DELIVERED as DONE
-from storage.format.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
 from storage.format.rows import BY_RECEIPT
 from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED, FORWARDED, LEASED, RELEASED
+from storage.record.delivery_record import DELIVERED as DONE
+from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE, PUSH
 from tests.ledger.life import AWAY, HOME, LEASE, Life, T, context_of, told
 
 ONCE, MORE, PENDING = MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.PENDING

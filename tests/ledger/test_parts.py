@@ -30,10 +30,10 @@ from ledger.judge import Ledger
 from ledger.moved import abroad_of
 from ledger.summary import Summary
 from ledger.terms import merge_terms, rival_terms, terms_of
-from storage.format.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED
 from storage.format.position import INDEX_BITS
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED
 from storage.format.states import LEASED
+from storage.record.delivery_record import DELIVERY, END, START, TERM_BEGUN, TERM_ENDED
 from storage.record.record import HEADER
 from tests.examples import examples
 

@@ -13,10 +13,10 @@ from ledger.bucket import TWIN, Bucket, Rows
 from ledger.columns import Cause, Flag, MessageClass
 from ledger.judge import judge
 from ledger.scheduled_twice import CROWD, find_twins, twin_rows
-from storage.format.delivery_record import DELIVERY, START
 from storage.format.position import INDEX_BITS
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED
 from storage.format.states import CANCELLED, DELIVERED
+from storage.record.delivery_record import DELIVERY, START
 from storage.record.record import HEADER
 from tests.examples import examples
 from tests.ledger.life import HOUR, T, context_of

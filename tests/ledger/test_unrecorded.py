@@ -15,11 +15,11 @@ from storage.catalog.doubt import CLOCKS_MS
 from storage.file.delivery_end import end_killed_term
 from storage.file.delivery_file import EVER_MS, delivery_files
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, FAILED
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE
 from storage.format.states import DELIVERED
 from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search
+from storage.record.delivery_record import DELIVERY, FAILED
 from tests.ledger.life import Life, T, told
 
 NOW_MS = 1_790_000_000_000

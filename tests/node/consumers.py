@@ -10,8 +10,8 @@ from node.port.receipt import ReceiptColumns
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
 from storage.format.array import U64
-from storage.format.delivery_record import END
 from storage.format.states import LEASED
+from storage.record.delivery_record import END
 from tests.waiting import until
 
 Ask = Callable[[Node, Sequence[str]], Coroutine[Any, Any, Sequence[str]]]

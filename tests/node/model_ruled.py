@@ -8,7 +8,7 @@ import numpy as np
 
 from node.handover.lease_book import HandOver
 from node.ready.rule import Mask
-from storage.tables.hold_reasons import HoldReason
+from storage.format.hold_reasons import HoldReason
 from storage.wheel.slot import DueUnits
 from tests.node.model import Model
 

@@ -35,10 +35,10 @@ from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.entry import Packed, Section
 from storage.directory.verify import verify
 from storage.format.batches import SettleBatch
+from storage.format.hold_reasons import HOLD_REASONS, HoldReason
+from storage.format.hold_reasons import registered as reasons
 from storage.lmdb.table import Table
 from storage.store import Store
-from storage.tables.hold_reasons import HOLD_REASONS, HoldReason
-from storage.tables.hold_reasons import registered as reasons
 from storage.tables.registry import TABLES, TableRow
 from storage.tables.registry import registered as tables
 from storage.wheel.slot import DueUnits

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_file import DeliveryWriter
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERED, DELIVERY, END, PULL, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.format.position import HOUR_MS
+from storage.record.delivery_record import DELIVERED, DELIVERY, END, PULL, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.store import Store
 from tests.storage.workload import CLUSTER_ID, HOUR, Entry, checkpoint, found
 

@@ -19,8 +19,8 @@ from storage.directory.verify import verify
 from storage.export.manifest import Partition, decode
 from storage.file.delivery_file import DeliveryWriter, delivery_files, read_delivery_file
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, PUSH, START
 from storage.format.rows import HEADER_SIZE, READS, FileHeader, FormatRefused
+from storage.record.delivery_record import DELIVERY, PUSH, START
 from tests.storage.workload import CLUSTER_ID, HOUR, run
 
 MAGICS = sorted(READS)

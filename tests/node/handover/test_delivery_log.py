@@ -8,7 +8,7 @@ from node.handover.delivery_log import DELIVERED, HANDED_ON, PULL, PUSH, Deliver
 from replication.command.dispatch import DispatchState
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
-from storage.format.delivery_record import END, START, TERM_BEGUN, TERM_ENDED
+from storage.record.delivery_record import END, START, TERM_BEGUN, TERM_ENDED
 
 NOW_MS = 1_790_000_000_000
 

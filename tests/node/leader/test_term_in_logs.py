@@ -9,7 +9,7 @@ from api.port.port import ANONYMOUS, MessageIn, PullIn
 from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk, DiskFailed
-from storage.format.delivery_record import HANDED_ON, LOST, START, STOPPED, TERM_BEGUN, TERM_ENDED
+from storage.record.delivery_record import HANDED_ON, LOST, START, STOPPED, TERM_BEGUN, TERM_ENDED
 from tests.node.single_node import run_node
 from tests.node.three_nodes import leader_of, run_nodes
 

@@ -13,9 +13,9 @@ from node.leader.term_record import TermRecord
 from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, GOES_ON, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.format.level import LEVELS
 from storage.format.rows import join_rows
+from storage.record.delivery_record import DELIVERY, GOES_ON, TERM_BEGUN, TERM_ENDED, Deliveries
 from tests.node.single_node import run_node
 from tests.waiting import until
 

@@ -14,11 +14,11 @@ from node.ledger.judge import AHEAD_MS, COVER_AFTER_MS, _not_yet
 from node.ledger.ledger import Ledgers, _Seen
 from node.node import Node
 from storage.file.delivery_file import EVER_MS
-from storage.format.delivery_record import DELIVERY, END, START
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE, PLANNED, SETTLE
 from storage.format.states import DELIVERED, LEASED
 from storage.query.delivery_search import SAMPLE_ROWS
+from storage.record.delivery_record import DELIVERY, END, START
 from tests.node.pushing import schedule
 from tests.node.single_node import run_node, run_node_in
 from tests.node.skewed_nodes import Skewed

@@ -8,10 +8,10 @@ from ledger.columns import Flag, MessageClass
 from node.ledger.ask_members import Accounts
 from node.ledger.judge import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time, judge_story
 from node.ledger.read import Story
-from storage.format.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
 from storage.format.rows import SETTLE, UNIT
 from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED
 from storage.query.message_records import TrailRows
+from storage.record.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
 from storage.record.record import HEADER
 from tests.storage.new_state import HALF, added
 

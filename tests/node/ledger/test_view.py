@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from node.handover.delivery_log import DELIVERED, FAILED, PULL
 from node.ledger.view import HAND_OVERS_MAX, OUTCOMES, UNKNOWN, show_hand_overs
-from storage.format.delivery_record import DELIVERY, END, START, Deliveries
+from storage.record.delivery_record import DELIVERY, END, START, Deliveries
 
 #: (kind, term, attempt, at_ms, outcome)
 Row = tuple[int, int, int, int, int]

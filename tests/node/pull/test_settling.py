@@ -13,7 +13,7 @@ from node.pull.receipt_lookup import LOOK_UNITS
 from node.pull.settling import FEW
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
-from storage.format.delivery_record import END
+from storage.record.delivery_record import END
 from storage.store import Store
 from tests.calls import calls_of
 from tests.node.single_node import run_node

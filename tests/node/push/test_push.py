@@ -15,7 +15,7 @@ from api.contract.target import read_url
 from api.port.port import ANONYMOUS, MessageIn, PullIn, Target
 from node.node import Node
 from storage.file.delivery_file import delivery_files, read_delivery_file
-from storage.format.delivery_record import END, START
+from storage.record.delivery_record import END, START
 from tests.node.pushing import FAST, LOOPBACK, in_state, play, put, schedule, view
 from tests.node.receiver import Request, answer, answering, read_request, receiver
 from tests.node.single_node import run_node

@@ -11,9 +11,9 @@ from reconcile.files import deliveries as module
 from reconcile.files.deliveries import Gap, delivery_blocks, hand_overs, read_deliveries, term_records
 from reconcile.files.inventory import Inventory
 from reconcile.files.problem import DAMAGED, UNWRITTEN
-from storage.format.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED, seal_deliveries
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE
+from storage.record.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED, seal_deliveries
 from tests.examples import examples
 from tests.reconcile.directories import NOW, cut, flip, log_deliveries, make_node, positions, term_row
 from tests.reconcile.directories import hand_overs as hand_over_rows

@@ -15,9 +15,9 @@ from reconcile.files.problem import CUT_SHORT, DAMAGED, FOREIGN, MISSING, DataRe
 from storage.export.export import Export
 from storage.export.source import read_source
 from storage.file.disk import Disk
-from storage.format.delivery_record import TERM_BEGUN
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT
 from storage.format.states import LEASED
+from storage.record.delivery_record import TERM_BEGUN
 from storage.store import Store
 from tests.reconcile.directories import NOW, cut, flip, hand_overs, log_deliveries, make_node, positions, term_row
 from tests.storage.workload import HOUR, Entry, H, append, checkpoint, settle, topic, turn, unlink

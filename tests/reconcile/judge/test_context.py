@@ -14,9 +14,9 @@ from reconcile.judge.outside_records import Said
 from storage.catalog.doubt import CLOCKS_MS
 from storage.file.delivery_file import BACK_MS, DeliveryWriter, delivery_files
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, START, Deliveries
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE
+from storage.record.delivery_record import DELIVERY, START, Deliveries
 from tests.ledger.life import told
 
 NOW_MS = 1_790_000_000_000

@@ -18,10 +18,10 @@ from storage.export.export import Export
 from storage.export.source import read_source
 from storage.file.disk import Disk
 from storage.format.batches import SettleBatch
-from storage.format.delivery_record import START, TERM_BEGUN, Deliveries
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT
 from storage.format.states import CANCELLED, DELIVERED, LEASED
+from storage.record.delivery_record import START, TERM_BEGUN, Deliveries
 from storage.store import Store
 from tests.reconcile.directories import NOW, flip, hand_overs, log_deliveries, make_node, term_row
 from tests.storage.workload import Entry, append, moved, turn

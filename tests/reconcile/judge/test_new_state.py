@@ -9,9 +9,9 @@ from storage.export.export import Export
 from storage.export.source import read_source
 from storage.export.verify import verify_export
 from storage.file.disk import Disk
-from storage.format.delivery_record import TERM_BEGUN
 from storage.format.position import HOUR_MS
 from storage.format.states import CANCELLED
+from storage.record.delivery_record import TERM_BEGUN
 from tests.reconcile.directories import NOW, log_deliveries, make_node, term_row
 from tests.reconcile.judging import judge_directories
 from tests.storage.new_state import HALF, added

@@ -17,9 +17,9 @@ from reconcile.judge.outside_check import (
     lost_messages,
     weigh,
 )
-from storage.format.delivery_record import DELIVERY
 from storage.format.position import HOUR_MS
 from storage.format.rows import SETTLE, UNIT, UNIT_MOVED
+from storage.record.delivery_record import DELIVERY
 from storage.record.record import HEADER
 from tests.examples import examples
 

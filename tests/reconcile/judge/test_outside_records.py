@@ -17,9 +17,9 @@ from reconcile.files.problem import DataRefused
 from reconcile.judge.job import Request, reconcile
 from reconcile.judge.outside_records import Said, read_said
 from reconcile.judge.shuffle import gather
-from storage.format.delivery_record import TERM_BEGUN
 from storage.format.message_id import encode_ids
 from storage.format.position import HOUR_MS
+from storage.record.delivery_record import TERM_BEGUN
 from tests.reconcile.directories import NOW, log_deliveries, make_node, term_row
 from tests.reconcile.judge.test_job import COUNT, DONE, ENTRIES, FIRST_DUE_MS, TERM, account
 

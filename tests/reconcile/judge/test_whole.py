@@ -12,8 +12,8 @@ from reconcile.judge.job import Request, reconcile
 from reconcile.output.directory import REDELIVER_REFUSED
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY
 from storage.format.rows import HEADER_SIZE
+from storage.record.delivery_record import DELIVERY
 from storage.tables.members import REMOVED
 from tests.reconcile.directories import cut, flip
 

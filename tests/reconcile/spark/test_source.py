@@ -14,10 +14,10 @@ from reconcile.spark.source import HourwheelSource
 from storage.export.export import Export
 from storage.export.source import read_source
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
 from storage.format.message_id import decode_id
 from storage.format.rows import HEADER_SIZE, UNIT
 from storage.format.states import CANCELLED, DELIVERED, LEASED
+from storage.record.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
 from tests.reconcile.directories import NOW, flip, hand_overs, log_deliveries, make_node, positions, term_row
 from tests.storage.workload import HOUR, Entry, H, append, moved, settle, turn
 

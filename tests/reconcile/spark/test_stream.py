@@ -16,9 +16,9 @@ from reconcile.spark.source import HourwheelSource
 from reconcile.spark.stream import HourwheelStream
 from storage.file.delivery_file import DeliveryWriter
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
 from storage.format.rows import HEADER_SIZE
 from storage.format.states import LEASED
+from storage.record.delivery_record import DELIVERY, STOPPED, TERM_BEGUN, TERM_ENDED
 from storage.store import Store
 from tests.examples import examples
 from tests.reconcile.directories import NOW, cut, hand_overs, log_deliveries, make_node, positions, term_row

@@ -10,9 +10,9 @@ import pytest
 from storage.directory.verify import digest, verify
 from storage.file.delivery_file import DeliveryWriter
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, START
 from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, Corrupt, seal
 from storage.format.states import FORWARDED
+from storage.record.delivery_record import DELIVERY, START
 from storage.store import Store
 from tests.storage.workload import HOUR, run
 

@@ -17,9 +17,9 @@ from storage.export.source import read_source
 from storage.export.verify import verify_export
 from storage.file.delivery_file import DeliveryWriter
 from storage.file.disk import Disk, DiskFailed
-from storage.format.delivery_record import DELIVERY, PULL, START
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE, MAGIC_HEADERS, UNIT, Corrupt, FileHeader
+from storage.record.delivery_record import DELIVERY, PULL, START
 from storage.record.record import HEADER
 from storage.store import Store
 from tests.examples import examples

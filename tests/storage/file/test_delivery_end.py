@@ -12,7 +12,9 @@ from replication.command.dispatch import DispatchState
 from storage.file.delivery_end import end_killed_term
 from storage.file.delivery_file import delivery_files, read_delivery_file
 from storage.file.disk import Disk
-from storage.format.delivery_record import (
+from storage.format.position import HOUR_MS
+from storage.format.rows import join_rows
+from storage.record.delivery_record import (
     DELIVERED,
     DELIVERY,
     END,
@@ -25,8 +27,6 @@ from storage.format.delivery_record import (
     TERM_ENDED,
     Deliveries,
 )
-from storage.format.position import HOUR_MS
-from storage.format.rows import join_rows
 
 NOW_MS = 1_790_000_000_000
 BOOT = 77

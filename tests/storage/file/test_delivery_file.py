@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from storage.file.delivery_file import BACK_MS, DeliveryWriter, delivery_files, read_delivery_file
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, GOES_ON, PUSH, START, Deliveries, read_deliveries, seal_deliveries
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE, Corrupt, join_rows
+from storage.record.delivery_record import DELIVERY, GOES_ON, PUSH, START, Deliveries, read_deliveries, seal_deliveries
 
 CLUSTER = bytes(range(16))
 NOW_MS = 1_790_000_000_000

@@ -1,11 +1,12 @@
 """What registries ask of every row: a row that cannot be is refused by name."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
 from storage.format.level import FOUNDED, LEVELS
-from storage.format.registry import BadRow, by_number
+from storage.format.registry import BadRow, by_number, by_number_with_level
 
 
 class Thing(NamedTuple):
@@ -21,8 +22,7 @@ ROWS = [Thing(3, "three"), Thing(1, "one", LEVELS[1])]
 
 def test_rows_stand_by_number_in_their_order() -> None:
     """As they were given."""
-    assert by_number("thing", ROWS, range(1, 4)) == {3: ROWS[0], 1: ROWS[1]}
-    assert list(by_number("thing", ROWS, range(1, 4))) == [3, 1]
+    assert list(by_number_with_level("thing", ROWS, range(1, 4)).items()) == [(3, ROWS[0]), (1, ROWS[1])]
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,12 @@ def test_rows_stand_by_number_in_their_order() -> None:
 def test_a_row_that_cannot_be_is_refused(row: Thing, says: str) -> None:
     """It says which, and why."""
     with pytest.raises(BadRow, match=f"^{says}"):
-        by_number("thing", [*ROWS, row], range(1, 4))
+        by_number_with_level("thing", [*ROWS, row], range(1, 4))
+
+
+def test_a_row_without_a_level_needs_none() -> None:
+    """What stands in no file and in no entry."""
+    rows = [SimpleNamespace(number=3, name="three"), SimpleNamespace(number=1, name="one")]
+    assert by_number("thing", rows, range(1, 4)) == {3: rows[0], 1: rows[1]}
+    with pytest.raises(BadRow, match="thing uno: the number 1 is that of one"):
+        by_number("thing", [*rows, SimpleNamespace(number=1, name="uno")], range(1, 4))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from storage.file.delivery_file import DeliveryWriter, delivery_files
 from storage.file.disk import Disk
-from storage.format.delivery_record import DELIVERY, END, GOES_ON, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE
 from storage.query import delivery_search
 from storage.query.delivery_search import SAMPLE_ROWS, DeliverySearch, Search, TooMuch
+from storage.record.delivery_record import DELIVERY, END, GOES_ON, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from tests.examples import examples
 
 NOW_MS = 1_790_000_000_000

@@ -10,9 +10,10 @@ import pytest
 from storage.catalog.catalog import Catalog
 from storage.catalog.catalog_file import MAP_SIZE
 from storage.file.disk import Disk
+from storage.format.registry import BadRow
 from storage.format.rows import Corrupt
 from storage.lmdb.table import Table
-from storage.tables.registry import ABOUT, DATABASES_MAX, META, TABLES, TOPICS, BadRow, TableRow, registered
+from storage.tables.registry import ABOUT, DATABASES_MAX, META, TABLES, TOPICS, TableRow, registered
 from tests.storage.catalog.test_catalog import checkpoint, entry
 
 ROOT = Path(__file__).parents[3]

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from storage.format.registry import BadRow, by_number
+
 NUMBER_MAX: Final = 255
 
 
@@ -23,26 +25,15 @@ class HoldReason:
     words: str
 
 
-class BadReason(ValueError):
-    """A row that cannot stand in the registry; says which and why."""
-
-
 def registered(rows: Iterable[HoldReason]) -> dict[str, HoldReason]:
-    """By name, by rising numbers. Raises BadReason."""
-    found: dict[int, HoldReason] = {}
-    for row in rows:
-        if isinstance(row.number, bool) or not isinstance(row.number, int) or not 0 < row.number <= NUMBER_MAX:
-            raise BadReason(f"hold reason {row.name}: a number is 1 to {NUMBER_MAX}, got {row.number!r}")
-        if row.number in found:
-            raise BadReason(f"hold reason {row.name}: the number {row.number} is that of {found[row.number].name}")
-        if any(row.name == other.name for other in found.values()):
-            raise BadReason(f"hold reason {row.name} stands here twice")
-        if not row.name or not row.words:
-            raise BadReason(f"hold reason {row.name!r} of number {row.number} has no name or no words")
+    """By name, in their order. Raises BadRow."""
+    found = by_number("hold reason", rows, range(1, NUMBER_MAX + 1))
+    for row in found.values():
+        if not row.words:
+            raise BadRow(f"hold reason {row.name} has no words for people")
         if not isinstance(row.replicated, bool):
-            raise BadReason(f"hold reason {row.name} does not say whether it is replicated")
-        found[row.number] = row
-    return {found[number].name: found[number] for number in sorted(found)}
+            raise BadRow(f"hold reason {row.name} does not say whether it is replicated")
+    return {row.name: row for row in found.values()}
 
 
 HOLD_REASONS: Final = registered(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.tables.hold_reasons import HOLD_REASONS, NUMBER_MAX, BadReason, HoldReason, registered
+from storage.format.hold_reasons import HOLD_REASONS, NUMBER_MAX, HoldReason, registered
+from storage.format.registry import BadRow
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -49,8 +50,9 @@ def test_the_page_has_the_reasons() -> None:
 
 
 def test_a_reason_of_a_test_is_one_more_row() -> None:
-    """In the order of the numbers."""
-    assert list(registered([NEW, *HOLD_REASONS.values()]).values()) == [*HOLD_REASONS.values(), NEW]
+    """By name, in their order."""
+    assert registered([*HOLD_REASONS.values(), NEW]) == {**HOLD_REASONS, NEW.name: NEW}
+    assert list(HOLD_REASONS.values()) == sorted(HOLD_REASONS.values(), key=lambda row: row.number)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,12 @@ def test_a_reason_of_a_test_is_one_more_row() -> None:
         (replace(NEW, number=0), f"hold reason moon: a number is 1 to {NUMBER_MAX}, got 0"),
         (replace(NEW, number=256), f"hold reason moon: a number is 1 to {NUMBER_MAX}, got 256"),
         (replace(NEW, number=True), f"hold reason moon: a number is 1 to {NUMBER_MAX}, got True"),
-        (replace(NEW, words=""), "hold reason 'moon' of number 200 has no name or no words"),
-        (replace(NEW, name=""), "hold reason '' of number 200 has no name or no words"),
+        (replace(NEW, words=""), "hold reason moon has no words for people"),
+        (replace(NEW, name=""), "hold reason 200 has no name"),
         (replace(NEW, replicated=1), "hold reason moon does not say whether it is replicated"),  # type: ignore[arg-type]
     ],
 )
 def test_a_row_that_cannot_be_is_refused_by_name(row: HoldReason, says: str) -> None:
     """When the registry is made: at import."""
-    with pytest.raises(BadReason, match=says):
+    with pytest.raises(BadRow, match=says):
         registered([*HOLD_REASONS.values(), row])
