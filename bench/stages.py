@@ -48,6 +48,7 @@ from storage.store import Store
 from storage.tables.topic import subscription_of
 
 SIZES = (1, 64, 1_000)
+SINGLES_MAX = 64  # so many at a time come from as many clients
 NOW_MS = 497_222 * HOUR_MS  # the start of an hour
 TERM = 1
 LEASE_MS = 30_000
@@ -120,10 +121,6 @@ class Leader:
         """Until the dispatcher wants to sleep."""
         while self.dispatcher.step(now_ms) == 0:
             pass
-
-
-#: So many at a time come from as many clients.
-SINGLES_MAX = 64
 
 
 def _batch(rows: int, first_ms: int, spread_ms: int, seed: int) -> bytes:

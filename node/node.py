@@ -61,7 +61,9 @@ class Node:
             partial(outside.push_client, config.push.allow, self.clock.now_ms), self.clock.monotonic
         )
         self.groups: dict[int, Group] = {}
-        self.group_directory = GroupDirectory(config.node_id, tuple(self._configs), self._ways_changed)
+        self.group_directory = GroupDirectory(
+            config.node_id, tuple(self._configs), lambda: self.forwarder.leader_changed()
+        )
         home = self.group_directory.home
         home.listen(lambda status: self.clock.follow(status.ahead_s))
         self.forwarder = outside.forwarder(lambda: home.status.leader_http)
@@ -96,10 +98,6 @@ class Node:
         self.groups[number] = group
         self._opened(group)
         self.group_directory.attach(self.outside.fronted(group.port))
-
-    def _ways_changed(self) -> None:
-        """Requests may have to go to another node."""
-        self.forwarder.leader_changed()
 
     @property
     def group(self) -> Group:

@@ -106,7 +106,7 @@ def registered(rows: Iterable[Field]) -> dict[str, Field]:
 
 
 def _check(row: Field) -> None:
-    """What is wrong with a row by itself."""
+    """Raises BadField for a row that cannot be, whatever other rows there are."""
     if _NAME.fullmatch(row.name) is None or len(row.name) > NAME_CHARS_MAX:
         raise BadField(f'field "{row.name}": a name is 1 to {NAME_CHARS_MAX} of a-z 0-9 _ and begins with a letter')
     if not isinstance(row.kind, Kind) or not callable(row.kind.read):
@@ -180,11 +180,11 @@ class MessageFields:
         self.rare, self.none_sent = _getter([row.name for row in self.extension])
 
     def kept(self, extension: Mapping[str, Any]) -> dict[str, Any]:
-        """What a record's extension has of the fields, as it is kept; the rest is of apply, or of a later build."""
+        """The fields in a record's extension, as they are kept. What else it holds is of apply, or of a later build."""
         return {row.name: extension[row.name] for row in self.extension if row.name in extension}
 
     def pulled(self, extension: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, of the fields that a consumer is told."""
+        """Those of them that a pull shows."""
         return {row.name: extension[row.name] for row in self.extension if row.pulled and row.name in extension}
 
 

@@ -54,7 +54,7 @@ _PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
 
 
 class Described(Protocol):
-    """What the document asks of a route. `internal`: it is from node to node, and no part of the contract."""
+    """A route as the document reads it. `internal`: it is from node to node, and no part of the contract."""
 
     @property
     def method(self) -> str:

@@ -1,4 +1,4 @@
-"""What people and tools are told of a route: a row beside it.
+"""An operation of the HTTP contract, as docs/openapi.json shows it: a row beside its route.
 
 Method, path and who answers stand in the route itself (api/http/route.py). Codes that every route may answer, or every
 one that takes a body, are added where the document is made.

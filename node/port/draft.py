@@ -78,9 +78,9 @@ class Draft(Plain, frozen=True):
 TO_COME: Final = ("priority", "expiry_ms", "order_key", "window", "transaction", "atomic")
 
 
+#: Of a draft of one row, its columns.
 _FIRST_TOPIC: Final = bytes(2)
 _ABSOLUTE, _RELATIVE, _TARGETED = b"\0", b"\1", b"\1"
-
 
 #: Bytes a row of each column, and of those that may be empty.
 _WIDTH: Final = {"topic": 2, "due_ms": 8, "relative": 1, "size": 4}
@@ -136,7 +136,8 @@ def part_of(draft: Draft, start: int, stop: int) -> Draft:
 def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
     """Some rows, ascending, and the topics that they name."""
     at = np.array(rows, np.intp)
-    edges = (8 * record_edges(np.frombuffer(draft.size, np.uint32))).tolist()
+    edges = 8 * record_edges(np.frombuffer(draft.size, np.uint32))
+    begins, ends = edges[at].tolist(), edges[at + 1].tolist()
     used, topic = np.unique(np.frombuffer(draft.topic, np.uint16)[at], return_inverse=True)
     columns = {}
     for name, width in (_WIDTH | _OPTIONAL).items():
@@ -148,7 +149,7 @@ def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
         draft,
         **columns,
         topics=tuple(draft.topics[number] for number in used.tolist()),
-        records=b"".join([draft.records[edges[row] : edges[row + 1]] for row in rows]),
+        records=b"".join([draft.records[begin:end] for begin, end in zip(begins, ends, strict=True)]),
         keys=tuple(msgspec.structs.replace(key, row=new_row[key.row]) for key in draft.keys if key.row in new_row),
     )
 
@@ -202,8 +203,7 @@ def encode_draft(messages: Sequence[MessageIn]) -> Draft:
     due_ms = np.fromiter(
         (m.delay_ms or 0 if m.deliver_at_ms is None else m.deliver_at_ms for m in messages), np.int64, count
     )
-    records = encode_messages(messages, np.zeros(count, np.int64), np.zeros(count, np.uint64))
-    tags = tags_of(messages)
+    records, tags = encode_messages(messages, np.zeros(count, np.int64), np.zeros(count, np.uint64))
     targeted = np.fromiter((m.target is not None for m in messages), np.uint8, count)
     fields = np.fromiter((len(m.tags) + headers_in(m.headers) for m in messages), np.uint16, count)
     return Draft(
@@ -257,13 +257,6 @@ def topics_of(messages: Sequence[MessageIn]) -> tuple[tuple[str, ...], npt.NDArr
     return tuple(topics), np.fromiter(map(topics.__getitem__, names), np.uint16, len(names))
 
 
-def tags_of(messages: Sequence[MessageIn]) -> U64:
-    """The mask of each message's tags; empty where none has any."""
-    if not any(map(_tags, messages)):
-        return np.empty(0, np.uint64)
-    return np.array([tags_mask(tuple(tag.encode() for tag in m.tags)) for m in messages], np.uint64)
-
-
 def keys_of(messages: Sequence[MessageIn]) -> list[tuple[int, bytes, bytes, int]]:
     """Row, key, fingerprint and rule of those that have a key."""
     if not _any_key(messages):
@@ -279,15 +272,16 @@ def _any_key(messages: Sequence[MessageIn]) -> bool:
     return list(map(_keys, messages)).count(None) < len(messages)
 
 
-def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U64) -> RecordColumns:
-    """Their records, one behind the other."""
-    return encode_records(
+def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U64) -> tuple[RecordColumns, U64]:
+    """Their records, one behind the other; and the masks of their tags, empty where no message has any."""
+    tags = [tuple(tag.encode() for tag in m.tags) for m in messages] if any(map(_tags, messages)) else None
+    records = encode_records(
         Drafts(
             bodies=[m.body for m in messages],
             asked_due_ms=asked_due_ms,
             random=random,
             content_types=[m.content_type.encode() for m in messages] if any(map(_content_types, messages)) else None,
-            tags=[tuple(tag.encode() for tag in m.tags) for m in messages] if any(map(_tags, messages)) else None,
+            tags=tags,
             headers=[m.headers for m in messages] if any(map(_headers, messages)) else None,
             keys=[(m.key or "").encode() for m in messages] if _any_key(messages) else None,
             targets=(
@@ -298,6 +292,7 @@ def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U6
             extensions=[m.extension for m in messages] if any(map(_extensions, messages)) else None,
         )
     )
+    return records, np.array([tags_mask(each) for each in tags or ()], np.uint64)
 
 
 def encode_target(target: Target) -> bytes:

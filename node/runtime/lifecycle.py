@@ -10,7 +10,7 @@ log = structlog.get_logger()
 
 
 class Lifecycle:
-    """One node's. A failure ends the node at once and nothing is served after it; all else ends it in order.
+    """Of a group, or of the process. A failure ends it at once and nothing is served after it; all else in order.
 
     `draining`: it ends, or is about to; nothing new is taken.
     """

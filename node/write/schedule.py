@@ -26,6 +26,7 @@ from storage.store import Store
 
 _topics = attrgetter("topic")
 _targets = attrgetter("target")
+_to_come = attrgetter(*TO_COME)
 
 
 async def schedule_one(
@@ -132,7 +133,7 @@ def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) 
 
 def _is_usual(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> bool:
     """Whether a draft of one row goes through, but for what few have."""
-    if draft.priority or draft.expiry_ms or draft.order_key or draft.window or draft.transaction or draft.atomic:
+    if any(_to_come(draft)):
         return False
     ahead_ms = int.from_bytes(draft.due_ms, "little", signed=True) - (0 if draft.relative[0] else now_ms)
     topic = store.catalog.topic(draft.topics[0])
@@ -184,7 +185,7 @@ def _fault(name: str, settings: Mapping[str, object], targeted: bool) -> str | N
 
 def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> Scheduled:
     """One result out of the parts of a batch that went in several entries; rows without part are in `problems`."""
-    refused = {row: Refusal.of(problem) for row, problem in problems.items()}
+    refused = _refusals(problems)
     columns = [bytearray(8 * rows) for _ in range(3)]
     status = bytearray([FAILED]) * rows
     for start, count, part in parts:
@@ -198,9 +199,13 @@ def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> S
     return Scheduled(bytes(columns[0]), bytes(columns[1]), bytes(columns[2]), bytes(status), refused)
 
 
+def _refusals(problems: Mapping[int, Problem]) -> dict[int, Refusal]:
+    return {row: Refusal.of(problem) for row, problem in problems.items()}
+
+
 def _spread(found: Scheduled, rows: Sequence[int], count: int, problems: Mapping[int, Problem]) -> Scheduled:
     """The result of some rows of a batch as that of the whole batch."""
-    whole, at = join([], count, problems), np.array(rows)
+    at = np.array(rows)
     columns = []
     for column in (found.position, found.random, found.due_ms):
         words = np.zeros(count, np.uint64)
@@ -213,5 +218,5 @@ def _spread(found: Scheduled, rows: Sequence[int], count: int, problems: Mapping
         columns[1],
         columns[2],
         status.tobytes(),
-        whole.refused | {rows[row]: refusal for row, refusal in found.refused.items()},
+        _refusals(problems) | {rows[row]: refusal for row, refusal in found.refused.items()},
     )

@@ -13,7 +13,7 @@ from operator import attrgetter
 import numpy as np
 
 from api.port.port import MessageIn
-from node.port.draft import Draft, encode_messages, keys_of, tags_of, topics_of
+from node.port.draft import Draft, encode_messages, keys_of, topics_of
 from replication.command.schedule import Key, Schedule
 from storage.format.array import I64, U64
 from storage.record.record import DUE_WORD, RANDOM_WORD, record_edges
@@ -25,9 +25,9 @@ _deliver_ats = attrgetter("deliver_at_ms")
 def stamp_messages(messages: Sequence[MessageIn], *, now_ms: int, random: U64) -> Schedule:
     """The Schedule of these messages; `random` are their ids' bits. The last place with Python work per message."""
     due_ms, (topics, topic) = _due(messages, now_ms), topics_of(messages)
-    records = encode_messages(messages, due_ms, random)
+    records, tags = encode_messages(messages, due_ms, random)
     keys = tuple(Key(*key) for key in keys_of(messages))
-    return Schedule(topics, due_ms, records.size, records.blob, topic, tags_of(messages), keys)
+    return Schedule(topics, due_ms, records.size, records.blob, topic, tags, keys)
 
 
 def stamp_draft(draft: Draft, *, now_ms: int, random: U64) -> Schedule:

@@ -1,4 +1,4 @@
-"""What people and tools are told of each route: one file for each of api/routes.
+"""The operations of the HTTP contract, as docs/openapi.json shows them: one file for each of api/routes.
 
 In: schemas, shapes and the fields of a message. Out: an operation for each route, which stands there beside it.
 An example is a request that is sent in a test, and the answer that it gets.

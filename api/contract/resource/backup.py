@@ -1,4 +1,4 @@
-"""What is told of writing a backup."""
+"""The operation that writes a backup, as the document shows it."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What is told of moving the cluster's leadership, raising its level, and of the cluster itself."""
+"""Operations of the cluster, as the document shows them: show it, move its leadership, raise its level."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What is told of /v1/messages/count and /v1/messages/histogram."""
+"""Operations that count messages, as the document shows them: /v1/messages/count and /v1/messages/histogram."""
 
 from typing import Final
 

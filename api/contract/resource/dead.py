@@ -1,4 +1,4 @@
-"""What is told of messages that were given up: a topic's list, and making them due again."""
+"""Operations of messages that were given up, as the document shows them: list a topic's, make them due again."""
 
 from typing import Final
 

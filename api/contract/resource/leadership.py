@@ -1,4 +1,4 @@
-"""What is told of draining a node."""
+"""Operations that take a node out of service and back, as the document shows them."""
 
 from typing import Final
 

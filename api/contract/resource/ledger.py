@@ -1,4 +1,4 @@
-"""What is told of /v1/ledger: what became of the messages that fell due in a window."""
+"""Operations of /v1/ledger, as the document shows them: what became of the messages that fell due in a window."""
 
 from typing import Any, Final
 

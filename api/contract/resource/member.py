@@ -1,4 +1,4 @@
-"""What is told of adding and removing nodes."""
+"""Operations that add and remove nodes, as the document shows them."""
 
 from typing import Final
 

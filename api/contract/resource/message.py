@@ -1,4 +1,4 @@
-"""What is told of /v1/messages: schedule one or many, look one up, reschedule one, cancel one."""
+"""Operations of /v1/messages, as the document shows them: schedule one or many; look up, reschedule, cancel one."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What is told of the node that answers: its figures and its health."""
+"""Operations of the node that answers, as the document shows them: its figures and its health."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What is told of a pull."""
+"""The operation that pulls, as the document shows it."""
 
 from collections.abc import Mapping
 from typing import Any, Final

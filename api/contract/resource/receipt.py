@@ -1,4 +1,4 @@
-"""What is told of a consumer's receipts: ack, nack, extend."""
+"""Operations of a consumer's receipts, as the document shows them: ack, nack, extend."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is told of /v1/topics: replace, merge, show, list and delete a topic's settings."""
+"""Operations of /v1/topics, as the document shows them: replace, merge, show, list, delete a topic's settings."""
 
 from typing import Any, Final
 
