@@ -21,13 +21,18 @@ NAME_CHARS_MAX: Final = 32
 Checker = Callable[[Any], Any]
 
 
+def or_null(checker: Checker) -> Checker:
+    """A checker that lets null pass, as None."""
+    return lambda value: None if value is None else checker(value)
+
+
 class Fields(msgspec.Struct, frozen=True):
     """The names an object of the contract may carry.
 
     `served`: name -> checker. `raw`: served names whose checker gets the value's bytes as they came. `planned`: names
     of the contract that are not supported yet. `read_only`: names that only answers carry. `fixed`: names that were
-    given when the thing was made and cannot be changed here. `required`: served names
-    that have to be there, with what to say when they are not (not by `read_members`).
+    given when the thing was made and cannot be changed here. `required`: served names that have to be there, with what
+    to say when they are not (not by `read_members`).
     """
 
     served: Mapping[str, Checker]

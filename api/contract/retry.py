@@ -6,7 +6,7 @@ from typing import Any, Final
 from api.contract import schema
 from api.contract.checker import Fault, read_count, read_duration
 from api.contract.kind import Kind, plain
-from api.contract.object import Fields, read_inner
+from api.contract.object import Fields, or_null, read_inner
 from api.port.duration import render_duration
 from api.port.port import RETRY_DEFAULTS, RetryPolicy
 
@@ -48,13 +48,7 @@ _CHECKERS: Final[dict[str, Callable[[Any], int]]] = {
     "max_age": _read_age,
 }
 _OF_MESSAGE: Final = Fields(_CHECKERS)
-
-
-def _nullable(checker: Callable[[Any], int]) -> Callable[[Any], int | None]:
-    return lambda value: None if value is None else checker(value)
-
-
-_OF_TOPIC: Final = Fields({name: _nullable(checker) for name, checker in _CHECKERS.items()})
+_OF_TOPIC: Final = Fields({name: or_null(checker) for name, checker in _CHECKERS.items()})
 
 
 def read_message_retry(value: object) -> dict[str, int]:

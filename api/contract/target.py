@@ -12,7 +12,6 @@ space, percent signs in the host.
 
 import binascii
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any, Final
@@ -20,7 +19,7 @@ from typing import Any, Final
 from api.contract import schema
 from api.contract.checker import HEADER_BYTES_MAX, Fault, read_choice, read_duration, read_headers, wrong_type
 from api.contract.kind import Kind
-from api.contract.object import Fields, read_inner
+from api.contract.object import Fields, or_null, read_inner
 from api.port.address_guard import Addresses
 from api.port.duration import render_duration
 from api.port.port import Limits, Target
@@ -178,10 +177,6 @@ def _refuse_secret(value: object) -> None:
     raise Fault("unknown-field", "a secret is its topic's, not one message's; set it with PUT /v1/topics/{topic}")
 
 
-def _nullable(checker: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else checker(value)
-
-
 def read_message_target(value: object, limits: Limits) -> Target:
     """The target of one message."""
     fields = Fields(
@@ -213,10 +208,10 @@ def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str
     fields = Fields(
         {
             "url": lambda text: read_url(text, limits),
-            "method": _nullable(_read_method),
-            "headers": _nullable(read_headers),
-            "timeout": _nullable(_read_timeout),
-            "secret": _nullable(_read_secret),
+            "method": or_null(_read_method),
+            "headers": or_null(read_headers),
+            "timeout": or_null(_read_timeout),
+            "secret": or_null(_read_secret),
         },
         required={"url": 'url is required, such as "https://example.com/hook"'} if whole else {},
         read_only=("secret_set",),

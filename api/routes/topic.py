@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from api.contract.checker import Fault, read_choice, read_flag, read_lease, read_topic
-from api.contract.object import Checker, Fields
+from api.contract.object import Fields, or_null
 from api.contract.resource.topic import DELETE, LIST, MERGE, REPLACE, SHOW
 from api.contract.retry import read_topic_retry, show_retry
 from api.contract.target import read_topic_target, show_target
@@ -22,18 +22,14 @@ from api.read.document import read_object
 
 def _fields(limits: Limits, *, whole: bool) -> Fields:
     """The settings of a topic; `whole` for a PUT. Those that may be absent are taken away by null."""
-
-    def nullable(checker: Checker) -> Checker:
-        return lambda value: None if value is None else checker(value)
-
     return Fields(
         {
             "mode": lambda value: read_choice(value, ("pull", "push")),
-            "target": nullable(lambda value: read_topic_target(value, limits, whole=whole)),
-            "retry": nullable(lambda value: read_topic_retry(value, whole=whole)),
+            "target": or_null(lambda value: read_topic_target(value, limits, whole=whole)),
+            "retry": or_null(lambda value: read_topic_retry(value, whole=whole)),
             "lease": read_lease,
             "handover": lambda value: read_choice(value, ("fast", "strict")),
-            "dead_letter": nullable(read_topic),
+            "dead_letter": or_null(read_topic),
             "paused": read_flag,
         },
         planned=("rate",),
