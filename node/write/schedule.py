@@ -33,13 +33,8 @@ async def schedule_one(
     store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
 ) -> ScheduledRow:
     """A request's only message, durable on a majority and applied when it returns. Raises its refusal, BadColumns."""
-    if isinstance(message, Draft):
-        check_draft(message)
-        messages: Sequence[MessageIn] | Draft = message
-        problems = refused_draft(store, message, limits, clock.now_ms())
-    else:
-        messages = (message,)
-        problems = refused(store, messages, limits)
+    messages = message if isinstance(message, Draft) else (message,)
+    problems = _problems(store, messages, limits, clock)
     if problems:
         raise problems[0]
     ((_, _, result),) = await proposer.schedule(messages)
@@ -55,15 +50,9 @@ async def schedule_messages(
     """Durable on a majority and applied when it returns. In a batch each message at fault has its own problem, and the
     others go on; of a single one it is raised. Raises BadColumns."""
     if len(messages) == 1:
-        row = await schedule_one(
-            store, proposer, limits, clock, messages if isinstance(messages, Draft) else messages[0]
-        )
-        return _columns_of(row)
-    if isinstance(messages, Draft):
-        check_draft(messages)
-        problems = refused_draft(store, messages, limits, clock.now_ms())
-    else:
-        problems = refused(store, messages, limits)
+        message = messages if isinstance(messages, Draft) else messages[0]
+        return _columns_of(await schedule_one(store, proposer, limits, clock, message))
+    problems = _problems(store, messages, limits, clock)
     if len(problems) == len(messages):
         return join([], len(messages), problems)
     if not problems:
@@ -72,6 +61,15 @@ async def schedule_messages(
     left = rows_of(messages, rows) if isinstance(messages, Draft) else [messages[row] for row in rows]
     found = _whole(await proposer.schedule(left), len(rows))
     return _spread(found, rows, len(messages), problems)
+
+
+def _problems(
+    store: Store, messages: Sequence[MessageIn] | Draft, limits: WriteLimits, clock: NodeClock
+) -> dict[int, Problem]:
+    if isinstance(messages, Draft):
+        check_draft(messages)
+        return refused_draft(store, messages, limits, clock.now_ms())
+    return refused(store, messages, limits)
 
 
 def _whole(parts: Sequence[Part], rows: int) -> Scheduled:
