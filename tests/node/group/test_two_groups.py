@@ -40,12 +40,10 @@ def _in_group(id: str, group: int) -> str:
 def test_each_group_elects_delivers_and_knows_its_own_alone(tmp_path: Path) -> None:
     """An id of the other group is unknown, a receipt of it invalid; the files name their group, and verify as its."""
     met, done = asyncio.Barrier(len(GROUPS)), asyncio.Barrier(len(GROUPS))
-    nodes: dict[int, Node] = {}
     seen: dict[int, tuple[str, Delivery]] = {}
 
     def play(group: int) -> Play:
         async def scene(node: Node) -> None:
-            nodes[group] = node
             seen[group] = await _hand_over(node, b"%d" % group)
             await met.wait()
             id, delivery = seen[group]
