@@ -28,6 +28,10 @@ from storage.format.level import FOUNDED, has
 
 HELLO = 100
 REFUSAL = 101
+CALLS = 102
+"""The first number of a greeting that asks for calls between nodes (node/peer_wire/greeting.py)."""
+CALLS_FORMAT = "calls"
+"""The name in `formats` of the versions of calls that a node reads."""
 REMOVED = "removed"
 UNKNOWN_NODE = "unknown-node"
 OTHER_CLUSTER = "other-cluster"
@@ -37,6 +41,11 @@ STORE_ID_MAX = 64
 Range = tuple[int, int]
 _FIELDS = 10
 _GROUPS = 1 << 12
+
+
+def asks_for_calls(meta: bytes) -> bool:
+    """Whether the first frame of a connection is such a greeting: a short array that begins with that number."""
+    return meta[1:2] == bytes((CALLS,)) and meta[0] & 0xF0 == 0x90
 
 
 def entries_of(formats: dict[str, Range]) -> Range:

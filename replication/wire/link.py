@@ -1,4 +1,4 @@
-"""One TCP connection between two nodes, and the task that keeps the outgoing one up.
+"""One TCP connection between two nodes, and those that members made. dialler.py keeps the outgoing ones up.
 
 Messages to a peer go over the connection this node dials, messages from it come over the one it dials. A direction
 that is cut then breaks alone, and nobody has to agree on whose connection survives when both dial at once.
@@ -27,8 +27,7 @@ from replication.wire.frame import (
     encode_message,
     speaks,
 )
-from replication.wire.handshake import Hello, HelloRefused, Refusal, decode_greeting
-from replication.wire.rhythm import until_next_s
+from replication.wire.handshake import Hello, HelloRefused, Refusal, asks_for_calls, decode_greeting
 
 CONNECT_S = 1.0
 PING_S = 0.5
@@ -43,14 +42,17 @@ JOIN_BYTES = 128 * 1024
 """Frames below this are joined and sent with one system call; larger ones are handed over piece by piece, uncopied."""
 
 Address = tuple[str, int]
+Frames = Callable[[bytes, memoryview, int], None]
+"""Takes the parts of a frame: meta, blob, checksum. The blob is valid during the call alone."""
 log = logging.getLogger("hourwheel.transport")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Frames in and out of one socket. The first frame is a greeting, given to `greeted`; then come messages.
+    """Frames in and out of one socket. The first frame is a greeting, given to `greeted`; then come messages of Raft.
 
-    `opened` is set by the owner once both sides agree; until then a frame may be 4 KiB at most. Anything that is no
-    frame of ours closes the connection and nothing else.
+    Where the first frame asks for calls between nodes, `calls` takes the connection, and says by `carry` where its
+    frames go. Until both sides agree a frame may be HELLO_BYTES_MAX at most. Anything that is no frame of ours closes
+    the connection and nothing else.
     """
 
     def __init__(
@@ -68,6 +70,13 @@ class Connection(asyncio.BufferedProtocol):
         """Accepted without a cluster id, by a node that has one (door.py)."""
         self.pulled_s = float("-inf")
         """When it asked for a piece of a snapshot last."""
+        self.calls: Callable[[Connection, bytes], None] | None = None
+        """Takes a connection that asks for calls, with its greeting; None: nobody does."""
+        self.writable = True
+        """Whether the socket takes more at once."""
+        self.on_writable: Callable[[], None] = lambda: None
+        """It does so again."""
+        self._carried: Frames | None = None
         self._loop = asyncio.get_running_loop()
         self.born_s = self.heard_s = self._loop.time()
         self._reader = FrameReader(self._frame, HELLO_BYTES_MAX)
@@ -81,7 +90,24 @@ class Connection(asyncio.BufferedProtocol):
     def open(self, hello: Hello, protocol: int) -> None:
         """The peer is who it should be: from now on frames are messages of this protocol, up to the full size."""
         self.hello, self.protocol = hello, protocol
+        self.trust()
+
+    def carry(self, frames: Frames) -> None:
+        """All that comes from now on goes there as it is, and is no message of Raft."""
+        self._carried = frames
+
+    def trust(self) -> None:
+        """Frames may have the full size from now on."""
         self._reader.trust(FRAME_BYTES_MAX)
+
+    def pause_writing(self) -> None:
+        """asyncio: much is unsent."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        """asyncio: little is."""
+        self.writable = True
+        self.on_writable()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the socket is connected."""
@@ -115,14 +141,25 @@ class Connection(asyncio.BufferedProtocol):
     def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
         if self._transport is None or self._transport.is_closing():
             return  # refused or replaced: what it still sends does not count
+        if self._carried is not None:
+            self._carried(meta, blob, crc)
+            return
         if self.hello is None:
-            self._greeted(self, decode_greeting(meta))
+            if self.calls is not None and asks_for_calls(meta):
+                self.calls(self, meta)
+            else:
+                self._greeted(self, decode_greeting(meta))
             return
         message = decode_message(meta, blob, crc, self.protocol)
         if message["type"] == "ping":
             self.write(encode_message({"type": "pong"}, self.protocol))
         elif message["type"] != "pong":
             self._received(self, message)
+
+    @property
+    def carries(self) -> bool:
+        """Whether its frames go elsewhere than to Raft."""
+        return self._carried is not None
 
     @property
     def remote(self) -> str:
@@ -248,128 +285,3 @@ class Incoming(dict[str, Connection]):
     def all(self) -> list[Connection]:
         """Also those that stand behind another."""
         return [*self.values(), *self._behind.values()]
-
-
-class Dialler:
-    """Keeps the connection to one peer up until `close`.
-
-    `accept` judges the peer's hello, `up` is told of each connection, `ended` of the end of the task.
-    """
-
-    def __init__(
-        self,
-        peer: str,
-        address: Address,
-        hello: Callable[[str], Hello],
-        accept: Callable[[str, Hello | Refusal], Refusal | None],
-        up: Callable[[str, Hello], None],
-        ended: Callable[[asyncio.Task[None]], None],
-    ) -> None:
-        self.peer = peer
-        self.connection: Connection | None = None
-        """The connection in use, None while there is none."""
-        self.address = address
-        self._hello = hello
-        self._accept = accept
-        self._up = up
-        self._renewing = False
-        self._wake = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
-        self._task.add_done_callback(ended)
-
-    def hurry(self) -> None:
-        """The peer is known to be up: do not wait for the rest of the pause."""
-        self._wake.set()
-
-    def renew(self) -> None:
-        """Dial again, within PING_S: this node knows its cluster, and says it in its hello. The old connection stands
-        until the new one does, and what was sent on it arrives (`Incoming`)."""
-        self._renewing = True
-
-    def end(self) -> None:
-        """End the task and the connection, soon."""
-        self._task.cancel()
-        if self.connection is not None:
-            self.connection.abort()
-
-    async def close(self) -> None:
-        """End the task and the connection."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        if self.connection is not None:
-            self.connection.abort()
-
-    async def _run(self) -> None:
-        pause = BACK_OFF_FIRST_S
-        while True:
-            self._wake.clear()
-            if await self._converse():
-                pause = BACK_OFF_FIRST_S
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-            except TimeoutError:
-                pause = min(2 * pause, BACK_OFF_MAX_S)
-
-    async def _converse(self) -> bool:
-        """Connections from dialling to the end of the last; False if none came to be. One that is renewed stands until
-        the new one does."""
-        opened = await self._open()
-        try:
-            if opened is None:
-                return False
-            while opened is not None:
-                former, (self.connection, said) = self.connection, opened
-                if former is not None:
-                    former.end()
-                self._up(self.peer, said)
-                opened = await self._keep(self.connection)
-            return True
-        finally:
-            former, self.connection = self.connection, None
-            if former is not None:
-                former.abort()
-
-    async def _open(self) -> tuple[Connection, Hello] | None:
-        """A connection on which both sides agreed, and what the peer said."""
-        loop = asyncio.get_running_loop()
-        greeting: asyncio.Future[Hello | Refusal | None] = loop.create_future()
-
-        def greeted(_: Connection, said: Hello | Refusal | None = None) -> None:
-            if not greeting.done():
-                greeting.set_result(said)
-
-        connection, opened = Connection(greeted, lambda *_: None, greeted), False
-        try:
-            async with asyncio.timeout(CONNECT_S):
-                await loop.create_connection(lambda: connection, *self.address)
-                self._renewing = False  # this hello says all that there is to say
-                hello = self._hello(self.peer)
-                connection.write(hello.encode(hello.form))
-                said = await greeting
-            if said is None or self._accept(self.peer, said) is not None or isinstance(said, Refusal):
-                return None
-            connection.open(said, hello.shared(said))
-            opened = True
-            return connection, said
-        except (OSError, TimeoutError, UnicodeError):  # the last: a host that is no name
-            return None
-        finally:
-            if not opened:
-                connection.abort()
-
-    async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
-        """Until it ends (None), or there is a newer one in its place."""
-        loop = asyncio.get_running_loop()
-        checked = loop.time()
-        while not connection.closed.done():
-            if self._renewing:
-                return await self._open()
-            await asyncio.wait([connection.closed], timeout=until_next_s(PING_S))
-            now, late = loop.time(), loop.time() - checked > 2 * PING_S
-            checked = now
-            # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
-            if not late and now - connection.heard_s > SILENT_S:
-                return None
-            connection.write(encode_message({"type": "ping"}, connection.protocol))
-        return None

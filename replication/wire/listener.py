@@ -3,7 +3,7 @@
 What R15 and R16 ask for, against the library's transport: no pickle, only the frames of frame.py after a hello that
 handshake.py accepts; no utility or read-only peers, so no stranger reads payloads or changes the membership; one EMFILE
 does not close the listener for good (the library's does, and libuv's stream server treats it as fatal too, which is why
-accepting is done here by hand); reconnecting takes at most a second once the peer is back.
+accepting is done by hand, acceptor.py); reconnecting takes at most a second once the peer is back.
 
 A peer has at most one connection in each direction. A new incoming one replaces the old: what the old process still had
 in flight does not count. When a peer's directory changes (`store_id`) all its other connections go, so no message of
@@ -13,16 +13,18 @@ its former life is heard after `peer_connected` has announced the new one.
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from replication.wire.acceptor import Acceptor
 from replication.wire.contacts import Contact, Contacts, address_of
+from replication.wire.dialler import Dialler
 from replication.wire.door import GUEST_S, Door
 from replication.wire.events import WireEvents
 from replication.wire.frame import Message
 from replication.wire.handshake import (
+    CALLS_FORMAT,
     REMOVED,
     Hello,
     Range,
@@ -32,17 +34,15 @@ from replication.wire.handshake import (
     in_own_words,
     newer,
 )
-from replication.wire.link import PING_S, SILENT_S, Address, Connection, Dialler, Incoming, log
+from replication.wire.link import PING_S, SILENT_S, Address, Connection, Incoming, log
 from replication.wire.probe import probe
 from replication.wire.refused import Refused
 from replication.wire.rhythm import until_next_s
 from replication.wire.said_seldom import SaidSeldom
 from storage.format.level import FOUNDED
 
-ACCEPT_RETRY_S = 0.1
 HEARSAY_MAX = 1 << 40
 """So many entries the change of another's list of members may be ahead of the own log: decades of a busy cluster."""
-_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def _nothing(*_: object) -> None:
@@ -91,15 +91,17 @@ class AsyncTransport:
         """`contacts` is another, by what a peer said."""
         self.on_removed: Callable[[str], None] = _nothing
         """A peer says that this node was removed from the cluster, in these words."""
+        self.on_calls: Callable[[Connection, bytes], None] = lambda connection, _: connection.abort()
+        """Somebody asks for calls between nodes, on this connection with this greeting: it is the hearer's now."""
+        self._formats: dict[str, dict[str, Range]] = {}  # by peer, as it said last
         self._events: WireEvents | None = None
         self._diallers: dict[str, Dialler] = {}
         self._incoming = Incoming()
         self._door = Door(self._incoming, self._dialled, self._admit, self._turn_away, self._seldom)
         self._founded_s = float("-inf")
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._socket: socket.socket | None = None
+        self._acceptor = Acceptor(listen, self._accepted)
         self._sweeper: asyncio.TimerHandle | None = None
-        self._retry: asyncio.TimerHandle | None = None
         self._swept_s = 0.0
 
     def attach(self, events: WireEvents) -> AsyncTransport:
@@ -110,24 +112,11 @@ class AsyncTransport:
     @property
     def address(self) -> Address:
         """Where it listens: the port is the real one if 0 was asked for."""
-        assert self._socket is not None, "not started"
-        host, port = self._socket.getsockname()[:2]
-        return str(host), int(port)
+        return self._acceptor.address
 
     async def start(self) -> None:
         """Listen and dial. Raises OSError when the address cannot be had (in use, not of this machine)."""
-        family = socket.AF_INET6 if ":" in self._listen[0] else socket.AF_INET
-        server = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.setblocking(False)
-            server.bind(self._listen)
-            server.listen(64)
-        except BaseException:
-            server.close()
-            raise
-        self._socket = server
-        asyncio.get_running_loop().add_reader(server.fileno(), self._acceptable)
+        self._acceptor.start()
         self._begin()
 
     def _begin(self) -> None:
@@ -139,13 +128,9 @@ class AsyncTransport:
 
     async def close(self) -> None:
         """Stop listening, close everything."""
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
-        for timer in (self._sweeper, self._retry):
-            if timer is not None:
-                timer.cancel()
+        self._acceptor.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         self._sweeper = None  # from here on nobody new is dialled
         for dialler in list(self._diallers.values()):
             await dialler.close()
@@ -177,6 +162,11 @@ class AsyncTransport:
             if len(said) == len(lines):
                 found[peer] = min(said, key=lambda span: span[1])
         return found
+
+    def reads_calls(self, peer: str) -> Range | None:
+        """Which versions of calls between nodes this peer reads, as it said last; None where its build knows none, or
+        it has said nothing yet."""
+        return self._formats.get(peer, {}).get(CALLS_FORMAT)
 
     def set_level(self, level: int) -> None:
         """The level rose: a peer that does not read it is refused from now on, and one that is connected goes."""
@@ -256,6 +246,7 @@ class AsyncTransport:
     def _up(self, peer: str, hello: Hello) -> None:
         """A connection with `peer`, in either direction, was agreed on."""
         self.refusals.pop(peer, None)
+        self._formats[peer] = hello.formats
         for connection in self._connections():
             other = connection.hello
             if other is not None and other.node_id == peer and other.store_id != hello.store_id:
@@ -277,25 +268,6 @@ class AsyncTransport:
 
     # Accepting.
 
-    def _acceptable(self) -> None:
-        if self._socket is None:
-            return
-        loop = asyncio.get_running_loop()
-        for _ in range(16):
-            try:
-                accepted, _address = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _SHORTAGE:
-                    raise
-                log.warning("cannot accept a connection: %s; trying again", error)
-                loop.remove_reader(self._socket.fileno())
-                self._retry = loop.call_later(ACCEPT_RETRY_S, self._listen_again)
-                return
-            accepted.setblocking(False)
-            self._accepted(accepted)
-
     def _accepted(self, accepted: socket.socket) -> None:
         self._door.make_room()
         task = asyncio.get_running_loop().create_task(self._adopt(accepted))
@@ -309,12 +281,9 @@ class AsyncTransport:
         if error is not None and self._events is not None:
             self._events.fail(error)
 
-    def _listen_again(self) -> None:
-        if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._acceptable)
-
     async def _adopt(self, accepted: socket.socket) -> None:
         connection = Connection(self._greeted, self._received, self._lost, self._seldom.warning)
+        connection.calls = self._asked_for_calls
         self._door.strangers[connection] = None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
@@ -322,8 +291,12 @@ class AsyncTransport:
             self._door.strangers.pop(connection, None)
             accepted.close()
             return
-        if connection.hello is None and connection not in self._door.strangers:
+        if connection.hello is None and connection not in self._door.strangers and not connection.carries:
             connection.abort()  # it had to make room before there was a socket to close
+
+    def _asked_for_calls(self, connection: Connection, greeting: bytes) -> None:
+        self._door.strangers.pop(connection, None)
+        self.on_calls(connection, greeting)
 
     def _greeted(self, connection: Connection, said: Hello | Refusal) -> None:
         if isinstance(said, Refusal):

@@ -8,7 +8,7 @@ from typing import Protocol
 from replication.wire.contacts import Contacts
 from replication.wire.events import Wire, WireEvents
 from replication.wire.handshake import Hello, Range, Refusal
-from replication.wire.link import Address
+from replication.wire.link import Address, Connection
 
 
 class Transport(Wire, Protocol):
@@ -18,6 +18,7 @@ class Transport(Wire, Protocol):
     contacts: Contacts
     on_contacts: Callable[[], None]
     on_removed: Callable[[str], None]
+    on_calls: Callable[[Connection, bytes], None]
     believed: Callable[[int], bool]
     logged: Callable[[bytes], bool]
 
@@ -28,6 +29,8 @@ class Transport(Wire, Protocol):
     async def close(self) -> None: ...
 
     def reads(self) -> dict[str, Range]: ...
+
+    def reads_calls(self, peer: str) -> Range | None: ...
 
     def set_level(self, level: int) -> None: ...
 

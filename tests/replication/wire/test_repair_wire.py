@@ -104,10 +104,10 @@ def test_r16_a_shortage_of_descriptors_passes(
 
     async def test() -> None:
         async with transport("n1", {"n2": ("127.0.0.1", free_ports(1)[0])}) as (wire, _):
-            real = wire._socket
+            real = wire._acceptor._socket
             assert real is not None
             short = _Raising(real, refused)
-            monkeypatch.setattr(wire, "_socket", short)
+            monkeypatch.setattr(wire._acceptor, "_socket", short)
             stranger = await Stranger.dial(wire)
             greeting = asyncio.ensure_future(stranger.greet())
             await until(lambda: short.asked >= 2, what="it tries again")

@@ -1,0 +1,157 @@
+"""How a node reaches another one: a connection with a greeting on it, and the task that keeps the one for Raft up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from replication.wire.frame import encode_message
+from replication.wire.handshake import Hello, Refusal
+from replication.wire.link import (
+    BACK_OFF_FIRST_S,
+    BACK_OFF_MAX_S,
+    CONNECT_S,
+    PING_S,
+    SILENT_S,
+    Address,
+    Connection,
+)
+from replication.wire.rhythm import until_next_s
+
+
+async def dial(address: Address, greeting: Callable[[], list[bytes]]) -> tuple[Connection, Hello | Refusal] | None:
+    """A connection to this address and what is said there to the greeting, which is made once it stands; None if
+    nothing that speaks so answers within CONNECT_S. Who does not keep the connection ends it."""
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Future[Hello | Refusal | None] = loop.create_future()
+
+    def greeted(_: Connection, said: Hello | Refusal | None = None) -> None:
+        if not heard.done():
+            heard.set_result(said)
+
+    connection, said = Connection(greeted, lambda *_: None, greeted), None
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            await loop.create_connection(lambda: connection, *address)
+            connection.write(greeting())
+            said = await heard
+    except (OSError, TimeoutError, UnicodeError):  # the last: a host that is no name
+        return None
+    finally:
+        if said is None:
+            connection.abort()
+    return None if said is None else (connection, said)
+
+
+class Dialler:
+    """Keeps the connection to one peer up until `close`.
+
+    `accept` judges the peer's hello, `up` is told of each connection, `ended` of the end of the task.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        address: Address,
+        hello: Callable[[str], Hello],
+        accept: Callable[[str, Hello | Refusal], Refusal | None],
+        up: Callable[[str, Hello], None],
+        ended: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self.peer = peer
+        self.connection: Connection | None = None
+        """The connection in use, None while there is none."""
+        self.address = address
+        self._hello = hello
+        self._accept = accept
+        self._up = up
+        self._renewing = False
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"dial {peer}")
+        self._task.add_done_callback(ended)
+
+    def hurry(self) -> None:
+        """The peer is known to be up: do not wait for the rest of the pause."""
+        self._wake.set()
+
+    def renew(self) -> None:
+        """Dial again, within PING_S: this node knows its cluster, and says it in its hello. The old connection stands
+        until the new one does, and what was sent on it arrives (`Incoming`)."""
+        self._renewing = True
+
+    def end(self) -> None:
+        """End the task and the connection, soon."""
+        self._task.cancel()
+        if self.connection is not None:
+            self.connection.abort()
+
+    async def close(self) -> None:
+        """End the task and the connection."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self.connection is not None:
+            self.connection.abort()
+
+    async def _run(self) -> None:
+        pause = BACK_OFF_FIRST_S
+        while True:
+            self._wake.clear()
+            if await self._converse():
+                pause = BACK_OFF_FIRST_S
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pause = min(2 * pause, BACK_OFF_MAX_S)
+
+    async def _converse(self) -> bool:
+        """Connections from dialling to the end of the last; False if none came to be. One that is renewed stands until
+        the new one does."""
+        opened = await self._open()
+        try:
+            if opened is None:
+                return False
+            while opened is not None:
+                former, (self.connection, said) = self.connection, opened
+                if former is not None:
+                    former.end()
+                self._up(self.peer, said)
+                opened = await self._keep(self.connection)
+            return True
+        finally:
+            former, self.connection = self.connection, None
+            if former is not None:
+                former.abort()
+
+    async def _open(self) -> tuple[Connection, Hello] | None:
+        """A connection on which both sides agreed, and what the peer said."""
+        opened = await dial(self.address, self._say)
+        if opened is None:
+            return None
+        connection, said = opened
+        if self._accept(self.peer, said) is not None or isinstance(said, Refusal):
+            connection.abort()
+            return None
+        connection.open(said, self._hello(self.peer).shared(said))
+        return connection, said
+
+    def _say(self) -> list[bytes]:
+        self._renewing = False  # this hello says all that there is to say
+        hello = self._hello(self.peer)
+        return hello.encode(hello.form)
+
+    async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
+        """Until it ends (None), or there is a newer one in its place."""
+        loop = asyncio.get_running_loop()
+        checked = loop.time()
+        while not connection.closed.done():
+            if self._renewing:
+                return await self._open()
+            await asyncio.wait([connection.closed], timeout=until_next_s(PING_S))
+            now, late = loop.time(), loop.time() - checked > 2 * PING_S
+            checked = now
+            # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
+            if not late and now - connection.heard_s > SILENT_S:
+                return None
+            connection.write(encode_message({"type": "ping"}, connection.protocol))
+        return None
