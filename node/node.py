@@ -152,7 +152,8 @@ class Node:
             if group.life.failed or not self.life.serves:
                 return
             self._open(number)
-            await asyncio.sleep(0)  # whoever waited for that comes first
+            self.groups[number].life.begin()  # whoever waited for that comes first, and may meet what ends it
+            await asyncio.sleep(0)
             await self.groups[number].start()
             log.info("opened again", group=number, applied_index=self.groups[number].machine.applied_index)
 

@@ -25,6 +25,10 @@ from storage.record.record import EXTENSION_OF_APPLY, Record
 PLANNED: Final = "planned"
 #: `stored` of a field that stands in the record's extension, by its name.
 EXTENSION: Final = "extension"
+#: Members of the answers of a look-up and a pull, beside which they show what stands in the extension.
+OF_ANSWERS: Final = frozenset(
+    ("id", "receipt", "state", "revision", "attempt", "term", "topic", "due", "asked_due", "created", "handed_over")
+) | {"leased_until", "settled", "lateness_ms", "last_error", "history", "dead"}
 #: `stored` of a field that is of no interest once the message is scheduled.
 NOT_STORED: Final = ""
 #: A record's extension holds 65,535 bytes, and apply keeps words of its own there.
@@ -122,6 +126,8 @@ def _check(row: Field) -> None:
     if row.stored == EXTENSION:
         if row.name in EXTENSION_OF_APPLY:
             raise BadField(f"field {row.name}: apply keeps something of that name in the extension")
+        if row.name in OF_ANSWERS:
+            raise BadField(f"field {row.name}: answers have a member of that name, and it would hide it")
         if row.required or row.movable:
             raise BadField(f"field {row.name}: what stands in the extension is optional and stays as it is")
         return

@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 
-class SnapshotView(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A backup that is written: which node wrote it, its directory there, the last entry of the log that it holds, its
     length, and how long it took."""
 

@@ -38,7 +38,7 @@ class OpenHandOvers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_ends_ms: bytes  # n * i64, likewise
 
 
-class TakeoverView(msgspec.Struct, frozen=True, kw_only=True):
+class TakeoverView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new leader's account of what it took over. `ready_us`: how long ago it could hand something over first."""
 
     node: str
@@ -48,7 +48,7 @@ class TakeoverView(msgspec.Struct, frozen=True, kw_only=True):
     repeated: int
 
 
-class DrainView(msgspec.Struct, frozen=True, kw_only=True):
+class DrainView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A node after a drain, or its undoing. `pushes` are still on the wire; `leader` as far as known."""
 
     node: str

@@ -26,7 +26,7 @@ ASKED_MAX: Final = 1 << 20
 WINDOW_DEFAULT_MS: Final = 3_600_000
 
 
-class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages that fell due, where they were born, in [from_ms, to_ms); of a topic, of some classes (None: of all)."""
 
     from_ms: int
@@ -37,7 +37,7 @@ class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A hand-over that repeats another one of the message; with `cause` scheduled_twice one of the message `other`.
     Times are 0 and nodes empty where they are not known."""
 
@@ -55,7 +55,7 @@ class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True):
     other: str = ""
 
 
-class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One message of the ledger; times are 0 where there is none. `hand_overs` are those that the nodes wrote down."""
 
     id: str
@@ -80,7 +80,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: Sequence[LedgerDuplicate] = ()
 
 
-class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True):
+class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One hand-over as the node that made it wrote it down. `outcome` unknown: no end of it is on record (yet)."""
 
     at_ms: int
@@ -93,7 +93,7 @@ class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True):
     code: int
 
 
-class LedgerSight(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerSight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the ledger was made from. `unreachable`: members whose accounts are missing, and why; what only they know is
     unknown. `gaps`: (node, from_ms, until_ms) of which an account holds nothing, and in which some of the messages may
     have been handed over; the node is "" where nobody tells which one led. `removed_until_ms`: some messages of the
@@ -112,7 +112,7 @@ class LedgerSight(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.unreachable or self.gaps or self.removed_until_ms)
 
 
-class LedgerPage(msgspec.Struct, frozen=True):
+class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In order of due time at home, then of arrival; `next_cursor` None: the last page."""
 
     items: Sequence[LedgerEntry]
@@ -120,14 +120,14 @@ class LedgerPage(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-class LedgerSummary(msgspec.Struct, frozen=True):
+class LedgerSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many of each; `counts` is ledger.summary.Summary.document()."""
 
     counts: Mapping[str, Any]
     sight: LedgerSight
 
 
-class MessageLedger(msgspec.Struct, frozen=True):
+class MessageLedger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ledger of one message, and the newest hand-overs of it that are on record."""
 
     entry: LedgerEntry
@@ -144,7 +144,7 @@ class RecordsAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until_ms: int
 
 
-class RecordsFound(msgspec.Struct, frozen=True):
+class RecordsFound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`rows` and `edges` are rows of storage.record.delivery_record.DELIVERY, each with its checksum (see
     storage.query.delivery_search.FoundDeliveries, where the last four are told too); `number` is the node's in
     records."""

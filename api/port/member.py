@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 
-class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+class MemberView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A member after a change. `role` is voter, learner (it has no vote before it has caught up) or removed; `index`
     is the log index of the change; `number` names the node in records and is never given again."""
 

@@ -58,7 +58,7 @@ class Limits(msgspec.Struct, frozen=True):
     batch_lines_max: int = 10_000
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a webhook goes. `secret` (a topic's only) signs it; what is None comes from the topic or the default."""
 
     url: str
@@ -68,7 +68,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     secret: str | None = None  # "whsec_" and base64 of 24 to 64 bytes
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a failed hand-over is tried again; None leaves it to the topic, and there to RETRY_DEFAULTS."""
 
     max_attempts: int | None = None  # 1 .. 1,000 hand-overs, ended leases included; then the message is dead
@@ -125,7 +125,7 @@ class ScheduledOne(msgspec.Struct, frozen=True):
     status: int
 
 
-class HistoryEvent(msgspec.Struct, frozen=True):
+class HistoryEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What happened to a message once. `at_ms` is None, `node` empty, where nobody knows when a hand-over was made."""
 
     at_ms: int | None
@@ -135,7 +135,7 @@ class HistoryEvent(msgspec.Struct, frozen=True):
     attempt: int
 
 
-class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message as GET shows it. `content_type` "" means a JSON body, as in `MessageIn`."""
 
     id: str
@@ -161,7 +161,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     extension: Mapping[str, Any] = {}  # fields that the record keeps there, as it keeps them (`api.contract.fields`)
 
 
-class CancelResult(msgspec.Struct, frozen=True):
+class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A cancel that took effect (now or earlier). `prior`: none | known | unknown, see API.md DELETE."""
 
     id: str
@@ -169,7 +169,7 @@ class CancelResult(msgspec.Struct, frozen=True):
     prior: str
 
 
-class TopicChange(msgspec.Struct, frozen=True):
+class TopicChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings to set; None leaves one as it is. A PUT arrives with every field filled (defaults included)."""
 
     mode: str | None = None  # pull | push
@@ -188,7 +188,7 @@ TOPIC_DEFAULTS: Final = TopicChange(
 )
 
 
-class TopicView(msgspec.Struct, frozen=True, kw_only=True):
+class TopicView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A topic with its settings. `counts` (messages by state) only in the list."""
 
     name: str
@@ -215,7 +215,7 @@ class PullIn(msgspec.Struct, frozen=True):
     gone: Callable[[], bool] = lambda: False  # whether an answer with something in it reaches nobody any more
 
 
-class RescheduleResult(msgspec.Struct, frozen=True):
+class RescheduleResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The message as rescheduled: nothing of it is handed over before `due_ms`."""
 
     id: str
@@ -224,7 +224,7 @@ class RescheduleResult(msgspec.Struct, frozen=True):
     revision: int
 
 
-class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
+class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A leadership that was moved on purpose. The last three are the new leader's account, None if it gave none:
     from the old leader's last possible hand-over to its own first; leases carried over; ids handed over in both."""
 
@@ -262,7 +262,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     extension: Mapping[str, Any] | None = None  # as in `MessageView`: what a consumer is told of it
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`checks`: name -> "ok" or what is missing, in the order to show them."""
 
     ready: bool

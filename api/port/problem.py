@@ -60,7 +60,7 @@ RETRY_AFTER_S: Final[Mapping[str, int]] = {
 }
 
 
-class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True):
+class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One entry of `errors`: where, and what to do about it.
 
     `pointer` is an RFC 6901 pointer into the body ("" = the body as a whole). A fault outside the body names the query

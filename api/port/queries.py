@@ -18,7 +18,7 @@ STATES: Final = words(LIVE_STANDINGS) + words(ENDED_STANDINGS)
 HISTOGRAM_BUCKETS_MAX: Final = 1_000
 
 
-class CountQuery(msgspec.Struct, frozen=True, kw_only=True):
+class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages in one of `states`, whose due time (not the asked one) is in [from_ms, to_ms), and that carry `tag`;
     None restricts not."""
 
@@ -29,14 +29,14 @@ class CountQuery(msgspec.Struct, frozen=True, kw_only=True):
     states: frozenset[str] = frozenset(OPEN_STATES)  # of storage.format.states.STANDINGS
 
 
-class HistogramBucket(msgspec.Struct, frozen=True):
+class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`count` messages due from `from_ms` on, for as long as the step."""
 
     from_ms: int
     count: int
 
 
-class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
+class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Dead messages of a topic whose asked due time is in [from_ms, to_ms) and that carry `tag`; None restricts not."""
 
     topic: str
@@ -47,7 +47,7 @@ class DeadQuery(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class DeadMessage(msgspec.Struct, frozen=True, kw_only=True):
+class DeadMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One message that was given up. `reason` is a word of node.port.failure_code.REASONS or `http-<status>`."""
 
     id: str
@@ -60,14 +60,14 @@ class DeadMessage(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class DeadPage(msgspec.Struct, frozen=True):
+class DeadPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In the order of hours and arrival; `next_cursor` None: the last page."""
 
     items: Sequence[DeadMessage]
     next_cursor: str | None = None
 
 
-class BulkResult(msgspec.Struct, frozen=True):
+class BulkResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a command over many messages did: `index` is the log index of its last entry (0: nothing was proposed)."""
 
     matched: int

@@ -46,7 +46,7 @@ class Place:
     def attach(self, port: GroupPort) -> None:
         """The group is there."""
         self._port = port
-        port.attach(self._told)
+        port.attach(lambda status: self._told_by(port, status))
 
     def detach(self) -> None:
         """It is gone: it leads nothing here. Its leader is taken for the same until it hears of one again."""
@@ -57,6 +57,10 @@ class Place:
     def listen(self, heard: Callable[[GroupStatus], None]) -> None:
         """Tell it every status, from now on."""
         self._heard = heard
+
+    def _told_by(self, port: GroupPort, status: GroupStatus) -> None:
+        if port is self._port:  # one that is gone still sees what becomes of it
+            self._told(status)
 
     def _told(self, status: GroupStatus) -> None:
         before = self.status

@@ -27,16 +27,10 @@ from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
 from api.routes.pull import NO_MESSAGES
 from node.front.give_back import GiveBack, Sending, is_pull
+from node.port.patience import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 
-#: How long a request waits for a leader to appear.
-LEADER_WAIT_S = 2.0
 #: Methods that change nothing, so that a lost answer is no unknown outcome.
 SAFE = ("GET", "HEAD")
-#: What a former leader answered before another one was heard has so long to arrive. Less: unknown outcomes where a busy
-#: one would have said that it did nothing; more: requests under way to a paused one wait longer for its successor.
-FAREWELL_S = 0.25
-#: How soon a leader that refused is asked again while no other is known: it may not be established yet, or lead on.
-AGAIN_S = 0.02
 #: The answer to this one comes from the former leader, once another leads.
 TRANSFER = "/v1/cluster/transfer"
 #: So does the one to the removal of the former leader.

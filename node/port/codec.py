@@ -38,6 +38,8 @@ def decode(kind: type[T], data: bytes) -> T:
         raise BadFrame(f"{_not_text(kind, data)}: {wrong}") from None
     except msgspec.DecodeError as wrong:
         raise BadFrame(_named(kind, str(wrong))) from None
+    except RecursionError:
+        raise BadFrame(f"{kind.__name__}: nested too deeply") from None
 
 
 def _at_fault(value: msgspec.Struct) -> str:

@@ -28,10 +28,19 @@ class ReceiptKey(Plain, frozen=True):
     whole: bool
 
 
+class PeerNode(Plain, frozen=True):
+    """Another member: where its Raft listens, and whether it is known to read the calls of this build."""
+
+    node: str
+    raft: str
+    calls: bool = False
+
+
 class GroupStatus(Plain, frozen=True, kw_only=True):
     """One group on one node. `term`: the newest that it knows of. `leads`: this node proposes now; it does not while it
     gives leadership away. `leader_http`: where requests for the leader go, None while they wait for one. `ahead_s`: the
-    node clock less the monotonic one. `receipts`: None before the cluster is founded."""
+    node clock less the monotonic one. `receipts` and `cluster`, its id, are None before the cluster is founded.
+    `peers`: the other members."""
 
     group: U16
     node: str
@@ -42,6 +51,8 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
     drained: bool = False
     ahead_s: float = 0.0
     receipts: ReceiptKey | None = None
+    cluster: bytes | None = None
+    peers: tuple[PeerNode, ...] = ()
 
 
 class NodeNamed(Plain, frozen=True):

@@ -66,6 +66,9 @@ def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
     found = by_number_with_level("command", rows, range(1, KIND_MAX + 1))
     readers: set[Callable[[Section], Any]] = set()
     for row in found.values():
+        for what, function in (("reader", row.unpack), ("apply", row.apply)):
+            if not callable(function):
+                raise BadRow(f"command {row.name} has no {what}")
         if row.unpack in readers:
             raise BadRow(f"command {row.name} stands here twice: its reader is that of another")
         readers.add(row.unpack)

@@ -31,6 +31,11 @@ class Acceptor:
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
+    @property
+    def listens(self) -> bool:
+        """Whether connections can be made."""
+        return self._socket is not None
+
     def start(self) -> None:
         """Listen. Raises OSError when the address cannot be had (in use, not of this machine)."""
         family = socket.AF_INET6 if ":" in self._listen[0] else socket.AF_INET

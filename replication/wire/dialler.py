@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 from replication.wire.frame import encode_message
 from replication.wire.handshake import Hello, Refusal
@@ -18,29 +19,51 @@ from replication.wire.link import (
 )
 from replication.wire.rhythm import until_next_s
 
+T = TypeVar("T")
+
 
 async def dial(address: Address, greeting: Callable[[], list[bytes]]) -> tuple[Connection, Hello | Refusal] | None:
     """A connection to this address and what is said there to the greeting, which is made once it stands; None if
     nothing that speaks so answers within CONNECT_S. Who does not keep the connection ends it."""
+    return await _dial(address, greeting, lambda connection, said: (connection, said), None)
+
+
+async def dial_calls(
+    address: Address, greeting: Callable[[], list[bytes]], opened: Callable[[Connection, bytes], T]
+) -> T | Refusal | None:
+    """The same for calls between nodes. `opened` gets the connection with the greeting of the other side, in the step
+    in which that comes; what it gives is given back. It may raise FrameRefused."""
+    return await _dial(address, greeting, lambda _, said: said if isinstance(said, Refusal) else None, opened)
+
+
+async def _dial(
+    address: Address,
+    greeting: Callable[[], list[bytes]],
+    greeted: Callable[[Connection, Hello | Refusal], T | None],
+    opened: Callable[[Connection, bytes], T] | None,
+) -> T | None:
     loop = asyncio.get_running_loop()
-    heard: asyncio.Future[Hello | Refusal | None] = loop.create_future()
+    heard: asyncio.Future[T | None] = loop.create_future()
 
-    def greeted(_: Connection, said: Hello | Refusal | None = None) -> None:
+    def hear(result: T | None) -> None:
         if not heard.done():
-            heard.set_result(said)
+            heard.set_result(result)
 
-    connection, said = Connection(greeted, lambda *_: None, greeted), None
+    connection = Connection(lambda line, said: hear(greeted(line, said)), lambda *_: None, lambda _: hear(None))
+    if opened is not None:
+        connection.calls = lambda line, meta: hear(opened(line, meta))
+    found = None
     try:
         async with asyncio.timeout(CONNECT_S):
             await loop.create_connection(lambda: connection, *address)
             connection.write(greeting())
-            said = await heard
+            found = await heard
     except (OSError, TimeoutError, UnicodeError):  # the last: a host that is no name
         return None
     finally:
-        if said is None:
+        if found is None:
             connection.abort()
-    return None if said is None else (connection, said)
+    return found
 
 
 class Dialler:

@@ -26,7 +26,6 @@ has the default in its place. A kind that came later stands in `_SINCE`: it is n
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -200,7 +199,11 @@ class FrameRefused(Exception):
 
 def encode_frame(meta: list[Any], blobs: list[bytes] | None = None) -> list[bytes]:
     """Head (header and meta) and then the blobs as they are, ready to be written one after the other."""
-    packed = msgpack.packb(meta, use_bin_type=True)
+    return seal(msgpack.packb(meta, use_bin_type=True), blobs)
+
+
+def seal(packed: bytes, blobs: list[bytes] | None = None) -> list[bytes]:
+    """The same of a meta that is packed already."""
     crc, size = google_crc32c.value(packed), HEADER.size + len(packed)
     for blob in blobs or ():
         crc = google_crc32c.extend(crc, blob)
@@ -258,11 +261,7 @@ def _within(field: str, value: Any) -> bool:
 def _data(meta: bytes, blob: memoryview, crc: int) -> bytes:
     if len(blob) > PIECE_BYTES_MAX:
         raise FrameRefused(f"snapshot_piece of {len(blob)} bytes; the limit is {PIECE_BYTES_MAX}")
-    data = bytes(blob)
-    found = google_crc32c.extend(google_crc32c.value(meta), data)
-    if found != crc:
-        raise FrameRefused(f"snapshot_piece: checksum is {found:#x}, the frame says {crc:#x}")
-    return data
+    return unseal(meta, blob, crc)
 
 
 def _entries(
@@ -289,6 +288,15 @@ def _entries(
     return entries
 
 
+def unseal(meta: bytes, blob: memoryview, crc: int) -> bytes:
+    """What stands behind the meta of a frame. Raises FrameRefused where a byte is not the one that was sent."""
+    data = bytes(blob)
+    found = google_crc32c.extend(google_crc32c.value(meta), data)
+    if found != crc:
+        raise FrameRefused(f"a frame's checksum is {found:#x}, it says {crc:#x}")
+    return data
+
+
 def unpack_meta(meta: bytes) -> list[Any]:
     """The msgpack array of a frame, flat and limited. Raises FrameRefused."""
     try:
@@ -307,89 +315,3 @@ def unpack_meta(meta: bytes) -> list[Any]:
     if not isinstance(fields, list):
         raise FrameRefused("a frame is an array")
     return fields
-
-
-def _ignore(_meta: bytes, _blob: memoryview, _crc: int) -> None:
-    return
-
-
-class FrameReader:
-    """Cuts a byte stream into frames; memory is one fixed buffer and, once needed, one that held a larger frame.
-
-    `on_frame(meta, blob, crc)` is called in order; `blob` is only valid during the call. `limit` is the largest frame
-    allowed now: small until the peer has said who it is (`trust`), so that a stranger cannot make the node allocate.
-    """
-
-    BUFFER_BYTES = 256 * 1024
-    SPARE_BYTES = 5 * 1024 * 1024
-    """A larger frame's buffer is kept up to this size: fresh memory costs more than the copy into it."""
-
-    def __init__(self, on_frame: Callable[[bytes, memoryview, int], None], limit: int) -> None:
-        self.limit = limit
-        self._on_frame = on_frame
-        self._buffer = memoryview(bytearray(min(limit, self.BUFFER_BYTES)))
-        self._end = 0
-        self._large: memoryview | None = None
-        self._spare = memoryview(b"")
-        self._filled = 0
-
-    def trust(self, limit: int) -> None:
-        """From now on frames may be larger; it may be called from `on_frame`."""
-        buffer = memoryview(bytearray(self.BUFFER_BYTES))
-        buffer[: self._end] = self._buffer[: self._end]
-        self.limit, self._buffer = limit, buffer
-
-    def close(self) -> None:
-        """Nothing more comes. The buffers go now: a reader and its owner name each other, so that they would stay until
-        the collector comes by, and strangers would fill the memory meanwhile."""
-        self._buffer = self._spare = memoryview(b"")
-        self._large, self._on_frame = None, _ignore
-
-    def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
-        if self._large is not None:
-            return self._large[self._filled :]
-        return self._buffer[self._end :]
-
-    def received(self, count: int) -> None:
-        """`count` bytes have been put into `space()`. Raises FrameRefused."""
-        if self._large is not None:
-            self._filled += count
-            if self._filled == len(self._large):
-                frame, self._large = self._large, None
-                self._emit(frame)
-                if len(frame) <= self.SPARE_BYTES and len(frame) > len(self._spare):
-                    self._spare = frame
-            return
-        self._end += count
-        start = 0
-        while self._end - start >= HEADER.size:
-            size = self._size_at(start)
-            if size > self._end - start:
-                if size > len(self._buffer):
-                    self._grow(start, size)
-                    return
-                break
-            self._emit(self._buffer[start : start + size])
-            start += size
-        if start:
-            rest = self._end - start
-            self._buffer[:rest] = bytes(self._buffer[start : self._end])
-            self._end = rest
-
-    def _size_at(self, start: int) -> int:
-        size, meta, _crc = HEADER.unpack_from(self._buffer, start)
-        if not HEADER.size + 1 <= size <= self.limit or not 1 <= meta <= min(size - HEADER.size, META_BYTES_MAX):
-            raise FrameRefused(f"frame of {size} bytes with {meta} of meta; the limit is {self.limit}")
-        return int(size)
-
-    def _grow(self, start: int, size: int) -> None:
-        self._filled = self._end - start
-        self._large = self._spare[:size] if size <= len(self._spare) else memoryview(bytearray(size))
-        self._large[: self._filled] = self._buffer[start : self._end]
-        self._end = 0
-
-    def _emit(self, frame: memoryview) -> None:
-        _size, meta, crc = HEADER.unpack_from(frame)
-        body = HEADER.size + meta
-        self._on_frame(bytes(frame[HEADER.size : body]), frame[body:], crc)

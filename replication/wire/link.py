@@ -20,13 +20,13 @@ from replication.wire.frame import (
     FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
     PROTOCOL,
-    FrameReader,
     FrameRefused,
     Message,
     decode_message,
     encode_message,
     speaks,
 )
+from replication.wire.frame_reader import FrameReader
 from replication.wire.handshake import Hello, HelloRefused, Refusal, asks_for_calls, decode_greeting
 
 CONNECT_S = 1.0

@@ -114,6 +114,11 @@ class AsyncTransport:
         """Where it listens: the port is the real one if 0 was asked for."""
         return self._acceptor.address
 
+    @property
+    def listens(self) -> bool:
+        """Whether peers can connect."""
+        return self._acceptor.listens
+
     async def start(self) -> None:
         """Listen and dial. Raises OSError when the address cannot be had (in use, not of this machine)."""
         self._acceptor.start()

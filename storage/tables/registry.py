@@ -27,6 +27,9 @@ from storage.tables.topic import Topics
 ABOUT: Final = b"about"
 """The named database of what is about the catalog and not part of it: the checkpoint record, the catalog's format."""
 
+NAME_BYTES_MAX: Final = 16
+"""A name is the person of the hash of its rows (storage/lmdb/table.py), which has so many bytes."""
+
 DATABASES_MAX: Final = 64
 """Named databases that LMDB opens: the tables, and that one."""
 
@@ -61,8 +64,11 @@ def registered(rows: Iterable[TableRow[Any]]) -> dict[str, TableRow[Any]]:
     """By name, in their order. Raises BadRow."""
     found: dict[str, TableRow[Any]] = {}
     for row in rows:
-        if not row.name.isidentifier() or row.name.encode() == ABOUT:
-            raise BadRow(f"table {row.name!r}: a name is a word, and none that is taken")
+        word = isinstance(row.name, str) and row.name.isidentifier() and len(row.name.encode()) <= NAME_BYTES_MAX
+        if not word or row.name.encode() == ABOUT:
+            raise BadRow(
+                f"table {row.name!r}: a name is a word of {NAME_BYTES_MAX} bytes at most, and none that is taken"
+            )
         if row.name in found:
             raise BadRow(f"table {row.name} stands here twice")
         for what, value in (("rows_max", row.rows_max), ("row_bytes", row.row_bytes)):

@@ -16,6 +16,7 @@ from chaos.cluster.ports import free_ports
 from node.cluster.members import NodeRemoved
 from node.node import Node
 from node.runtime.config import parse_config
+from replication.wire.listener import AsyncTransport
 from tests.node.three_nodes import leader_of
 from tests.waiting import WITHIN_S, until
 
@@ -65,7 +66,9 @@ class Place:
 
     async def listens(self, node_id: str) -> None:
         """Until the node can be reached by peers and by clients."""
-        await until(lambda: getattr(self.nodes[node_id].group.transport, "_socket", None) is not None)
+        transport = self.nodes[node_id].group.transport
+        assert isinstance(transport, AsyncTransport)
+        await until(lambda: transport.listens)
         host, port = self.peer(node_id)["http"].split(":")
 
         async def answers() -> bool:

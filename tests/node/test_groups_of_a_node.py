@@ -11,6 +11,7 @@ from api.port.port import ANONYMOUS, Delivery, MessageIn, PullIn
 from api.port.problem import Problem
 from chaos.cluster.ports import free_ports
 from node.environment import Environment
+from node.group.group import Group
 from node.node import Node
 from node.runtime.config import Config, parse_config
 from storage.directory.verify import verify
@@ -72,6 +73,28 @@ def test_one_front_serves_both_and_neither_knows_the_others_receipts(tmp_path: P
     asyncio.run(play())
     for number in (0, SECOND):
         assert verify(tmp_path / str(number), group=number).faults == []
+
+
+def test_a_group_that_fails_in_the_step_in_which_it_is_opened_again_ends_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waited for it asks before it takes part, and may meet a disk that fails."""
+
+    async def play() -> None:
+        node, task = await serving(tmp_path)
+        monkeypatch.setattr(Group, "takes_over", property(lambda group: not group.life.failed))
+        begin = Group.start
+
+        async def start(group: Group) -> None:
+            group.life.fatal(DiskFailed("read", "hours/1/log", 5))
+            await begin(group)
+
+        monkeypatch.setattr(Group, "start", start)
+        node.groups[SECOND].life.stop()
+        with pytest.raises(DiskFailed, match="hours/1/log"):
+            await task
+
+    asyncio.run(play())
 
 
 def test_a_group_that_fails_ends_the_node_and_the_other_is_closed_well(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ ACK: Final = Operation(
     "Settle messages",
     ok(_RESULTS, "`acked` is durable on a majority."),
     request=_of("Ack"),
-    errors=("over-limit",),
+    errors=("unknown-topic", "over-limit"),
     examples=(
         Example(
             "done",
@@ -60,7 +60,7 @@ NACK: Final = Operation(
         delay={**schema.DURATION, "description": "Due after that; the retry policy says it, if it is left out."},
         counted={**schema.FLAG, "default": True, "description": "false: it is no attempt for the policy."},
     ),
-    errors=("beyond-max-delay", "over-limit"),
+    errors=("unknown-topic", "beyond-max-delay", "over-limit"),
     examples=(
         Example(
             "later",
@@ -77,7 +77,7 @@ EXTEND: Final = Operation(
     "Let leases end later",
     ok(_RESULTS, "They end at the asked time or later."),
     request=_of("Extend", lease={**schema.DURATION, "description": "1s to 12h from now; the topic's, if left out."}),
-    errors=("over-limit",),
+    errors=("unknown-topic", "over-limit"),
     examples=(
         Example(
             "longer",

@@ -57,6 +57,7 @@ def _refused(**fields: Any) -> list[tuple[str, str, str]]:
         (replace(note(), required="it is"), "field note: what stands in the extension is optional"),
         (replace(note(), movable=True), "field note: what stands in the extension is optional and stays as it is"),
         (note("revision"), "field revision: apply keeps something of that name"),
+        (note("receipt"), "field receipt: answers have a member of that name"),
         (note("Note"), 'field "Note": a name is 1 to 32 of a-z'),
         (note("n" * 33), "a name is 1 to 32 of a-z"),
         (replace(note(), stored="column"), "field note: a record has no column column"),

@@ -79,6 +79,18 @@ def test_a_group_that_is_gone_leads_nothing_here_and_its_leader_is_known_on() ->
     assert groups.home.status.leader_http is None
 
 
+def test_a_group_that_is_gone_says_nothing_any_more() -> None:
+    """It learns that it leads nothing while it closes; its leader is taken for the same all the same."""
+    groups, (port,), changes = directory(0)
+    told = port.told
+    told(GroupStatus(group=0, node="n1", term=4, leads=True, leader="n1", leader_http="a:1"))
+    groups.detach(0)
+    before = changes[0]
+    for leader in ("n2", None, None):
+        told(GroupStatus(group=0, node="n1", term=5, leader=leader))
+    assert (groups.home.status.leader_http, changes[0]) == ("a:1", before)
+
+
 def test_receipts_are_of_the_key_that_the_group_told() -> None:
     """Nobody makes one before the cluster is founded; the second form comes with the level."""
     groups, (port,), _ = directory(3)

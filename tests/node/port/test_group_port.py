@@ -10,8 +10,9 @@ import pytest
 
 from api.port.problem import FieldFault, Problem
 from node.port.codec import BadFrame, decode, encode
-from node.port.group_port import GroupStatus, ReceiptKey
-from node.port.loopback import OPERATIONS, GroupFrames, Nothing, read_answer
+from node.port.group_frames import OPERATIONS, GroupFrames, Nothing, read_answer
+from node.port.group_port import ClusterDocument, GroupStatus, ReceiptKey
+from node.port.message_port import CancelAsked
 from node.port.plain import Plain
 from node.port.pull_port import Claims, Deliveries, MoreOfDelivery
 from node.port.refusal import Refusal
@@ -79,6 +80,47 @@ def test_what_is_not_of_its_type_is_refused_by_type_and_field(value: msgspec.Str
         decode(type(value), encode(value))
 
 
+def _structs(kind: Any) -> set[type[msgspec.Struct]]:
+    """Those that a value of this type may hold, it among them."""
+    found: set[type[msgspec.Struct]] = set()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        found = {kind}.union(*map(_structs, get_type_hints(kind, include_extras=True).values()))
+    return found.union(*map(_structs, typing.get_args(kind)))
+
+
+CROSSING = sorted(set().union(*map(_structs, KINDS)), key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("kind", CROSSING, ids=lambda kind: kind.__name__)
+def test_a_field_that_nobody_knows_is_refused_wherever_it_stands(kind: type[msgspec.Struct]) -> None:
+    """A filter of a later build that is left out would take more than was asked for."""
+    fields = msgspec.msgpack.decode(encode(example(kind)))
+    more = [*fields, 1] if isinstance(fields, list) else {**fields, "only_these": 1}
+    with pytest.raises(BadFrame, match=kind.__name__):
+        decode(kind, msgspec.msgpack.encode(more))
+
+
+def test_what_a_group_raises_does_not_cross() -> None:
+    """It is told of in the log of its node."""
+
+    async def fails(_: Any) -> None:
+        raise ZeroDivisionError
+
+    async def play() -> bytes:
+        port = typing.cast(Any, types.SimpleNamespace(cancel=fails))
+        return await GroupFrames(port).call("cancel", encode(CancelAsked("m")), 0)
+
+    with pytest.raises(Problem, match="internal: see the log"):
+        read_answer("cancel", asyncio.run(play()))
+
+
+def test_what_is_nested_too_deeply_is_refused_by_type() -> None:
+    """In a field of any kind, as the metrics of a group have."""
+    deep = b"\x91" * 100_000 + b"\xc0"
+    with pytest.raises(BadFrame, match="ClusterDocument: nested too deeply"):
+        decode(ClusterDocument, b"\x91\x81\xa1a" + deep)
+
+
 def test_a_refusal_is_the_same_problem_on_the_other_side() -> None:
     """With all that it says."""
     problem = Problem(
@@ -90,7 +132,7 @@ def test_a_refusal_is_the_same_problem_on_the_other_side() -> None:
 
 
 async def _answer(frame: bytes) -> bytes:
-    return await GroupFrames(typing.cast(Any, types.SimpleNamespace(cancel=None))).call("cancel", frame)
+    return await GroupFrames(typing.cast(Any, types.SimpleNamespace(cancel=None))).call("cancel", frame, 0)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\xc1", b"\x91\x01", b"\x92\xa1\xff\xc0", b"\x93\xa1a\xc0\x01"])

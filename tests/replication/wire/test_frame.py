@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from replication.wire.frame import (
     FRAME_BYTES_MAX,
-    FrameReader,
     FrameRefused,
     Message,
     decode_message,
@@ -20,6 +19,7 @@ from replication.wire.frame import (
     encode_message,
 )
 from replication.wire.frame_bound import MOST, TERM_MAX
+from replication.wire.frame_reader import FrameReader
 from tests.examples import examples
 from tests.replication.raw_frame import split
 

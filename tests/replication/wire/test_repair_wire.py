@@ -18,7 +18,8 @@ import pytest
 from pysyncobj.poller import createPoller
 
 from chaos.cluster.ports import free_ports
-from replication.wire.frame import FRAME_BYTES_MAX, HEADER, FrameReader, FrameRefused
+from replication.wire.frame import FRAME_BYTES_MAX, HEADER, FrameRefused
+from replication.wire.frame_reader import FrameReader
 from replication.wire.handshake import Hello
 from replication.wire.link import BACK_OFF_MAX_S
 from tests.replication.sim_network import SimNetwork

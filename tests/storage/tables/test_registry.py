@@ -111,8 +111,13 @@ def test_a_table_that_every_build_makes_is_not_missing(tmp_path: Path) -> None:
         (replace(VOTES, dropped_by=" "), "table votes: it does not say who drops its rows"),
         (replace(VOTES, dropped_by="nobody: "), "table votes: it does not say who drops its rows"),
         (replace(VOTES, beside=("metta",)), "table votes: there is no table metta for its cache to write to"),
-        (replace(VOTES, name=ABOUT.decode()), "table 'about': a name is a word, and none that is taken"),
+        (
+            replace(VOTES, name=ABOUT.decode()),
+            "table 'about': a name is a word of .*, and none that is taken",
+        ),
         (replace(VOTES, name=""), "table '': a name is a word"),
+        (replace(VOTES, name="v" * 17), "table 'v{17}': a name is a word of 16 bytes at most"),
+        (replace(VOTES, name=None), "table None: a name is a word"),  # type: ignore[arg-type]
     ],
 )
 def test_a_row_that_cannot_be_is_refused_by_name(row: TableRow[Any], says: str) -> None:

@@ -1,0 +1,189 @@
+"""A group's border as bytes: the calls of GroupPort by name, carried out on one side and made on the other.
+
+    front -- FramedGroup -- name, bytes --> Frames ... GroupFrames -- group
+                 '<------ answer or refusal, bytes ------'
+
+What lies between may be nothing (loopback.py), or a connection between two nodes (node/peer_wire).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple, Protocol, cast, get_type_hints
+
+import msgspec
+
+from api.port.port import MessageIn
+from api.port.problem import Problem
+from node.port.codec import BadFrame, decode, encode
+from node.port.draft import Draft, encode_draft
+from node.port.group_port import GroupPort
+from node.port.message_port import Scheduled, ScheduledRow
+from node.port.plain import BadColumns, Plain
+from node.port.pull_port import Claims, Deliveries, Gone, PullAsked, claims_of, stays
+from node.port.refusal import Refusal
+from node.port.trust_window import TrustWindow
+
+_log = logging.getLogger("hourwheel.calls")
+
+VERSIONS: Final = (1, 1)
+"""Oldest and newest version of what crosses between nodes that this build reads."""
+
+
+class Nothing(Plain, frozen=True):
+    """Of calls that ask, or are answered, no more than their name."""
+
+
+class Operation(NamedTuple):
+    """One call of GroupPort: what it is asked with, and what it answers."""
+
+    asked: type[msgspec.Struct]
+    answer: type[msgspec.Struct]
+
+
+def _operations() -> dict[str, Operation]:
+    found = {}
+    for name, method in inspect.getmembers(GroupPort, inspect.iscoroutinefunction):
+        hints = get_type_hints(method)
+        answer = hints.pop("return")
+        asked = next(iter(hints.values()), Nothing)
+        found[name] = Operation(asked, Nothing if answer is type(None) else answer)
+    found["schedule"] = Operation(Draft, Scheduled)
+    found["schedule_one"] = Operation(Draft, ScheduledRow)
+    return found
+
+
+#: By name, as GroupPort has them.
+OPERATIONS: Final = _operations()
+#: Those that change nothing, so that a lost answer is no unknown outcome.
+READS: Final = frozenset(
+    ("message", "topic", "topics", "count", "histogram", "dead", "ledger", "ledger_summary", "message_ledger")
+) | {"records", "cluster", "ready", "metrics"}
+assert OPERATIONS.keys() >= READS, READS - OPERATIONS.keys()
+_ANSWER, _REFUSAL = b"\0", b"\1"
+
+
+class Frames(Protocol):
+    """The way of calls to a group."""
+
+    async def call(self, name: str, frame: bytes, wait: int) -> bytes:
+        """Make a call; its answer, or its refusal. `wait`: a number by which it can be ended."""
+
+    def end_wait(self, wait: int) -> None:
+        """Nobody waits for the call of this number; what it brings all the same is given back."""
+
+    def give_back(self, frame: bytes) -> None:
+        """See PullPort."""
+
+
+class GroupFrames:
+    """The group's side: calls come as bytes."""
+
+    def __init__(self, port: GroupPort) -> None:
+        self._port = port
+
+    async def call(self, name: str, frame: bytes, wait: int) -> bytes:
+        """See Frames."""
+        operation, method = OPERATIONS[name], getattr(self._port, name)
+        return answer_frame(await carry_out(operation.asked, method, frame))
+
+    def end_wait(self, wait: int) -> None:
+        """See Frames."""
+        self._port.end_wait(wait)
+
+    def give_back(self, frame: bytes) -> None:
+        """See Frames."""
+        self._port.give_back(decode(Claims, frame))
+
+
+async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[Any]], frame: bytes) -> msgspec.Struct:
+    """What a call comes to that is asked with this type: its answer, or a Refusal. What cannot be read is refused by
+    type and field; no exception of the group crosses."""
+    try:
+        asked = decode(kind, frame)
+        answer = await (method() if kind is Nothing else method(asked))
+    except Problem as problem:
+        return Refusal.of(problem)
+    except (BadFrame, BadColumns) as bad:
+        return Refusal("internal", f"what came from another part of the cluster is wrong: {bad}")
+    except Exception:
+        _log.exception("a call with %s failed", kind.__name__)
+        return Refusal("internal", "see the log of the node that was to do it")
+    return Nothing() if answer is None else cast(msgspec.Struct, answer)
+
+
+def answer_frame(answer: msgspec.Struct) -> bytes:
+    """What a call came to, as bytes."""
+    if isinstance(answer, Refusal):
+        return _REFUSAL + encode(answer)
+    try:
+        return _ANSWER + encode(answer)
+    except BadFrame as bad:  # it is done, whatever it was
+        return _REFUSAL + encode(Refusal("outcome-unknown", f"what it came to cannot be told: {bad}"))
+
+
+class FramedGroup:
+    """A group that is asked in bytes. It is a GroupPort, but for `attach`: most calls are alike, and made by name."""
+
+    def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
+        self.number, self.window, self._frames = number, window, frames
+
+    async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
+        """See MessagePort: messages cross as a draft."""
+        draft = messages if isinstance(messages, Draft) else encode_draft(messages)
+        return cast(Scheduled, await self._call("schedule", draft))
+
+    async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
+        """See MessagePort."""
+        draft = message if isinstance(message, Draft) else encode_draft((message,))
+        return cast(ScheduledRow, await self._call("schedule_one", draft))
+
+    async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
+        """See PullPort. Whether the client has gone does not cross: its front looks again."""
+        calling = asyncio.ensure_future(self._call("pull", asked, asked.number))
+        try:
+            return cast(Deliveries, await asyncio.shield(calling))
+        except asyncio.CancelledError:
+            self._frames.end_wait(asked.number)
+            calling.add_done_callback(lambda ended: self._unwanted(asked.topic, ended))
+            raise
+
+    def _unwanted(self, topic: str, ended: asyncio.Future[msgspec.Struct]) -> None:
+        """What a pull brought that nobody waits for."""
+        if ended.cancelled() or ended.exception() is not None:
+            return
+        handed = ended.result()
+        if isinstance(handed, Deliveries) and handed.bodies:
+            self.give_back(Claims(topic, claims_of(handed)))
+
+    def end_wait(self, number: int) -> None:
+        """See PullPort."""
+        self._frames.end_wait(number)
+
+    def give_back(self, claims: Claims) -> None:
+        """See PullPort."""
+        self._frames.give_back(encode(claims))
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, msgspec.Struct | None]]:
+        """All other calls are alike."""
+        if name not in OPERATIONS:
+            raise AttributeError(name)
+
+        async def call(asked: msgspec.Struct | None = None) -> msgspec.Struct | None:
+            answer = await self._call(name, Nothing() if asked is None else asked)
+            return None if isinstance(answer, Nothing) else answer
+
+        return call
+
+    async def _call(self, name: str, asked: msgspec.Struct, wait: int = 0) -> msgspec.Struct:
+        return read_answer(name, await self._frames.call(name, encode(asked), wait))
+
+
+def read_answer(name: str, frame: bytes) -> msgspec.Struct:
+    """What a call came to. Raises its Problem; BadFrame, or KeyError for a code that this build does not know."""
+    if frame[:1] == _REFUSAL:
+        raise decode(Refusal, frame[1:]).problem()
+    return decode(OPERATIONS[name].answer, frame[1:])
