@@ -27,7 +27,7 @@ from api.port.forward import ForwardAnswer, ForwardRequest
 from api.port.problem import Problem
 from api.routes.pull import NO_MESSAGES
 from node.front.give_back import GiveBack, Sending, is_pull
-from node.port.patience import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
+from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 
 #: Methods that change nothing, so that a lost answer is no unknown outcome.
 SAFE = ("GET", "HEAD")

@@ -6,10 +6,18 @@ A node that asks does not know by which way it is heard (node/front/peer_calls.p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from api.port.leadership import OpenHandOvers, PushOutcome, TakeoverView
 from api.port.ledger import RecordsAsked, RecordsFound
+
+#: How long a request waits for a leader to appear.
+LEADER_WAIT_S: Final = 2.0
+#: What a former leader answered before another one was heard has so long to arrive. Less: unknown outcomes where a busy
+#: one would have said that it did nothing; more: requests under way to a paused one wait longer for its successor.
+FAREWELL_S: Final = 0.25
+#: How soon a leader that refused is asked again while no other is known: it may not be established yet, or lead on.
+AGAIN_S: Final = 0.02
 
 
 class PeerPort(Protocol):

@@ -11,8 +11,9 @@ group hears nothing: leases end, and the messages come again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, NamedTuple, Protocol
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +21,15 @@ from msgspec import Meta
 from node.port.failure_code import ERROR_BYTES_MAX
 from node.port.plain import U16, U32, Count, Ms
 from node.port.trust_window import TrustWindow
+
+#: A header's name, or a method (RFC 9110).
+TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_OURS: Final = ("webhook-", "hourwheel-")
+#: Those of the hop, of the body's length, and Expect, which would hold the body back until the receiver asks for it.
+_NOT_THEIRS: Final = frozenset(
+    ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te")
+    + ("trailer", "transfer-encoding", "upgrade", "content-length", "expect")
+)
 
 
 class Origin(NamedTuple):
@@ -96,3 +106,10 @@ class Receivers(Protocol):
 
     def send(self, work: PushWork) -> None:
         """Begin an attempt; of a group that is not attached nothing leaves, and nobody is told."""
+
+
+def chosen_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """By name in lower case, without those that are ours or the connection's. The API refuses most of them; what gets
+    here all the same must not forge a signature's headers or the length of the body."""
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return {name: value for name, value in lowered.items() if name not in _NOT_THEIRS and not name.startswith(_OURS)}

@@ -18,8 +18,7 @@ from yarl import URL
 
 from api.port.address_guard import literal
 from node.port.failure_code import BAD_URL, NO_TARGET
-from node.port.push_headers import TOKEN, chosen_headers
-from node.port.push_port import Origin, PushTarget
+from node.port.push_port import TOKEN, Origin, PushTarget, chosen_headers
 from node.push.signing_key import signing_key
 from storage.tables.topic import Topic
 

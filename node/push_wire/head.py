@@ -16,8 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from api.port.timestamp import render_time
-from node.port.push_headers import TOKEN, chosen_headers
-from node.port.push_port import PushTarget, PushWork
+from node.port.push_port import TOKEN, PushTarget, PushWork, chosen_headers
 from node.push_wire.signature import sign
 
 KEPT_MAX: Final = 4096

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from replication.wire.frame import encode_message
-from replication.wire.handshake import Hello, Refusal
+from replication.wire.handshake import Hello, Refusal, check, check_entries, in_own_words
 from replication.wire.link import (
     BACK_OFF_FIRST_S,
     BACK_OFF_MAX_S,
@@ -64,6 +64,19 @@ async def _dial(
         if found is None:
             connection.abort()
     return found
+
+
+async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
+    """What the node at this address says to `own`, or why it cannot be a member; None if nothing that speaks so
+    answers."""
+    opened = await dial(address, own.encode)  # it may be of a build that reads no longer form
+    if opened is None:
+        return None
+    connection, said = opened
+    connection.abort()
+    if isinstance(said, Refusal):
+        return check_entries(own.to, said.formats, own.level) or in_own_words(said, own.to)
+    return check(own, said) or said
 
 
 class Dialler:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from replication.wire.acceptor import Acceptor
 from replication.wire.contacts import Contact, Contacts, address_of
-from replication.wire.dialler import Dialler
+from replication.wire.dialler import Dialler, probe
 from replication.wire.door import GUEST_S, Door
 from replication.wire.events import WireEvents
 from replication.wire.frame import Message
@@ -35,7 +35,6 @@ from replication.wire.handshake import (
     newer,
 )
 from replication.wire.link import PING_S, SILENT_S, Address, Connection, Incoming, log
-from replication.wire.probe import probe
 from replication.wire.refused import Refused
 from replication.wire.rhythm import until_next_s
 from replication.wire.said_seldom import SaidSeldom
