@@ -22,7 +22,8 @@ class Repeat:
     """Two hand-overs of one message that follow each other by (term, attempt), and why the later was made.
 
     `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms`: of the earlier one's lease.
-    `failed`: the earlier one had by its node's account, which may have stood still while its receiver answered.
+    `failed`: the earlier one had by its node's account, which may have stood still while its receiver answered; or may
+    have, since its receiver answered when the time for that was over.
     """
 
     before: HandedOver
@@ -47,7 +48,8 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
             name = (number, before.term, before.attempt)
             lease_end_ms = _lease_end_ms(before, after, extended.get(name, ()), stamps, bounds)
             ended_ms = failed_ms.get((before.message_id, before.term, before.attempt))
-            failed = ended_ms is not None and ended_ms <= _at_ms(after)
+            late = before.pushed and before.wall_ms >= before.gives_up_ms
+            failed = late or (ended_ms is not None and ended_ms <= _at_ms(after))
             cause: Cause
             if (after.term, after.attempt) == (before.term, before.attempt):
                 cause = "same_name"

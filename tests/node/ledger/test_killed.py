@@ -7,8 +7,13 @@ from typing import Any
 import aiohttp
 
 from chaos.cluster.cluster import Cluster
+from chaos.cluster.links import Condition
+from chaos.live.network.proxy import ProxyGround
 from tests.waiting import until
 
+CUT = Condition(cut=True)
+#: The leader hands over alone for a while.
+TRUSTED = {"trust_ms": 900, "election_min_ms": 1_000, "election_max_ms": 1_500}
 COUNT = 40
 LOST_LEASES = 10
 
@@ -39,8 +44,13 @@ def test_what_a_killed_leader_handed_over_last_is_a_failover_duplicate(tmp_path:
     delivered more than once, because of that change of terms, whichever node is asked, and the others once."""
 
     async def story() -> None:
-        async with Cluster(tmp_path) as cluster, aiohttp.ClientSession() as http:
-            client = Client(cluster, http)
+        async with (
+            ProxyGround() as ground,
+            Cluster(tmp_path, settings={"raft": TRUSTED}, ground=ground) as cluster,
+            aiohttp.ClientSession() as http,
+        ):
+            client, links = Client(cluster, http), ground.links
+            assert links is not None, "there are doors"
             cluster.start(*cluster.nodes)
             await cluster.wait_ready()
             await cluster.wait_raised()  # terms are marked from then on
@@ -50,16 +60,14 @@ def test_what_a_killed_leader_handed_over_last_is_a_failover_duplicate(tmp_path:
                 for number in range(COUNT)
             ]
             others = [node_id for node_id in cluster.nodes if node_id != first.node_id]
-            for node_id in others:
-                cluster.pause(node_id)  # a Lease is not committed without them; this leader is trusted a while longer
+            links.put([(first.node_id, other) for other in others], CUT)  # no Lease gets there
             again = await client.pull(first.node_id, LOST_LEASES)
             assert [message["id"] for message in again] == ids[:LOST_LEASES]
             await cluster.kill(first.node_id)
-            for node_id in others:
-                cluster.resume(node_id)
             second = await cluster.wait_leader(first.term)
             await take_all(client, second.node_id, set(ids))
             await check_while_down(client, second.node_id, first.node_id)
+            links.heal()
             cluster.start(first.node_id)
             await cluster.wait_ready(first.node_id)
             for node_id in cluster.nodes:

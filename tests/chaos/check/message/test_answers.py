@@ -346,3 +346,22 @@ def test_what_failed_by_its_nodes_account_is_retried_whatever_its_receiver_answe
     first = next(each for each in with_more().of(HandedOver) if each.number == NUMBER)
     failed = Ended(**at(1_590), message_id=first.message_id, term=first.term, attempt=first.attempt, node="n1")
     assert not wrong(with_more(again, account, failed))
+
+
+def test_what_was_answered_when_the_time_for_that_was_over_had_failed_by_then() -> None:
+    """A receiver beside a load took a push 5.5 s after it was sent and answered it, 3.5 s after its node gave up; it
+    came again after the lease, and the ledger said that it was delivered once."""
+    again = hand_over(NUMBER, 1_600, 2, 2, begun_wall_ms=EPOCH_MS + 1_600)
+    account = made(Accounted, 9_000, kind="delivered_once", hand_overs=2, complete=True, old=False)
+
+    def answered(gives_up_ms: int) -> History:
+        history = with_more(again, account)
+        first = next(each for each in history.of(HandedOver) if each.number == NUMBER)
+        pushed = msgspec.structs.replace(
+            first, status=200, gives_up_ms=gives_up_ms, leased_until_ms=again.handed_over_ms
+        )
+        return History([pushed if each is first else each for each in history.events])
+
+    came_ms = next(each for each in with_more().of(HandedOver) if each.number == NUMBER).wall_ms
+    assert wrong(answered(came_ms + 1))
+    assert not wrong(answered(came_ms))
