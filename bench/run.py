@@ -19,6 +19,7 @@ from typing import Any
 import uvloop
 
 from bench.client.receivers import PUSH_SETTINGS
+from bench.measure.any_node import any_node, follower
 from bench.measure.catch_up import SETTINGS as CATCH_UP_SETTINGS
 from bench.measure.catch_up import catch_up
 from bench.measure.crowds import TOPICS_SETTINGS, closed_ports, filters, topics
@@ -42,6 +43,8 @@ PARTS: dict[str, Callable[[Cluster, Scale], Coroutine[Any, Any, list[Row]]]] = {
     "near": near,
     "spread": spread,
     "single": single,
+    "follower": follower,
+    "any-node": any_node,
     "drain": drain,
     "push": push,
     "lateness-pull": by_pull,

@@ -1,9 +1,9 @@
 """A node: the groups, the front and the push wire that run in one process, and how they end.
 
     clients -- Front --+-- Group 0 --+-- PushWire -- receivers
-                       '-- Group n --'
-                           | Raft, PeerPort
-                       other nodes
+                 |     '-- Group n --'
+              PeerWire     | Raft, PeerPort
+                 '---- other nodes
 
 Nobody else knows how many groups there are, or who runs beside whom. A group that fails ends the process. One that has
 fetched a snapshot is closed and opened again, while the front goes on: for its clients that is as an election.
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import cast
 
 import structlog
 
@@ -23,10 +25,17 @@ from api.port.duration import parse_duration
 from api.port.port import Limits
 from node.environment import Environment, Serving
 from node.front.front import Front
-from node.front.groups import GroupDirectory
+from node.front.groups import GroupDirectory, Place
 from node.front.metrics_page import MetricsPage
 from node.front.peer_calls import HttpPeers
 from node.group.group import Group
+from node.peer_wire.remote_peers import RemotePeers
+from node.peer_wire.served_group import ServedGroup
+from node.peer_wire.to_leader import ToLeader
+from node.peer_wire.wire import PeerWire
+from node.port.group_frames import FramedGroup
+from node.port.group_port import GroupPort
+from node.port.peer_port import PeerPort
 from node.push_wire.wire import PushWire
 from node.runtime.client_budget import client_budget
 from node.runtime.clock import ProcessClock
@@ -67,6 +76,11 @@ class Node:
         home = self.group_directory.home
         home.listen(lambda status: self.clock.follow(status.ahead_s))
         self.forwarder = outside.forwarder(lambda: home.status.leader_http)
+        self._numbers = itertools.count(1)  # of all that wait in this process
+        self.peer_wires: dict[int, PeerWire] = {}
+        self._peers: dict[int, PeerPort] = {}
+        for number in self._configs:
+            self._lead_elsewhere(self.group_directory.of_number(number))
         self.front = self._front()
         try:
             for number in self._configs:
@@ -87,14 +101,30 @@ class Node:
         )
         page = MetricsPage(budget, self.watchdog.held)
         return Front(
-            config.node_id, self.group_directory, self.forwarder, limits, budget, config.http_names, self.clock, page
+            config.node_id, self.group_directory, self.forwarder, limits, budget, config.http_names, self.clock, page,
+            self._numbers,
+        )  # fmt: skip
+
+    def _lead_elsewhere(self, place: Place) -> None:
+        """Make the way from a group to where it leads, and to what other nodes ask of it here."""
+        served = ServedGroup(lambda: place.port, lambda: place.status.term, self._numbers, self.clock.monotonic)
+        wire = PeerWire(lambda: place.status, served.answer)
+        to_leader = ToLeader(lambda: place.status, lambda: place.port, wire)
+        wire.closing.append(to_leader.close)
+        remote = FramedGroup(place.number, place.sent, to_leader)
+        place.lead_elsewhere(cast(GroupPort, remote), to_leader.leader_changed)
+        older = HttpPeers(self.config.node_id, self.forwarder)
+        self.peer_wires[place.number] = wire
+        self._peers[place.number] = RemotePeers(
+            lambda: place.status, lambda: place.reaches_leader, to_leader, wire, older
         )
 
     def _open(self, number: int) -> None:
         """Open a group, and let the front know."""
         receivers = self.outside.receivers(self.push_wire)
-        peers = HttpPeers(self.config.node_id, self.forwarder)
+        peers = self._peers[number]
         group = Group(number, self._configs[number], self.outside, receivers, peers, self.watchdog.beat)
+        group.transport.on_calls = self.peer_wires[number].accepted
         self.groups[number] = group
         self._opened(group)
         self.group_directory.attach(self.outside.fronted(group.port))
@@ -178,5 +208,7 @@ class Node:
         async with contextlib.AsyncExitStack() as closing:  # each, whatever the others meet
             closing.push_async_callback(self.forwarder.close)
             closing.push_async_callback(self.push_wire.close)
+            for wire in self.peer_wires.values():
+                closing.push_async_callback(wire.close)
             for group in groups:
                 closing.push_async_callback(group.close)

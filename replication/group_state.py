@@ -146,6 +146,10 @@ class GroupState:
         """What is known of the peers, by node id: complete on the leader, elsewhere `connected` only. Live objects."""
         return self._leading.survey()
 
+    def low_peers(self) -> int:
+        """How many of the peers are short of free space."""
+        return sum(peer.low for peer in self.peers.values())
+
     @property
     def changing(self) -> bool:
         """Whether this leader has proposed a change of the members that it has not applied yet."""

@@ -16,6 +16,7 @@ from aiohttp import hdrs, web
 from api.http.answer import JSON, Answer
 from api.http.watch import descriptor_of, has_shut
 from api.port.budget import UNCOUNTED_BYTES
+from api.port.forward import ANSWERED, Answered
 from api.port.loop_turn import Line, LoopTurn
 from api.port.port import Port, Principal
 from api.port.problem import FieldFault, Problem, draining
@@ -34,7 +35,7 @@ class Serving(Protocol):
     port: Port
     draining: bool
 
-    def stamp(self) -> str:
+    def stamp(self, answered: Answered | None) -> str:
         """Date, node and term as header lines."""
 
     def date(self) -> str:
@@ -54,7 +55,7 @@ class Exchange:
     """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
 
     __slots__ = (
-        *("_data", "_held", "bytes_max", "connection", "line", "once", "params", "passed_on"),
+        *("_data", "_held", "answered", "bytes_max", "connection", "line", "once", "params", "passed_on"),
         *("port", "principal", "request", "request_id", "server", "target"),
     )
 
@@ -70,6 +71,7 @@ class Exchange:
         self.bytes_max = self.port.limits.request_bytes_max
         self.once = False  # whatever its body says, it waits for nothing
         self.passed_on = False  # to the leader, which may have done what was asked
+        self.answered: Answered | None = None  # which other node did; None: this one is asked
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget
         self.line: Line | None = None  # in which requests of its kind begin
@@ -78,6 +80,11 @@ class Exchange:
         """Until there is time for more of it: what was waited for may have come for hundreds at once."""
         if self.line is not None:
             await self.line.turn()
+
+    def asks_elsewhere(self) -> None:
+        """Another node leads, and the port asks that one."""
+        self.answered = Answered()
+        ANSWERED.set(self.answered)
 
     # What came
 
@@ -237,7 +244,7 @@ class Exchange:
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """An answer with the contract's headers."""
-        return self._stamped(self.server.stamp(), status, body, content_type, headers)
+        return self._stamped(self.server.stamp(self.answered), status, body, content_type, headers)
 
     def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
         """Another node's answer: its Hourwheel-Node and -Term (among `headers`) stand for ours."""

@@ -28,7 +28,7 @@ from api.http.inlet import Inlet
 from api.http.listener import Listener
 from api.http.listening import listen
 from api.http.route import Route, RouteTable
-from api.port.forward import ForwardRequest
+from api.port.forward import Answered, ForwardRequest
 from api.port.leadership import FORWARDED, ONCE, WAIT
 from api.port.loop_turn import Line, in_turns
 from api.port.port import ANONYMOUS, Port, Principal
@@ -93,7 +93,7 @@ class Server:
         # Each has its time: who asks for a thousand large messages does not keep those waiting who send and pull.
         self._questions, self._orders = Line(self._listener.loop), Line(self._listener.loop)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
-        self._stamp = ("", -1, -1)
+        self._stamp, self._stamped_by = "", (-1, "", -1)
 
     # The life of the server
 
@@ -117,7 +117,7 @@ class Server:
         if self.draining:
             return
         self.draining = True
-        if self.port.leads():
+        if self.port.leads() or self.port.reaches_leader():
             self._cancel_waits()
         else:
             asyncio.get_running_loop().call_later(PASSED_ON_S, self._cancel_waits)
@@ -218,7 +218,9 @@ class Server:
         else:
             exchange.check_size()
         if route.leader and not self.port.leads() and not (route.stays is not None and route.stays(exchange)):
-            return await self.pass_on(exchange)
+            if FORWARDED in exchange.request.headers or not self.port.reaches_leader():
+                return await self.pass_on(exchange)
+            exchange.asks_elsewhere()
         if route.method != "GET" and _IDEMPOTENCY_KEY in exchange.request.headers:
             raise _no_idempotency_header(route)
         try:
@@ -226,12 +228,15 @@ class Server:
         except Problem as refused:
             if refused.code != "no-leader" or not self._moves_on(route, exchange):
                 raise
-        return await self.pass_on(exchange)
+        if not self.port.reaches_leader():
+            return await self.pass_on(exchange)
+        exchange.asks_elsewhere()
+        return await route.handler(exchange)
 
     def _moves_on(self, route: Route, exchange: Exchange) -> bool:
         """Whether a request that this node did nothing with goes to who leads now: it came here, as to a leader that
         gave leadership away meanwhile, and is no wait, which ends with the leader, nor about the cluster itself."""
-        elsewhere = route.leader and not route.waits and not self.port.leads()
+        elsewhere = route.leader and not route.waits and not self.port.leads() and exchange.answered is None
         return elsewhere and FORWARDED not in exchange.request.headers and not route.pattern.startswith("/v1/cluster")
 
     async def _wait(self, route: Route, exchange: Exchange) -> Answer:
@@ -307,15 +312,18 @@ class Server:
 
     # What every answer carries
 
-    def stamp(self) -> str:
-        """Date, Hourwheel-Node and Hourwheel-Term as header lines; made once per second and term."""
+    def stamp(self, answered: Answered | None) -> str:
+        """Date, Hourwheel-Node and Hourwheel-Term as header lines; made once per second and term. `answered` names the
+        node, if it is another."""
         second = self.port.now_ms() // 1000
-        term = self.port.term()
-        text, at, of = self._stamp
-        if at != second or of != term:
-            text = f"{self.date()}Hourwheel-Node: {self.port.node_id}\r\nHourwheel-Term: {term}\r\n"
-            self._stamp = (text, second, term)
-        return text
+        if answered is not None and answered.node:
+            by = (second, answered.node, answered.term)
+        else:
+            by = (second, self.port.node_id, self.port.term())
+        if by != self._stamped_by:
+            self._stamp = f"{self.date()}Hourwheel-Node: {by[1]}\r\nHourwheel-Term: {by[2]}\r\n"
+            self._stamped_by = by
+        return self._stamp
 
     def date(self) -> str:
         """The Date header's line."""
@@ -331,17 +339,20 @@ class Server:
         headers = dict(problem.headers)
         if problem.retry_after_s is not None:
             headers["Retry-After"] = str(problem.retry_after_s)
-        return exchange.answer(problem.status, self._body(problem, exchange.request_id), PROBLEM, headers)
+        return exchange.answer(
+            problem.status, self._body(problem, exchange.request_id, exchange.answered), PROBLEM, headers
+        )
 
     def _refuse_bytes(self, problem: Problem) -> Answer:
         """The answer to what is not HTTP: there is no exchange to speak of, and the connection ends."""
         request_id = f"{self._id_prefix}{next(self._numbers)}"
-        stamp = f"{self.stamp()}{REQUEST_ID}: {request_id}\r\n"
-        return Answer.of(problem.status, self._body(problem, request_id), PROBLEM, stamp=stamp, keep_alive=False)
+        stamp = f"{self.stamp(None)}{REQUEST_ID}: {request_id}\r\n"
+        return Answer.of(problem.status, self._body(problem, request_id, None), PROBLEM, stamp=stamp, keep_alive=False)
 
-    def _body(self, problem: Problem, request_id: str) -> bytes:
+    def _body(self, problem: Problem, request_id: str, answered: Answered | None) -> bytes:
         """Text of the request that is no UTF-8 stands in it with `?` for what is not."""
-        context: dict[str, Any] = {"term": self.port.term(), "request_id": request_id}
+        term = answered.term if answered is not None and answered.node else self.port.term()
+        context: dict[str, Any] = {"term": term, "request_id": request_id}
         leader = self.port.leader()
         if leader is not None:
             context["leader"] = leader

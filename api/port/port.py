@@ -6,7 +6,7 @@ It keeps HTTP apart from consensus and storage, so that tests run the real serve
 - A refusal is a `Problem`. Anything else that escapes is answered 500 and logged with its traceback.
 - Every method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull`
   has made no lease; a cancelled `schedule` may or may not have been proposed.
-- Methods are called on the leader only (`leads()` was true in the same step of the loop), except `forward`,
+- Methods are called on the leader only, or where `reaches_leader()` (either was true in this step), except `forward`,
   `message(local=True)`, `cluster`, `ready` and `metrics`. Leadership lost later is for the port to notice:
   `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
 """
@@ -288,6 +288,10 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
 
     def leads(self) -> bool:
         """Whether this node proposes now. False: the server forwards. Called on every request, so it must be cheap."""
+
+    def reaches_leader(self) -> bool:
+        """Whether this port asks the leader itself where another node leads. False: the server forwards. Answers then
+        say in `api.port.forward.ANSWERED` which node gave them."""
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Pass the request to the leader once. `no-leader` if none took the connection, `outcome-unknown` if it broke

@@ -1,9 +1,10 @@
 """Consumers for measuring: connections that pull and ack, and look at no more of an answer than is measured."""
 
 import asyncio
+import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -70,9 +71,14 @@ class Drain:
 
     async def run(self, connections: int = CONSUMERS) -> None:
         """Returns when all are acked."""
-        await asyncio.gather(*(self._one() for _ in range(connections)))
+        await self.at([self._address], connections)
 
-    async def _one(self) -> None:
+    async def at(self, addresses: Sequence[Address], connections: int = CONSUMERS) -> None:
+        """The same, with the connections spread over these addresses."""
+        turns = itertools.islice(itertools.cycle(addresses), connections)
+        await asyncio.gather(*map(self._one, turns))
+
+    async def _one(self, address: Address) -> None:
         receipts: list[str] = []
         pull = pull_request(self._topic)
 
@@ -93,7 +99,7 @@ class Drain:
                 self.first_s = self.first_s or time.time()
                 self.received += len(receipts)
 
-        await Pump.run(self._address.host, self._address.port, requests(), answered)
+        await Pump.run(address.host, address.port, requests(), answered)
 
 
 class Waiting:

@@ -7,7 +7,6 @@ crowd's. Shares of a core are of the leader's process, user and system, from /pr
 import asyncio
 import itertools
 import json
-import os
 import re
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from bench.client.load import Address, fill, fill_due, lead_ms, leader_address, 
 from bench.client.pump import Caller, Pump, render
 from bench.client.receivers import PUSH_SETTINGS, Receivers, firsts
 from bench.measure.lateness import GRACE_S, spread_ms
+from bench.measure.processor import share_of_leader
 from bench.measure.push import wait_received
 from bench.row import Row, at_most
 from bench.scale import Scale
@@ -63,15 +63,15 @@ async def filters(cluster: Cluster, scale: Scale) -> list[Row]:
     message = json.dumps({"topic": topic, "body": 1, "deliver_at": now_ms, "tags": ["none"]}).encode()
     await _fill(address, [message] * min(WANTED_BY_NONE, scale.drain))
     await asyncio.sleep(SETTLE_S)
-    before = await _share(cluster, scale.seconds)
+    before = await share_of_leader(cluster, scale.seconds)
     waiting = [asyncio.create_task(_wait(address, topic, f"x{number}")) for number in range(WAITING)]
     try:
         await asyncio.sleep(SETTLE_S)
-        share = await _share(cluster, scale.seconds)
+        share = await share_of_leader(cluster, scale.seconds)
         due_ms = _due_ms(scale)
         await fill_due(address, due_ms, topic)
         await asyncio.sleep(max(0.0, due_ms[0] / 1000 - time.time()))
-        beside = await _share(cluster, scale.seconds)
+        beside = await share_of_leader(cluster, scale.seconds)
     finally:
         await _cancel(waiting)
     detail: dict[str, object] = {"without them": before, f"with {RATE} more a second that none wants": beside}
@@ -82,14 +82,14 @@ async def filters(cluster: Cluster, scale: Scale) -> list[Row]:
 async def closed_ports(cluster: Cluster, scale: Scale) -> list[Row]:
     """What the leader needs for topics that push to where nobody listens."""
     address = await leader_address(cluster)
-    before = await _share(cluster, scale.seconds)
+    before = await share_of_leader(cluster, scale.seconds)
     for number in range(CLOSED_PORTS):
         target = {"url": f"http://127.0.0.1:{1 + number}/"}
         await put_topic(address, f"closed-{number}", {"mode": "push", "target": target})
     now_ms = int(time.time() * 1000)
     await _fill(address, [line(now_ms, f"closed-{number % CLOSED_PORTS}") for number in range(scale.closed)])
     await asyncio.sleep(SETTLE_S)
-    shares = [await _share(cluster, scale.seconds) for _ in range(3)]
+    shares = [await share_of_leader(cluster, scale.seconds) for _ in range(3)]
     figure = f"{scale.closed:,} messages of {CLOSED_PORTS} topics to closed ports: the leader's share of a core"
     detail: dict[str, object] = {"without them": before, "one after another": shares}
     return [Row(figure, float(np.median(shares)), "%", 3 * scale.seconds, at_most(10), detail=detail)]
@@ -146,20 +146,6 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
     for error in await asyncio.gather(*tasks, return_exceptions=True):
         if not isinstance(error, asyncio.CancelledError):
             raise ClusterFailed(f"a consumer ended: {error!r}")
-
-
-async def _share(cluster: Cluster, seconds: float) -> float:
-    """Per cent of a core that the leader's process uses for so long."""
-    pid = cluster.pid((await cluster.wait_leader()).node_id)
-    begun_s, used_s = time.perf_counter(), _processor_s(pid)
-    await asyncio.sleep(seconds)
-    return round(100 * (_processor_s(pid) - used_s) / (time.perf_counter() - begun_s), 2)
-
-
-def _processor_s(pid: int) -> float:
-    """Of all its threads, user and system."""
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def _scraped(address: Address) -> Row:

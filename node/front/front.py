@@ -1,15 +1,14 @@
 """The front of a node: what its clients touch. It answers the HTTP layer (api.port.port.Port) out of its groups.
 
-    HTTP -> Front -> GroupDirectory: which group -> GroupPort: plain values -> the group
-                 '-> PassOn, where another node leads
+    HTTP -> Front -> GroupDirectory: which group -> GroupPort: plain values -> the group, here or where it leads
+                 '-> PassOn, where the leader is of a build that knows no calls between nodes
 
 Ids, receipts and metrics pages are made here, out of what groups give. A front knows ports, never a group.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from api.port.backup import SnapshotView
@@ -62,11 +61,13 @@ class Front:
         names: Collection[str],
         clock: ProcessClock,
         metrics: MetricsPage,
+        numbers: Iterator[int],
     ) -> None:
+        """`numbers` are of all that wait in this process."""
         self.node_id, self.limits, self.budget, self.names = node_id, limits, budget, names
         self.groups, self._forwarder = groups, forwarder
         self._clock, self._metrics = clock, metrics
-        self._numbers = itertools.count(1)
+        self._numbers = numbers
 
     # -- who leads
 
@@ -87,6 +88,10 @@ class Front:
         next leader in the forwarder."""
         return self.groups.home.status.leads
 
+    def reaches_leader(self) -> bool:
+        """Whether this node asks the leader by calls; else requests are passed on as they came."""
+        return self.groups.home.reaches_leader
+
     def drained(self) -> bool:
         """Whether an operator drained this node."""
         return self.groups.home.status.drained
@@ -100,27 +105,28 @@ class Front:
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
         """Durable on a majority and applied when it returns."""
         place = self.groups.of_topic(messages[0].topic)
-        return many(await place.port.schedule(messages), place.number)
+        return many(await place.leading.schedule(messages), place.number)
 
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
         """The same for a request with a single message; its refusal is raised."""
         place = self.groups.of_topic(message.topic)
-        return one(await place.port.schedule_one(message), place.number)
+        return one(await place.leading.schedule_one(message), place.number)
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
-        return await self.groups.of_message(id).port.message(MessageAsked(id, local))
+        place = self.groups.of_message(id)
+        return await (place.port if local else place.leading).message(MessageAsked(id, local))
 
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
         """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
-        return await self.groups.of_message(id).port.cancel(CancelAsked(id, if_match))
+        return await self.groups.of_message(id).leading.cancel(CancelAsked(id, if_match))
 
     async def reschedule(
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
         asked = RescheduleAsked(id, deliver_at_ms, delay_ms, if_match)
-        return await self.groups.of_message(id).port.reschedule(asked)
+        return await self.groups.of_message(id).leading.reschedule(asked)
 
     # -- topics
 
@@ -128,26 +134,26 @@ class Front:
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
         """Set what `change` names; a PUT replaces all."""
-        return await self.groups.of_topic(name).port.put_topic(TopicPut(name, change, create, if_match))
+        return await self.groups.of_topic(name).leading.put_topic(TopicPut(name, change, create, if_match))
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
         """`unknown-topic`."""
-        return await self.groups.of_topic(name).port.topic(TopicAsked(name))
+        return await self.groups.of_topic(name).leading.topic(TopicAsked(name))
 
     async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
         """At most so many by name, behind `after`."""
-        return (await self.groups.home.port.topics(TopicsAsked(after, most, counts))).topics
+        return (await self.groups.home.leading.topics(TopicsAsked(after, most, counts))).topics
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
         """Only what has nothing left that has not ended."""
-        await self.groups.of_topic(name).port.delete_topic(TopicDrop(name, if_match))
+        await self.groups.of_topic(name).leading.delete_topic(TopicDrop(name, if_match))
 
     # -- consumers
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
         """Hand over, waiting up to `wait_ms` for the first. What reaches nobody is given back."""
         place = self.groups.of_topic(request.topic)
-        port, number = place.port, next(self._numbers)
+        port, number = place.leading, next(self._numbers)
         asked = PullAsked(number, request.topic, request.max, request.wait_ms, request.lease_ms, request.tags)
         handed = await port.pull(asked, request.gone)
         if not handed.bodies:
@@ -163,7 +169,7 @@ class Front:
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
         """One result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
-        return shown.answer("acked", await place.port.ack(Claims(topic, await shown.read(place.receipts))))
+        return shown.answer("acked", await place.leading.ack(Claims(topic, await shown.read(place.receipts))))
 
     async def nack(
         self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
@@ -171,7 +177,7 @@ class Front:
         """One result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         asked = NackAsked(Claims(topic, await shown.read(place.receipts)), delay_ms, counted)
-        return shown.answer("nacked", await place.port.nack(asked))
+        return shown.answer("nacked", await place.leading.nack(asked))
 
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
@@ -179,39 +185,39 @@ class Front:
         """One result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         asked = ExtendAsked(Claims(topic, await shown.read(place.receipts)), lease_ms)
-        return shown.answer("extended", await place.port.extend(asked))
+        return shown.answer("extended", await place.leading.extend(asked))
 
     # -- many messages
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
         """`unknown-topic`, `over-limit`."""
-        return (await self.groups.of_topic(query.topic).port.count(query)).count
+        return (await self.groups.of_topic(query.topic).leading.count(query)).count
 
     async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
         """`unknown-topic`, `over-limit`; `invalid-field` for too many buckets."""
-        return (await self.groups.of_topic(query.topic).port.histogram(HistogramAsked(query, step_ms))).buckets
+        return (await self.groups.of_topic(query.topic).leading.histogram(HistogramAsked(query, step_ms))).buckets
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
         """`unknown-topic`."""
-        return await self.groups.of_topic(query.topic).port.dead(query)
+        return await self.groups.of_topic(query.topic).leading.dead(query)
 
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
         """`unknown-topic`."""
-        return await self.groups.of_topic(query.topic).port.redrive(RedriveAsked(query, dry_run))
+        return await self.groups.of_topic(query.topic).leading.redrive(RedriveAsked(query, dry_run))
 
     # -- the ledger
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
         """`unknown-topic`, `invalid-field`, `over-limit`."""
-        return await self.groups.of_topic(query.topic).port.ledger(query)
+        return await self.groups.of_topic(query.topic).leading.ledger(query)
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
         """`unknown-topic`, `over-limit`."""
-        return await self.groups.of_topic(query.topic).port.ledger_summary(query)
+        return await self.groups.of_topic(query.topic).leading.ledger_summary(query)
 
     async def message_ledger(self, id: str) -> MessageLedger:
         """`unknown-message`, `over-limit`."""
-        return await self.groups.of_message(id).port.message_ledger(MessageAsked(id))
+        return await self.groups.of_message(id).leading.message_ledger(MessageAsked(id))
 
     async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
         """From this node's own delivery log."""
@@ -221,7 +227,7 @@ class Front:
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
         """Move leadership to node `to`, or to the best."""
-        return await self.groups.home.port.transfer(NodeNamed(to))
+        return await self.groups.home.leading.transfer(NodeNamed(to))
 
     async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
         """This node leads nothing and takes no requests from here on."""
@@ -241,15 +247,21 @@ class Front:
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
         """A node becomes a learner."""
-        return await self.groups.home.port.add_member(MemberAsked(node_id, raft, http))
+        return await self.groups.home.leading.add_member(MemberAsked(node_id, raft, http))
 
     async def remove_member(self, node_id: str) -> MemberView:
         """A node is a member no more."""
-        return await self.groups.home.port.remove_member(NodeNamed(node_id))
+        return await self.groups.home.leading.remove_member(NodeNamed(node_id))
 
     async def upgrade(self, level: int | None) -> int:
-        """The level of the cluster rises."""
-        return (await self.groups.home.port.upgrade(LevelAsked(level))).level
+        """The level of the cluster rises. This node looks first: it may be the one that does not read it."""
+        place, asked = self.groups.home, LevelAsked(level)
+        try:
+            return (await place.port.upgrade(asked)).level
+        except Problem as refused:
+            if refused.code != "no-leader" or not place.reaches_leader:
+                raise
+        return (await place.leading.upgrade(asked)).level
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
         """A backup on this node's disk."""

@@ -14,16 +14,20 @@ from msgspec.structs import replace
 from api.port.problem import Problem
 from node.port.group_port import GroupPort, GroupStatus
 from node.port.receipt import Receipts
+from node.port.trust_window import SentWindow
 from storage.format.message_id import BadId, decode_id
 
 
 class Place:
-    """One group. `status` is the newest; `receipts` make and check those of it."""
+    """One group. `status` is the newest; `receipts` make and check those of it. `sent` is the window of what another
+    node hands over for it."""
 
     def __init__(self, number: int, node: str, changed: Callable[[], None]) -> None:
         self.number = number
         self.status = GroupStatus(group=number, node=node)
-        self._changed = changed
+        self.sent = SentWindow()
+        self._changed = [changed]
+        self._remote: GroupPort | None = None
         self._heard: Callable[[GroupStatus], None] = lambda status: None
         self._opening = False  # it was away, and has heard of no leader since
         self._port: GroupPort | None = None
@@ -35,6 +39,18 @@ class Place:
         if self._port is None:
             raise Problem("no-leader", f"group {self.number} of this node is being opened; nothing happened")
         return self._port
+
+    @property
+    def leading(self) -> GroupPort:
+        """The group where it leads: here, or on another node. Raises `no-leader` as `port` does."""
+        return self.port if self.status.leads or self._remote is None else self._remote
+
+    @property
+    def reaches_leader(self) -> bool:
+        """Whether the leader, known or yet to come, can be asked by calls between nodes."""
+        status = self.status
+        asked = [peer for peer in status.peers if status.leader_http is None or peer.node == status.leader]
+        return self._remote is not None and all(peer.calls for peer in asked)
 
     @property
     def receipts(self) -> Receipts:
@@ -54,6 +70,11 @@ class Place:
         self._told(replace(self.status, leads=False))
         self._opening = True
 
+    def lead_elsewhere(self, remote: GroupPort, changed: Callable[[], None]) -> None:
+        """Ask the group there where another node leads it. `changed` is told with whoever else is."""
+        self._remote = remote
+        self._changed.append(changed)
+
     def listen(self, heard: Callable[[GroupStatus], None]) -> None:
         """Tell it every status, from now on."""
         self._heard = heard
@@ -68,13 +89,15 @@ class Place:
             status = replace(status, leader_http=before.leader_http)
         self._opening = self._opening and status.leader is None
         self.status = status
+        self.sent.ahead_s = status.ahead_s
         self._heard(status)
-        ways = [(each.leader_http, each.leads, each.term) for each in (before, status)]
+        ways = [(each.leader, each.leader_http, each.leads, each.term) for each in (before, status)]
         if status.receipts is not None and status.receipts != before.receipts:
             key, whole = status.receipts, status.receipts.whole
             self._receipts = Receipts(key.secret, lambda: whole, self.number)
         if ways[0] != ways[1]:
-            self._changed()
+            for changed in self._changed:
+                changed()
 
 
 class GroupDirectory:
@@ -87,6 +110,10 @@ class GroupDirectory:
         self.home = self._places[numbers[0]]
         #: Topics of other groups, for tests: there is no map of them yet.
         self.numbers: dict[str, int] = {}
+
+    def of_number(self, number: int) -> Place:
+        """The group of this number, which is here."""
+        return self._places[number]
 
     def of_topic(self, topic: str | None) -> Place:
         """Where this topic's messages are; None: of what names no topic."""

@@ -1,6 +1,6 @@
-"""What groups of two nodes say to each other, on its way: over the public HTTP API for now, some of it to the leader.
+"""What groups of two nodes say to each other over the public HTTP API: with nodes of a build that knows no calls.
 
-This is the one file that knows of that way. Frames between nodes will take its place behind PeerPort.
+This is the one file that knows of that way. It goes with the next release (node/peer_wire/remote_peers.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HttpPeers:
         """See PeerPort."""
         await self._to_leader(WAITS, {"node": self._node_id})
 
-    async def records(self, http: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+    async def records(self, node: str, http: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
         """See PeerPort."""
         request = ForwardRequest("POST", RECORDS, _MSGPACK, msgspec.msgpack.encode(asked))
         answer = await self._forwarder.ask(http, request, within_s)

@@ -29,9 +29,9 @@ from node.cluster.values import Values
 from node.group.environment import GroupEnvironment
 from node.group.group_service import GroupService
 from node.group.leading import Leading
-from node.group.options import address_of, open_group
+from node.group.options import READS, address_of, open_group
 from node.group.service_parts import ServiceParts
-from node.group.status_feed import StatusFeed
+from node.group.status_feed import StatusFeed, peers_of
 from node.handover.counters import Counters
 from node.handover.delivery_log import DeliveryLog
 from node.handover.lateness import Lateness
@@ -69,7 +69,7 @@ from replication.wire.listener import Identity
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
 from storage.file.disk import DiskFailed
-from storage.format.level import LEVELS, has
+from storage.format.level import has
 from storage.format.message_id import GROUP_MAX
 from storage.format.position import HOUR_MS
 from storage.store import Store
@@ -126,7 +126,7 @@ class Group:
         self._closing.callback(self.journal.close)
         self.members = Members(config, self.store.catalog.members, lambda: self.transport.contacts)
         peers = {peer.id: address_of(peer.raft) for peer in config.peers if peer.id != config.node_id}
-        identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, {"entry": LEVELS})
+        identity = Identity(config.node_id, directory.store_id, self.store.cluster_id, READS)
         self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
         self.raft = open_group(
             config, self.number, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock,
@@ -148,7 +148,7 @@ class Group:
         config = self.config
         self.driver = GroupDriver(self.raft, self.transport, on_fatal=self.life.fatal, writer=self.outside.writer())
         self.reserve = Reserve(
-            config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self._low_peers
+            config.directory, self.disk, nodes=lambda: len(self.members.ids()), low_peers=self.raft.low_peers
         )
         self.proposer = Proposer(
             self.raft, self.clock, self.entropy, node=self.members.number,
@@ -373,9 +373,6 @@ class Group:
             leaving=self.life.draining, busy=self.push_feed.busy, ahead_ms=self.skew.told_ms,
         )  # fmt: skip
 
-    def _low_peers(self) -> int:
-        return sum(peer.low for peer in self.raft.peers.values())
-
     def _status(self) -> GroupStatus:
         raft, genesis = self.raft, self.store.catalog.genesis
         key = None if genesis is None else ReceiptKey(genesis.secret, has(self.machine.level, "receipt-namespace"))
@@ -389,6 +386,8 @@ class Group:
             drained=self.drain.drained,
             ahead_s=self.clock.ahead_s(),
             receipts=key,
+            cluster=self.store.cluster_id,
+            peers=peers_of(self.transport, self.config.node_id),
         )
 
     def _leader_http(self) -> str | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
+from typing import Final
 
+from node.port.group_frames import VERSIONS
 from node.runtime.clock import NodeClock
 from node.runtime.config import Config
 from node.runtime.entropy import Entropy
@@ -17,12 +19,16 @@ from replication.raft.leader import UNSAID_S
 from replication.raft.options import GroupOptions, Vitals
 from replication.snapshot.in_thread import in_thread
 from replication.wire.contacts import address_of
+from replication.wire.handshake import CALLS_FORMAT
 from replication.wire.transport import Transport
 from storage.file.disk import Disk
 from storage.file.silence_file import read_silence, write_silence
-from storage.format.level import has
+from storage.format.level import LEVELS, has
 
-__all__ = ["address_of", "group_options", "open_group"]
+__all__ = ["READS", "address_of", "group_options", "open_group"]
+
+READS: Final = {"entry": LEVELS, CALLS_FORMAT: VERSIONS}
+"""What a node says in its hello that it reads: (oldest, newest) by name."""
 
 
 def group_options(config: Config, peers: tuple[str, ...], number: int = 0) -> GroupOptions:

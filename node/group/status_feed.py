@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from node.port.group_port import GroupStatus
+from node.port.group_frames import VERSIONS
+from node.port.group_port import GroupStatus, PeerNode
+from replication.wire.transport import Transport
 
 
 class StatusFeed:
@@ -27,3 +29,14 @@ class StatusFeed:
             self._newest = status
             for told in self._told:
                 told(status)
+
+
+def peers_of(transport: Transport, own: str) -> tuple[PeerNode, ...]:
+    """The other members, and which of them are known to read the calls of this build."""
+
+    def reads(peer: str) -> bool:
+        versions = transport.reads_calls(peer)
+        return versions is not None and versions[0] <= VERSIONS[1] and VERSIONS[0] <= versions[1]
+
+    others = [each for each in transport.contacts.members if each.id != own]
+    return tuple(PeerNode(each.id, each.raft, reads(each.id)) for each in others)

@@ -73,7 +73,7 @@ class MemberAccounts:
         if contact is None:
             return "has no known address"
         try:
-            return await self._peers.records(contact.http, asked, within_s)
+            return await self._peers.records(node_id, contact.http, asked, within_s)
         except Problem as refused:
             raise Problem(refused.code, f"{node_id}: {refused.detail}") from None
 

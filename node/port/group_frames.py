@@ -179,11 +179,22 @@ class FramedGroup:
         return call
 
     async def _call(self, name: str, asked: msgspec.Struct, wait: int = 0) -> msgspec.Struct:
-        return read_answer(name, await self._frames.call(name, encode(asked), wait))
+        answer = await self._frames.call(name, encode(asked), wait)
+        try:
+            return read_answer(name, answer)
+        except (BadFrame, KeyError) as bad:
+            raise Problem(
+                "outcome-unknown", f"what it came to cannot be read, perhaps of another build: {bad}"
+            ) from bad
+
+
+def refusal_of(frame: bytes) -> Refusal | None:
+    """The refusal that a call came to, if it is one. Raises BadFrame."""
+    return decode(Refusal, frame[1:]) if frame[:1] == _REFUSAL else None
 
 
 def read_answer(name: str, frame: bytes) -> msgspec.Struct:
     """What a call came to. Raises its Problem; BadFrame, or KeyError for a code that this build does not know."""
-    if frame[:1] == _REFUSAL:
-        raise decode(Refusal, frame[1:]).problem()
+    if (refusal := refusal_of(frame)) is not None:
+        raise refusal.problem()
     return decode(OPERATIONS[name].answer, frame[1:])

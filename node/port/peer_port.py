@@ -1,6 +1,6 @@
 """What the groups of two nodes say to each other outside Raft: around a change of leader, and for the ledger.
 
-A node that asks does not know by which way it is heard (node/front/peer_calls.py).
+A node that asks does not know by which way it is heard (node/peer_wire/remote_peers.py, node/front/peer_calls.py).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class PeerPort(Protocol):
     async def end_waits(self) -> None:
         """Let the leader answer the waits that this node passed on. Raises `no-leader`, `outcome-unknown`."""
 
-    async def records(self, http: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
-        """What the node at this address has on record, or why it gave nothing. Raises `over-limit`."""
+    async def records(self, node: str, http: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+        """What this node, whose HTTP is at this address, has on record, or why it gave nothing. Raises `over-limit`."""
 
     async def who(self, http: str) -> str | None:
         """The id of the node that answers HTTP at this address; None where none does."""

@@ -31,3 +31,13 @@ class TrustWindow:
         """Whether a hand-over of this term may leave at the monotonic second `now_s`. Its lease ends at `lease_end_ms`
         of the node clock."""
         return term == self.term and now_s < self.until_s and (now_s + self.ahead_s) * 1000 < lease_end_ms
+
+
+class SentWindow(TrustWindow):
+    """Of hand-overs that left another node within the window there: here they go on while their lease runs."""
+
+    __slots__ = ()
+
+    def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
+        """See TrustWindow."""
+        return (now_s + self.ahead_s) * 1000 < lease_end_ms

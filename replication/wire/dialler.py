@@ -16,6 +16,7 @@ from replication.wire.link import (
     SILENT_S,
     Address,
     Connection,
+    log,
 )
 from replication.wire.rhythm import until_next_s
 
@@ -29,11 +30,14 @@ async def dial(address: Address, greeting: Callable[[], list[bytes]]) -> tuple[C
 
 
 async def dial_calls(
-    address: Address, greeting: Callable[[], list[bytes]], opened: Callable[[Connection, bytes], T]
+    address: Address,
+    greeting: Callable[[], list[bytes]],
+    opened: Callable[[Connection, bytes], T],
+    complain: Callable[..., None],
 ) -> T | Refusal | None:
     """The same for calls between nodes. `opened` gets the connection with the greeting of the other side, in the step
     in which that comes; what it gives is given back. It may raise FrameRefused."""
-    return await _dial(address, greeting, lambda _, said: said if isinstance(said, Refusal) else None, opened)
+    return await _dial(address, greeting, lambda _, said: said if isinstance(said, Refusal) else None, opened, complain)
 
 
 async def _dial(
@@ -41,6 +45,7 @@ async def _dial(
     greeting: Callable[[], list[bytes]],
     greeted: Callable[[Connection, Hello | Refusal], T | None],
     opened: Callable[[Connection, bytes], T] | None,
+    complain: Callable[..., None] = log.warning,
 ) -> T | None:
     loop = asyncio.get_running_loop()
     heard: asyncio.Future[T | None] = loop.create_future()
@@ -49,7 +54,9 @@ async def _dial(
         if not heard.done():
             heard.set_result(result)
 
-    connection = Connection(lambda line, said: hear(greeted(line, said)), lambda *_: None, lambda _: hear(None))
+    connection = Connection(
+        lambda line, said: hear(greeted(line, said)), lambda *_: None, lambda _: hear(None), complain
+    )
     if opened is not None:
         connection.calls = lambda line, meta: hear(opened(line, meta))
     found = None

@@ -23,6 +23,10 @@ class MemoryCluster(MemoryLedger):
         self.is_drained = False
         self.told: list[PushOutcome] = []
 
+    def reaches_leader(self) -> bool:
+        """It knows no calls between nodes."""
+        return False
+
     async def snapshot(self, directory: str | None) -> SnapshotView:
         """Nothing is written."""
         return SnapshotView(

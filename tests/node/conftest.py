@@ -9,6 +9,7 @@ import pytest
 from node.environment import Environment
 from node.leader.dispatcher import DispatchOptions
 from node.port.loopback import FramedReceivers, framed_group
+from replication.wire.listener import AsyncTransport
 from tests.node.one_leader import T0, Leader
 
 MakeLeader = Callable[..., Leader]
@@ -42,6 +43,14 @@ def leader(make_leader: MakeLeader) -> Leader:
 def direct(monkeypatch: pytest.MonkeyPatch, between: None) -> None:
     """Calls between a front and its groups, whatever `--border` says: what is asked does not cross as bytes."""
     monkeypatch.setattr(Environment, "fronted", lambda self, port: port)
+
+
+@pytest.fixture(params=["calls", "http"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How a node asks the leader: by calls, or, of a build that knows none, by passing requests on as they came."""
+    if request.param == "http":
+        monkeypatch.setattr(AsyncTransport, "reads_calls", lambda self, peer: None)
+    return str(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 from chaos.cluster.ports import free_ports
 from node.node import Node
+from node.peer_wire.to_leader import ToLeader
+from node.port.group_frames import FramedGroup
 from node.runtime.config import parse_config
 from node.settle.wait_for_all import all_of
 from tests.waiting import until
@@ -50,6 +52,14 @@ async def _run(directory: Path, scene: Scene, tables: dict[str, Any]) -> None:
         for node in nodes:
             node.life.stop()
         await all_of(serving)  # not gather: nodes that still end would be cancelled when one has failed
+
+
+def to_leader_of(node: Node) -> ToLeader:
+    """Its way to the leader by calls."""
+    remote = node.group_directory.home._remote
+    assert isinstance(remote, FramedGroup)
+    assert isinstance(remote._frames, ToLeader)
+    return remote._frames
 
 
 async def leader_of(nodes: list[Node], *, term_above: int = 0) -> Node:

@@ -28,7 +28,7 @@ from storage.format.rows import MAGIC_JOURNAL, READS, FormatRefused
 FIRST: Final = (FOUNDED, FOUNDED)
 _OLDER: Final[list[Patch]] = [
     (node.cluster.levels, "LEVELS", FIRST),
-    (node.group.group, "LEVELS", FIRST),
+    (node.group.group, "READS", {"entry": FIRST}),
     (replication.command.entry, "VERSIONS_READ", FIRST),
     (storage.catalog.checkpoint_record, "LEVELS", FIRST),
     (storage.catalog.checkpoint_record, "VERSIONS", FIRST),

@@ -13,7 +13,7 @@ from chaos.simulator.network.network import Address, Network
 from chaos.simulator.network.stream import StreamTransport
 from chaos.simulator.time.loop import SimLoop
 from replication.wire.frame import Message
-from replication.wire.handshake import Hello, Refusal
+from replication.wire.handshake import Hello, Range, Refusal
 from replication.wire.link import Connection
 from replication.wire.listener import AsyncTransport, Identity
 
@@ -64,6 +64,10 @@ class SimTransport(AsyncTransport):
         """Stop listening, close everything."""
         self._network.unlisten(self._listen)
         await super().close()
+
+    def reads_calls(self, peer: str) -> Range | None:
+        """See AsyncTransport; an older build makes no calls."""
+        return None if self._older else super().reads_calls(peer)
 
     def connected(self, peer: str) -> bool:
         """Whether it is connected with this peer both ways."""

@@ -253,7 +253,7 @@ class SimServing:
         if self.draining:
             raise Problem("draining", "this node is shutting down; ask another node")
         port = self._port
-        if request.leader and not port.leads():
+        if request.leader and not port.leads() and not port.reaches_leader():
             if "Hourwheel-Forwarded" in request.headers:
                 raise Problem("no-leader", "took this node for the leader, and it is not; try again")
             passed_on = msgspec.structs.replace(request, headers={"Hourwheel-Forwarded": port.node_id})

@@ -10,6 +10,7 @@ import pytest
 
 from api.port.problem import Problem
 from node.node import Node
+from node.port.group_port import LevelAsked
 from storage.format.level import LEVELS
 from tests.node.place import Place, cluster
 from tests.waiting import until
@@ -113,7 +114,7 @@ def test_a_node_that_follows_says_so(tmp_path: Path) -> None:
             follower = next(node for node in place.nodes.values() if node is not leader)
             if follower.group.levels.level < 2:
                 with pytest.raises(Problem, match=r"no-leader|not-supported-yet"):
-                    await follower.front.upgrade(2)
+                    await follower.group.port.upgrade(LevelAsked(2))
             await until(lambda: follower.group.levels.level == 2)
             assert await follower.front.upgrade(2) == 2
 

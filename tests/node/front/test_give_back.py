@@ -16,7 +16,7 @@ from node.node import Node
 from node.port.loopback import framed_group
 from tests.node.front.test_pass_on import request, with_leader
 from tests.node.single_node import run_node
-from tests.node.three_nodes import leader_of, run_nodes
+from tests.node.three_nodes import leader_of, run_nodes, to_leader_of
 from tests.waiting import until
 
 ONCE = TopicChange(retry={"max_attempts": 1})
@@ -65,21 +65,33 @@ class Client:
 
 
 class Late:
-    """Answers to pulls reach the node that passed them on, and are read by it only when `read` is set."""
+    """Answers to pulls reach the node that asked the leader, and are read by it only when `read` is set."""
 
     def __init__(self, node: Node) -> None:
         self.came, self.read = asyncio.Event(), asyncio.Event()
         self._send = node.forwarder._send  # type: ignore[attr-defined]
-        node.forwarder._send = self  # type: ignore[attr-defined]
+        node.forwarder._send = self._passed_on  # type: ignore[attr-defined]
+        frames = to_leader_of(node)
+        self._call = frames.call
+        frames.call = self._called  # type: ignore[method-assign]
 
-    async def __call__(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
+    async def _passed_on(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
         answer: ForwardAnswer | None = await self._send(address, request)
-        if is_pull(request):
-            self.came.set()
-            await self.read.wait()
+        await self._hold(pulls=is_pull(request))
         return answer
 
+    async def _called(self, name: str, frame: bytes, wait: int) -> bytes:
+        answer = await self._call(name, frame, wait)
+        await self._hold(pulls=name == "pull")
+        return answer
 
+    async def _hold(self, *, pulls: bool) -> None:
+        if pulls:
+            self.came.set()
+            await self.read.wait()
+
+
+@pytest.mark.usefixtures("way")
 def test_what_was_pulled_for_a_client_that_has_gone_is_given_back(tmp_path: Path) -> None:
     """The leader leased it and answered, and the client of the follower had gone by then: the next consumer gets it at
     once, though the lease is long and the policy allows one attempt."""
@@ -101,7 +113,7 @@ def test_what_was_pulled_for_a_client_that_has_gone_is_given_back(tmp_path: Path
     run_nodes(tmp_path, scene)
 
 
-@pytest.mark.usefixtures("direct")
+@pytest.mark.usefixtures("direct", "way")
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_consumer_that_closes_its_side_gets_what_is_ready(tmp_path: Path, leads: bool) -> None:
     """`nc -N` behind a follower never got a message: its pull ended on the way, and what it brought was given back.
@@ -190,6 +202,7 @@ def test_an_answer_that_cannot_be_read_gives_nothing_back(body: bytes) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.usefixtures("way")
 def test_a_wait_ends_at_the_leader_when_the_followers_client_goes(tmp_path: Path) -> None:
     """Nothing is leased for it: what comes a moment later is a first attempt of who pulls then. Other waits of the same
     node go on."""

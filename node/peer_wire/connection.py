@@ -1,0 +1,339 @@
+"""Calls in both directions with one other node, on one connection.
+
+    begin -> outbox -> one frame a turn of the loop -> the other node: serve -> its outbox -> the answer
+
+Each side may have so many calls under way, and so many bytes of them, as the other said in its greeting: a call's bytes
+count until it is answered. Bytes of answers count until they are read, which each frame tells. Whoever goes beyond, or
+says what does not fit, loses the connection by name. A call that was begun when it ends may have been carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.peer_wire.frame import ANSWER, CALL, CANCEL, FRAME_MAX, LEAVE, PIECES_MAX, Piece, read_frame, write_frame
+from node.peer_wire.greeting import BYTES_MAX, CALLS_MAX, Greeting
+from node.peer_wire.outbox import Outbox, Outgoing
+from node.port.group_frames import answer_frame
+from node.port.refusal import Refusal
+from replication.wire.frame import FrameRefused
+from replication.wire.link import Connection
+
+#: Bytes of answers after which the other side hears that they were read.
+TOLD_AT: Final = BYTES_MAX // 4
+
+
+class Lost(Exception):
+    """The answer will not come. `begun`: the call may have been carried out."""
+
+    def __init__(self, why: str, *, begun: bool) -> None:
+        super().__init__(why)
+        self.begun = begun
+
+
+class Busy(Exception):
+    """The other node takes no more than is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What another node answered, and the term it knew."""
+
+    frame: bytes
+    node: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What this node answers. `leaves` is asked right before it is sent: for the answer, or another in its place.
+    `dropped` is told if nothing of it was sent."""
+
+    frame: bytes
+    term: int = 0
+    leaves: Callable[[], bytes] | None = None
+    dropped: Callable[[], None] = lambda: None
+
+
+Serve = Callable[[str, bytes, Callable[[], bool]], Awaitable[Reply]]
+"""Carries out a call of the other node, by name and frame; raises nothing but cancellation. The last says whether no
+answer that holds much can be sent now."""
+_ENDED: Final = Reply(answer_frame(Refusal("no-leader", "nobody waits for it any more; nothing was handed over")))
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call under way. `late` takes an answer for which nobody waits any more."""
+
+    outgoing: Outgoing
+    answer: asyncio.Future[Answered]
+    parts: list[bytes] = field(default_factory=list)
+    late: Callable[[Answered], None] = lambda answered: None
+
+
+@dataclass(eq=False, slots=True)
+class _Served:
+    """A call of the other node."""
+
+    name: str
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    task: asyncio.Task[None] | None = None
+
+
+class PeerConnection:
+    """One connection, agreed on by both sides. `ended` is told once when it is gone."""
+
+    def __init__(
+        self, line: Connection, theirs: Greeting, serve: Serve, ended: Callable[[PeerConnection], None]
+    ) -> None:
+        self.peer = theirs.node
+        self._line, self._serve, self._ended = line, serve, ended
+        self._theirs = theirs
+        self._loop = asyncio.get_running_loop()
+        self.used_s = self._loop.time()
+        """When a call began last, in either direction."""
+        self._leaving = self._parted = False  # this side said LEAVE; the other one did
+        self._flushing = False
+        self._frames_sent = self._frames_read = 0
+        # Calls of this node.
+        self._calls_out = Outbox(theirs.bytes_max)
+        self._open: dict[Call, None] = {}
+        self._begun: dict[int, Call] = {}
+        self._number = 0  # of the newest that has begun
+        self._words: list[Piece] = []  # without bytes
+        self._taken = self._told = 0  # bytes of answers that were read, and of those what was told
+        # Calls of the other one.
+        self._answers_out = Outbox(theirs.bytes_max)
+        self._credited = 0  # bytes of answers that it has read
+        self._served: dict[int, _Served] = {}
+        self._newest = 0
+        self._held = 0  # bytes of its calls that are not answered
+        line.carry(self._frame)
+        line.trust()
+        line.on_writable = self._flush
+        line.closed.add_done_callback(lambda _: self._lost())
+
+    @property
+    def alive(self) -> bool:
+        """Whether it stands."""
+        return self._line.alive
+
+    @property
+    def usable(self) -> bool:
+        """Whether calls can be made."""
+        return self._line.alive and not (self._leaving or self._parted)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is under way."""
+        return not (self._open or self._served)
+
+    @property
+    def gone(self) -> asyncio.Future[None]:
+        """Done when it has ended."""
+        return self._line.closed
+
+    @property
+    def heard_s(self) -> float:
+        """When something came last, in seconds of the loop."""
+        return self._line.heard_s
+
+    # -- calls of this node
+
+    def begin(self, name: str, frame: bytes) -> Call:
+        """Make a call. Raises Busy; Lost, if the connection is gone."""
+        if not self.usable:
+            raise Lost(f"there is no connection with {self.peer}", begun=False)
+        if len(self._open) >= self._theirs.calls_max:
+            raise Busy(f"{len(self._open)} requests are under way to {self.peer}, which takes no more")
+        if len(frame) > self._theirs.bytes_max:
+            raise Busy(f"a request of {len(frame)} bytes; {self.peer} takes {self._theirs.bytes_max}")
+        call = Call(Outgoing(CALL, frame, lambda: self._begins(call), name), self._loop.create_future())
+        self._open[call] = None
+        self._calls_out.put(call.outgoing)
+        self._soon()
+        return call
+
+    def end(self, call: Call) -> None:
+        """Nobody waits for it any more. What it brings all the same goes to `late`."""
+        if call not in self._open or not self.alive:
+            return
+        outgoing = call.outgoing
+        if not outgoing.number:
+            self._calls_out.remove(outgoing)
+            self._fail(call, Lost("it was ended before it began", begun=False))
+        elif outgoing.at == len(outgoing.frame):
+            self._words.append(Piece(CANCEL, outgoing.number))
+            self._soon()
+
+    def give_up(self, call: Call, why: str) -> None:
+        """The same, and who waited for it gets Lost."""
+        self.end(call)
+        if not call.answer.done():
+            call.answer.set_exception(Lost(why, begun=True))
+
+    def _begins(self, call: Call) -> tuple[int, bytes]:
+        self._number += 1
+        self._begun[self._number] = call
+        return self._number, call.outgoing.frame
+
+    def _fail(self, call: Call, why: Lost) -> None:
+        del self._open[call]
+        if not call.answer.done():
+            call.answer.set_exception(why)
+
+    # -- what is sent
+
+    def ping(self) -> None:
+        """Say that this side is there."""
+        if self.alive:
+            self._write([], [])
+
+    def leave(self) -> None:
+        """Make no more calls, and have it closed when nothing is under way."""
+        if self.usable:
+            self._leaving = True
+            self._words.append(Piece(LEAVE, 0))
+            self._soon()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self._line.abort()
+
+    def _soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self.used_s = self._loop.time()
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what there is, in as few frames as hold it."""
+        self._flushing = False
+        while self._line.alive and self._line.writable:
+            pieces, self._words = self._words[:PIECES_MAX], self._words[PIECES_MAX:]
+            data: list[bytes] = []
+            room = self._answers_out.take(pieces, data, FRAME_MAX, PIECES_MAX)
+            self._calls_out.take(pieces, data, room, PIECES_MAX)
+            if not pieces and self._taken - self._told < TOLD_AT:
+                break
+            self._write(pieces, data)
+        if self._parted and self.at_rest:
+            self._line.end()
+
+    def _write(self, pieces: list[Piece], data: list[bytes]) -> None:
+        self._frames_sent += 1
+        self._told = self._taken
+        self._line.write(write_frame(self._frames_sent, self._taken, pieces, data))
+
+    # -- what comes
+
+    def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
+        head, data = read_frame(meta, blob, crc)
+        self._frames_read += 1
+        if head.number != self._frames_read:
+            raise FrameRefused(f"frame {head.number} comes where {self._frames_read} is next")
+        self._credit(head.taken)
+        at = 0
+        for piece in head.pieces:
+            part = data if piece.size == len(data) else data[at : at + piece.size]
+            at += piece.size
+            if piece.kind == ANSWER:
+                self._answered(piece, part)
+            elif piece.kind == CALL:
+                self._called(piece, part)
+            elif piece.kind == CANCEL:
+                self._cancelled(piece)
+            else:
+                self._parted = True
+        if self._parted or self._taken - self._told >= TOLD_AT:
+            self._soon()
+
+    def _credit(self, taken: int) -> None:
+        more = taken - self._credited
+        if more < 0 or self._answers_out.credit + more > self._theirs.bytes_max:
+            raise FrameRefused(f"{taken} bytes of answers are said to be read, after {self._credited}")
+        self._credited = taken
+        self._answers_out.credit += more
+        if more and self._answers_out.bytes:
+            self._soon()
+
+    def _answered(self, piece: Piece, part: bytes) -> None:
+        call = self._begun.get(piece.number)
+        if call is None or call.outgoing.at < len(call.outgoing.frame):
+            raise FrameRefused(f"an answer to call {piece.number}, which does not wait for one")
+        self._taken += len(part)
+        if self._taken - self._told > BYTES_MAX:
+            raise FrameRefused(f"answers of {self._taken - self._told} bytes, without credit for them")
+        if piece.more or call.parts:
+            call.parts.append(part)
+        if piece.more:
+            return
+        del self._begun[piece.number], self._open[call]
+        self._calls_out.credit += len(call.outgoing.frame)
+        if self._calls_out.bytes:
+            self._soon()
+        answered = Answered(b"".join(call.parts) if call.parts else part, self.peer, piece.term)
+        if call.answer.done():
+            call.late(answered)
+        else:
+            call.answer.set_result(answered)
+
+    def _called(self, piece: Piece, part: bytes) -> None:
+        served = self._served.get(piece.number)
+        if served is None:
+            if piece.number != self._newest + 1 or not piece.name:
+                raise FrameRefused(f"a piece of call {piece.number}, where {self._newest + 1} is next")
+            self._newest = piece.number
+            served = self._served[piece.number] = _Served(piece.name)
+        elif served.task is not None or piece.name:
+            raise FrameRefused(f"call {piece.number} is made twice")
+        served.parts.append(part)
+        served.size += len(part)
+        self._held += len(part)
+        if self._held > BYTES_MAX or len(self._served) > CALLS_MAX:
+            raise FrameRefused(f"{len(self._served)} calls of {self._held} bytes, without credit for them")
+        if not piece.more:
+            served.task = self._loop.create_task(self._carry_out(piece.number, served))
+
+    def _cancelled(self, piece: Piece) -> None:
+        if piece.number > self._newest:
+            raise FrameRefused(f"call {piece.number} is cancelled, which was never made")
+        served = self._served.get(piece.number)  # None: its answer is on its way
+        if served is not None and served.task is not None:
+            served.task.cancel()
+
+    async def _carry_out(self, number: int, served: _Served) -> None:
+        frame = served.parts[0] if len(served.parts) == 1 else b"".join(served.parts)
+        served.parts.clear()
+        try:
+            reply = await self._serve(served.name, frame, self._is_full)
+        except asyncio.CancelledError:
+            reply = _ENDED
+
+        def begins() -> tuple[int, bytes]:
+            del self._served[number]
+            self._held -= served.size
+            return number, reply.frame if reply.leaves is None else reply.leaves()
+
+        if self.alive:
+            self._answers_out.put(Outgoing(ANSWER, reply.frame, begins, term=reply.term, dropped=reply.dropped))
+            self._soon()
+        else:
+            reply.dropped()
+
+    def _is_full(self) -> bool:
+        return self._answers_out.bytes >= self._theirs.bytes_max or not self.alive
+
+    def _lost(self) -> None:
+        """The connection is gone."""
+        for call in list(self._open):
+            self._fail(call, Lost(f"the connection with {self.peer} ended", begun=bool(call.outgoing.number)))
+        for served in self._served.values():
+            if served.task is not None:
+                served.task.cancel()
+        self._answers_out.drop()
+        self._ended(self)

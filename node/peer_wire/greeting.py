@@ -1,0 +1,72 @@
+"""The first frame of a connection for calls, in both directions: who speaks, and how much each keeps for the other.
+
+It comes in at the Raft address. Its first number tells it from a hello of Raft (replication/wire/handshake.py). An
+older build would close such a connection, and is not asked for one: its hello does not name calls.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from node.port.codec import decode, encode
+from node.port.group_frames import VERSIONS
+from node.port.plain import U16, U32, Count, Plain
+from replication.wire.handshake import CALLS, OTHER_CLUSTER, UNKNOWN_NODE, Refusal, asks_for_calls, decode_greeting
+
+#: Calls of one node that are not answered yet.
+CALLS_MAX: Final = 16_384
+#: Their bytes, and likewise those of answers that are on their way: room for the largest batch, and a smaller one.
+BYTES_MAX: Final = 32 * 1024 * 1024
+
+
+class Greeting(Plain, frozen=True):
+    """What a node says of itself. `calls_max` and `bytes_max` are what it keeps for the other one; `more` is for later
+    builds."""
+
+    kind: Annotated[int, Meta(ge=CALLS, le=CALLS)]
+    oldest: U16
+    newest: U16
+    cluster: Annotated[bytes, Meta(min_length=16, max_length=16)]
+    node: str
+    to: str
+    group: U16
+    calls_max: U32 = CALLS_MAX
+    bytes_max: Count = BYTES_MAX
+    more: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def greet(cluster: bytes, node: str, to: str, group: int) -> Greeting:
+    """Of this build."""
+    return Greeting(CALLS, *VERSIONS, cluster, node, to, group)
+
+
+def read_greeting(meta: bytes) -> Greeting | Refusal:
+    """The first frame of the other side. Raises FrameRefused, BadFrame."""
+    if asks_for_calls(meta):
+        return decode(Greeting, meta)
+    said = decode_greeting(meta)
+    return said if isinstance(said, Refusal) else Refusal("no-calls", f"{said.node_id} speaks of Raft here")
+
+
+def encode_greeting(greeting: Greeting) -> bytes:
+    """As the meta of a frame."""
+    return encode(greeting)
+
+
+def check(own: Greeting, theirs: Greeting, members: frozenset[str]) -> Refusal | None:
+    """Why they may not talk with us; None: they may. `own.to` is not looked at."""
+    if own.newest < theirs.oldest or theirs.newest < own.oldest:
+        spoken = f"{theirs.oldest} to {theirs.newest}, {own.node} {own.oldest} to {own.newest}"
+        return Refusal("protocol", f"{theirs.node} speaks calls of versions {spoken}")
+    if theirs.cluster != own.cluster:
+        return Refusal(OTHER_CLUSTER, f"{theirs.node} belongs to another cluster than {own.node}")
+    if theirs.group != own.group:
+        return Refusal("other-group", f"{theirs.node} speaks of group {theirs.group}, {own.node} of {own.group}")
+    if theirs.to != own.node:
+        return Refusal("wrong-address", f"{theirs.node} looks for {theirs.to}, this is {own.node}")
+    if theirs.node not in members or theirs.node == own.node:
+        return Refusal(UNKNOWN_NODE, f"{theirs.node} is not a member, as far as {own.node} knows: add it")
+    return None

@@ -1,0 +1,102 @@
+"""What groups of two nodes say to each other, as calls. One whose build knows none hears it as it did before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+import structlog
+
+from api.port.leadership import OpenHandOvers, PushOutcome, TakeoverView
+from api.port.ledger import RecordsAsked, RecordsFound
+from api.port.problem import Problem
+from node.peer_wire.connection import Answered, Busy, Lost
+from node.peer_wire.to_leader import ToLeader
+from node.peer_wire.wire import PeerWire
+from node.port.codec import encode
+from node.port.group_frames import read_answer
+from node.port.group_port import GroupStatus, OutcomesTold, PeerNode
+from node.port.peer_port import PeerPort
+
+log = structlog.get_logger()
+
+#: Refusals of a leader that may be another one in a moment.
+LATER: Final = frozenset((429, 500, 503, 504))
+
+
+class RemotePeers:
+    """See PeerPort. `older` is the way to nodes that know no calls; `reaches` says whether the leader does."""
+
+    def __init__(
+        self,
+        status: Callable[[], GroupStatus],
+        reaches: Callable[[], bool],
+        to_leader: ToLeader,
+        wire: PeerWire,
+        older: PeerPort,
+    ) -> None:
+        self._status, self._reaches, self._to_leader = status, reaches, to_leader
+        self._wire, self._older = wire, older
+
+    async def outcomes(self, told: Sequence[PushOutcome]) -> bool:
+        """See PeerPort. What a leader refuses for good is not said again."""
+        if not self._reaches():
+            return await self._older.outcomes(told)
+        answer = await self._to_leader.call("outcomes", encode(OutcomesTold(tuple(told))), 0)
+        try:
+            read_answer("outcomes", answer)
+        except Problem as refused:
+            if refused.status not in LATER:
+                log.warning("a leader refused outcomes of pushes", error=str(refused), count=len(told))
+            return refused.status not in LATER
+        return True
+
+    async def takeover(self, told: OpenHandOvers) -> TakeoverView | None:
+        """See PeerPort."""
+        if not self._reaches():
+            return await self._older.takeover(told)
+        try:
+            return cast(TakeoverView, read_answer("takeover", await self._to_leader.call("takeover", encode(told), 0)))
+        except Problem as refused:
+            log.warning("the new leader gave no account", error=str(refused))
+            return None
+
+    async def end_waits(self) -> None:
+        """See PeerPort. Waits that were made by calls end by their numbers."""
+        if not self._reaches():
+            await self._older.end_waits()
+
+    async def records(self, node: str, http: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
+        """See PeerPort."""
+        peer = next((each for each in self._status().peers if each.node == node), None)
+        if peer is None or not peer.calls:
+            return await self._older.records(node, http, asked, within_s)
+        try:
+            async with asyncio.timeout(within_s):
+                answered = await self._asked(peer, "records", encode(asked))
+            return cast(RecordsFound, read_answer("records", answered.frame))
+        except TimeoutError:
+            return f"did not answer within {within_s:g} s"
+        except (Lost, Busy) as why:
+            return f"gave no answer: {why}"
+        except Problem as refused:
+            if refused.code == "over-limit":
+                raise
+            return f"refused: {refused.detail}"
+
+    async def who(self, http: str) -> str | None:
+        """See PeerPort: it may be no member yet."""
+        return await self._older.who(http)
+
+    async def _asked(self, peer: PeerNode, name: str, frame: bytes) -> Answered:
+        """What this node answers. Raises Lost, Busy."""
+        connection = await self._wire.reach(peer)
+        if connection is None:
+            raise Lost(f"{peer.node} takes no connection", begun=False)
+        call = connection.begin(name, frame)
+        try:
+            return await call.answer
+        except asyncio.CancelledError:
+            connection.end(call)
+            raise

@@ -1,0 +1,76 @@
+"""What other nodes ask of a group of this one, and what they are answered.
+
+Messages that are handed over leave within the trust window of their term, asked right before the answer does; else, and
+where the connection ends before, they are given back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import msgspec
+
+from api.port.problem import Problem
+from node.peer_wire.connection import Reply
+from node.port.group_frames import OPERATIONS, answer_frame, carry_out
+from node.port.group_port import GroupPort
+from node.port.pull_port import Claims, Deliveries, PullAsked, claims_of
+from node.port.refusal import Refusal
+
+_log = logging.getLogger("hourwheel.calls")
+
+
+class ServedGroup:
+    """`port` gives the group, and raises its Problem while there is none; `term` the newest that it knows of. `numbers`
+    are of all that wait in this process, `now_s` the machine's monotonic clock."""
+
+    def __init__(
+        self,
+        port: Callable[[], GroupPort],
+        term: Callable[[], int],
+        numbers: Iterator[int],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._port, self._term, self._numbers, self._now_s = port, term, numbers, now_s
+
+    async def answer(self, name: str, frame: bytes, full: Callable[[], bool]) -> Reply:
+        """See connection.Serve."""
+        if name not in OPERATIONS:
+            return self._reply(Refusal("not-supported-yet", f"this node knows no call {name}; upgrade it"))
+        try:
+            port = self._port()
+        except Problem as gone:
+            return self._reply(Refusal.of(gone))
+        if name != "pull":
+            return self._reply(await carry_out(OPERATIONS[name].asked, getattr(port, name), frame))
+        return await self._pull(port, frame, full)
+
+    def _reply(self, answer: msgspec.Struct) -> Reply:
+        return Reply(answer_frame(answer), self._term())
+
+    async def _pull(self, port: GroupPort, frame: bytes, full: Callable[[], bool]) -> Reply:
+        topic = ""
+
+        async def pull(asked: PullAsked) -> Deliveries:
+            nonlocal topic
+            topic = asked.topic
+            return await port.pull(msgspec.structs.replace(asked, number=next(self._numbers)), full)
+
+        answer = await carry_out(PullAsked, pull, frame)
+        if isinstance(answer, Refusal) or not cast(Deliveries, answer).bodies:
+            return self._reply(answer)
+        handed = cast(Deliveries, answer)
+        answered = answer_frame(handed)
+
+        def give_back() -> None:
+            port.give_back(Claims(topic, claims_of(handed)))
+
+        def leaves() -> bytes:
+            if port.window.covers(handed.term, handed.leased_until_ms, self._now_s()):
+                return answered
+            give_back()
+            return answer_frame(Refusal("no-leader", "the leader changed before the answer was written; pull again"))
+
+        return Reply(answered, self._term(), leaves, give_back)

@@ -1,0 +1,205 @@
+"""The way of a call to the leader of a group, from a node that does not lead it.
+
+A call is sent once. Where the connection ends after it may have been read, its outcome is not known, and who asked is
+told so: without a key a second sending could schedule a second message. While there is no leader a call waits for one,
+a little longer than an election takes, since nothing has been proposed yet. When another node leads, what is under way
+to the former one ends a moment later: it may be paused, and would answer when it wakes, or never.
+
+A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
+done. Such a call is made again, to whoever leads then, until it has been under way for as long as one may wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+from api.port.forward import tell
+from api.port.problem import Problem
+from node.peer_wire.connection import Answered, Busy, Call, Lost, PeerConnection
+from node.peer_wire.wire import PeerWire
+from node.port.codec import decode, encode
+from node.port.group_frames import READS, GroupFrames, read_answer, refusal_of
+from node.port.group_port import GroupPort, GroupStatus
+from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
+from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, claims_of
+
+#: The answers to these come from the former leader, once another one leads.
+OF_THE_FORMER: Final = frozenset(("transfer", "remove_member"))
+#: Refusals that say that nothing was done, and that another node may do it.
+NOTHING_DONE: Final = frozenset(("no-leader", "draining"))
+
+
+@dataclass(eq=False, slots=True)
+class _UnderWay:
+    """A call on its way. `connection` and `call` are None while it is not at a leader."""
+
+    task: asyncio.Task[bytes] | None
+    name: str
+    frame: bytes
+    connection: PeerConnection | None = None
+    call: Call | None = None
+
+
+class ToLeader:
+    """Implements node.port.group_frames.Frames. `local` gives the group on this node, for when that leads."""
+
+    def __init__(self, status: Callable[[], GroupStatus], local: Callable[[], GroupPort], wire: PeerWire) -> None:
+        self._status, self._local, self._wire = status, local, wire
+        self._changed = asyncio.Event()
+        self._under_way: dict[_UnderWay, None] = {}  # those that are at a leader
+        self._waits: dict[int, _UnderWay] = {}
+        self._giving: set[asyncio.Task[None]] = set()
+
+    def leader_changed(self) -> None:
+        """Wake the calls that wait for a leader, and end those under way to another one."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        if any(map(self._is_former, self._under_way)):
+            asyncio.get_running_loop().call_later(FAREWELL_S, self._end_former)
+
+    async def call(self, name: str, frame: bytes, wait: int) -> bytes:
+        """See Frames. Raises `no-leader` and `busy` (nothing was done), `outcome-unknown`."""
+        under_way = _UnderWay(asyncio.current_task(), name, frame)
+        if wait:
+            self._waits[wait] = under_way
+        try:
+            return await self._call(under_way)
+        finally:
+            self._waits.pop(wait, None)
+
+    async def _call(self, under_way: _UnderWay) -> bytes:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LEADER_WAIT_S
+        while True:
+            leader = await self._until_known(deadline)
+            answer = await self._ask(leader, under_way)
+            refusal = refusal_of(answer) if answer is not None else None
+            if answer is not None and (refusal is None or refusal.code not in NOTHING_DONE):
+                return answer
+            if loop.time() + AGAIN_S >= deadline:
+                if answer is not None:
+                    return answer
+                raise Problem("no-leader", "the leader takes no connection; nothing was sent")
+            if self._leader() == leader:  # that one is gone, or not established yet
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), AGAIN_S)
+
+    async def _ask(self, leader: str, under_way: _UnderWay) -> bytes | None:
+        """What this leader answers; None if nothing was sent."""
+        status = self._status()
+        if leader == status.node:
+            answer = await GroupFrames(self._local()).call(under_way.name, under_way.frame, 0)
+            tell(status.node, self._status().term)
+            return answer
+        peer = next((each for each in status.peers if each.node == leader), None)
+        if peer is None or not peer.calls:
+            return None
+        connection = await self._wire.reach(peer)
+        if connection is None:
+            return None
+        try:
+            call = connection.begin(under_way.name, under_way.frame)
+        except Lost:
+            return None
+        except Busy as busy:
+            raise Problem("busy", f"{busy}; try again") from None
+        answered = await self._answer(under_way, connection, call)
+        if answered is None:
+            return None
+        tell(answered.node, answered.term)
+        return answered.frame
+
+    async def _answer(self, under_way: _UnderWay, connection: PeerConnection, call: Call) -> Answered | None:
+        under_way.connection, under_way.call = connection, call
+        self._under_way[under_way] = None
+        try:
+            return await call.answer
+        except Lost as lost:
+            if not lost.begun:
+                return None
+            raise lost_answer(under_way.name, str(lost)) from None
+        except asyncio.CancelledError:
+            connection.end(call)
+            raise
+        finally:
+            del self._under_way[under_way]
+            under_way.connection = under_way.call = None
+
+    # -- calls that are ended
+
+    def end_wait(self, wait: int) -> None:
+        """See Frames."""
+        under_way = self._waits.get(wait)
+        if under_way is None:
+            return
+        if under_way.connection is not None and under_way.call is not None:
+            under_way.connection.end(under_way.call)
+        elif under_way.task is not None:
+            under_way.task.cancel()
+
+    def _is_former(self, under_way: _UnderWay) -> bool:
+        connection = under_way.connection
+        assert connection is not None, "it is at a leader"
+        return connection.peer != self._leader() and under_way.name not in OF_THE_FORMER
+
+    def _end_former(self) -> None:
+        for under_way in filter(self._is_former, list(self._under_way)):
+            assert under_way.connection is not None, "it is at a leader"
+            assert under_way.call is not None, "it is at a leader"
+            if under_way.name == "pull":
+                under_way.call.late = partial(self._late, decode(PullAsked, under_way.frame).topic)
+            under_way.connection.give_up(under_way.call, "another node leads now")
+
+    def _late(self, topic: str, answered: Answered) -> None:
+        """A pull brought something after all, and nobody has it."""
+        if refusal_of(answered.frame) is None:
+            handed = cast(Deliveries, read_answer("pull", answered.frame))
+            if handed.bodies:
+                self.give_back(encode(Claims(topic, claims_of(handed))))
+
+    def give_back(self, frame: bytes) -> None:
+        """See Frames. Whoever leads by then takes them back: receipts prove it."""
+        asked = encode(NackAsked(decode(Claims, frame), 0, counted=False))
+        task = asyncio.ensure_future(self._nack(asked))
+        self._giving.add(task)
+        task.add_done_callback(self._giving.discard)
+
+    async def _nack(self, asked: bytes) -> None:
+        with contextlib.suppress(Problem):  # nobody leads: the leases run
+            await self.call("nack", asked, 0)
+
+    async def close(self) -> None:
+        """What is given back has a moment to get there."""
+        if self._giving:
+            await asyncio.wait(self._giving, timeout=FAREWELL_S)
+        for task in self._giving:
+            task.cancel()
+
+    # -- who leads
+
+    def _leader(self) -> str | None:
+        """The node that requests may be asked of."""
+        status = self._status()
+        return status.leader if status.leads or status.leader_http is not None else None
+
+    async def _until_known(self, deadline: float) -> str:
+        while (leader := self._leader()) is None:
+            try:
+                await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
+            except TimeoutError:
+                raise Problem("no-leader", "no leader was elected yet; nothing was sent") from None
+        return leader
+
+
+def lost_answer(name: str, why: str) -> Problem:
+    """The refusal for an answer that will not come. What changes nothing did nothing; a pull may have leased some."""
+    if name in READS:
+        return Problem("no-leader", f"{why}; ask again")
+    if name == "pull":
+        return Problem("outcome-unknown", f"{why}; what it handed over comes again when its lease has ended")
+    return Problem("outcome-unknown", f"{why}; send again with the same key")
