@@ -29,11 +29,11 @@ from node.front.groups import GroupDirectory, Place
 from node.front.metrics_page import MetricsPage
 from node.front.peer_calls import HttpPeers
 from node.group.group import Group
+from node.peer_wire.remote_group import RemoteGroup
 from node.peer_wire.remote_peers import RemotePeers
 from node.peer_wire.served_group import ServedGroup
 from node.peer_wire.to_leader import ToLeader
 from node.peer_wire.wire import PeerWire
-from node.port.group_frames import FramedGroup
 from node.port.group_port import GroupPort
 from node.port.peer_port import PeerPort
 from node.push_wire.wire import PushWire
@@ -111,7 +111,7 @@ class Node:
         wire = PeerWire(lambda: place.status, served.answer)
         to_leader = ToLeader(lambda: place.status, lambda: place.port, wire)
         wire.closing.append(to_leader.close)
-        remote = FramedGroup(place.number, place.sent, to_leader)
+        remote = RemoteGroup(place.number, place.sent, to_leader)
         place.lead_elsewhere(cast(GroupPort, remote), to_leader.leader_changed)
         older = HttpPeers(self.config.node_id, self.forwarder)
         self.peer_wires[place.number] = wire

@@ -28,6 +28,8 @@ class Place:
         self.sent = SentWindow()
         self._changed = [changed]
         self._remote: GroupPort | None = None
+        self.reaches_leader = False
+        """Whether the leader, known or yet to come, can be asked by calls between nodes."""
         self._heard: Callable[[GroupStatus], None] = lambda status: None
         self._opening = False  # it was away, and has heard of no leader since
         self._port: GroupPort | None = None
@@ -44,13 +46,6 @@ class Place:
     def leading(self) -> GroupPort:
         """The group where it leads: here, or on another node. Raises `no-leader` as `port` does."""
         return self.port if self.status.leads or self._remote is None else self._remote
-
-    @property
-    def reaches_leader(self) -> bool:
-        """Whether the leader, known or yet to come, can be asked by calls between nodes."""
-        status = self.status
-        asked = [peer for peer in status.peers if status.leader_http is None or peer.node == status.leader]
-        return self._remote is not None and all(peer.calls for peer in asked)
 
     @property
     def receipts(self) -> Receipts:
@@ -74,6 +69,7 @@ class Place:
         """Ask the group there where another node leads it. `changed` is told with whoever else is."""
         self._remote = remote
         self._changed.append(changed)
+        self.reaches_leader = _reaches_leader(self.status)
 
     def listen(self, heard: Callable[[GroupStatus], None]) -> None:
         """Tell it every status, from now on."""
@@ -89,6 +85,7 @@ class Place:
             status = replace(status, leader_http=before.leader_http)
         self._opening = self._opening and status.leader is None
         self.status = status
+        self.reaches_leader = self._remote is not None and _reaches_leader(status)
         self.sent.ahead_s = status.ahead_s
         self._heard(status)
         ways = [(each.leader, each.leader_http, each.leads, each.term) for each in (before, status)]
@@ -98,6 +95,11 @@ class Place:
         if ways[0] != ways[1]:
             for changed in self._changed:
                 changed()
+
+
+def _reaches_leader(status: GroupStatus) -> bool:
+    asked = [peer for peer in status.peers if status.leader_http is None or peer.node == status.leader]
+    return all(peer.calls for peer in asked)
 
 
 class GroupDirectory:

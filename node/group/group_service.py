@@ -159,6 +159,15 @@ class GroupService:
         parts.reserve.check()
         return await schedule_one(parts.store, parts.proposer, self._write_limits, parts.clock, message)
 
+    async def schedule_each(self, draft: Draft) -> Scheduled:
+        """See MessagePort."""
+        await self._leadership.sure()
+        parts = self._parts
+        parts.reserve.check()
+        return await schedule_messages(
+            parts.store, parts.proposer, self._write_limits, parts.clock, draft, requests=len(draft)
+        )
+
     @_reads_files
     async def message(self, asked: MessageAsked) -> MessageView:
         """See MessagePort; only the leader within its trust window, unless `local`."""

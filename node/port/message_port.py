@@ -95,6 +95,9 @@ class MessagePort(Protocol):
     async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
         """The same of a single message, as most requests are: numbers, not columns."""
 
+    async def schedule_each(self, draft: Draft) -> Scheduled:
+        """Messages of as many requests, which their front has joined: to each what it would be answered by itself."""
+
     async def message(self, asked: MessageAsked) -> MessageView:
         """`unknown-message` also for text that is no id."""
 

@@ -37,9 +37,11 @@ Part = tuple[int, int, Result]  # first row, rows, and their result or the error
 
 @dataclass(slots=True)
 class Request:
-    """A request's messages in the queue; an oversized batch leaves it in several entries."""
+    """A request's messages in the queue, or those of several `requests`; an oversized batch leaves it in several
+    entries."""
 
     rows: NewRows
+    requests: int
     future: asyncio.Future[list[Part]]
     taken: int = 0  # rows that were put into entries
     answered: int = 0  # rows whose part is known; invariant: answered <= taken
@@ -61,6 +63,8 @@ class MessageQueue:
     def __init__(self, entropy: Entropy, rows_max: int) -> None:
         self.rows = 0
         self.taken = 0
+        #: Requests that wait, or the rest of them.
+        self.requests = 0
         #: Requests that the newest entry answered, if each had but one message; the proposer sets it back.
         self.singles = 0
         self._bytes = 0  # of the bodies of requests that wait, whole or in part
@@ -68,13 +72,8 @@ class MessageQueue:
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
 
-    @property
-    def requests(self) -> int:
-        """Requests that wait, or the rest of them."""
-        return len(self._requests)
-
-    def add(self, messages: Sequence[MessageIn] | Draft) -> asyncio.Future[list[Part]]:
-        """One more request. Raises `over-limit`."""
+    def add(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> asyncio.Future[list[Part]]:
+        """Messages of so many more requests. Raises `over-limit`."""
         rows = DraftRows(messages) if isinstance(messages, Draft) else MessageRows(messages)
         if self.rows and self.rows + rows.count > self._rows_max:
             raise Problem(
@@ -87,14 +86,15 @@ class MessageQueue:
                 f"{self._bytes} bytes of messages wait to be written, at most {WAITING_BYTES_MAX} may; send later",
             )
         future: asyncio.Future[list[Part]] = asyncio.get_running_loop().create_future()
-        self._requests.append(Request(rows, future))
+        self._requests.append(Request(rows, requests, future))
+        self.requests += requests
         self.rows += rows.count
         self._bytes += rows.size
         return future
 
     def take(self, now_ms: int) -> list[Section]:
         """One Schedule of the messages that have waited longest."""
-        taken, pieces = self._take_rows(now_ms)
+        taken, pieces, singles = self._take_rows(now_ms)
         count = sum(rows for _, _, rows in taken)
         if not count:
             return []
@@ -103,7 +103,7 @@ class MessageQueue:
         schedule = _stamped(pieces, now_ms, self._entropy.id_bits(count))
 
         def give(scheduled: Applied | None, error: str | None, index: int) -> None:
-            self.singles = len(taken) if len(taken) == count else 0
+            self.singles = count if singles else 0
             if scheduled is None:
                 for request, start, rows in taken:
                     request.answer(start, rows, error or "unknown")
@@ -112,16 +112,17 @@ class MessageQueue:
 
         return [(schedule.pack(), give)]
 
-    def _take_rows(self, now_ms: int) -> tuple[list[tuple[Request, int, int]], list[Piece]]:
-        """(request, first row, rows) of what has room, and these rows."""
+    def _take_rows(self, now_ms: int) -> tuple[list[tuple[Request, int, int]], list[Piece], bool]:
+        """(request, first row, rows) of what has room, these rows, and whether each is of a request of its own."""
         taken: list[tuple[Request, int, int]] = []
         pieces: list[Piece] = []
-        room, left = EntryRoom(now_ms), ENTRY_ROWS_MAX
+        room, left, singles = EntryRoom(now_ms), ENTRY_ROWS_MAX, True
         while self._requests and left and room.room > 0:
             request = self._requests[0]
             start, whole = request.taken, request.rows.count
             rows = request.rows.fit(room, start, min(whole, start + BLOCK_ROWS, start + left))
             left -= rows
+            singles = singles and request.requests == whole
             request.taken = stop = start + rows
             pieces.append((request.rows, start, stop))
             if taken and taken[-1][0] is request:
@@ -130,13 +131,15 @@ class MessageQueue:
             if stop == whole:
                 self._requests.popleft()
                 self._bytes -= request.rows.size
+                self.requests -= request.requests
             else:
                 self._requests.rotate(-1)
-        return taken, pieces
+        return taken, pieces, singles
 
     def refuse(self) -> None:
         """What is in an entry already keeps waiting for its outcome."""
-        requests, self._requests, self.rows, self._bytes = self._requests, deque(), 0, 0
+        requests, self._requests = self._requests, deque()
+        self.rows = self._bytes = self.requests = 0
         for request in requests:
             request.answer(request.taken, request.rows.count - request.taken, "not-leader")
 

@@ -149,10 +149,10 @@ class Proposer:
     # -- what callers ask for; each returns when it is applied, or raises Problem. The group ends every proposal in time
     #    (`unknown` at the latest), and a cancelled caller changes nothing: it may still happen
 
-    async def schedule(self, messages: Sequence[MessageIn] | Draft) -> list[Part]:
-        """Per entry that took a part of the messages, in row order: its rows and result or error. `over-limit` if
-        full."""
-        future = self._messages.add(messages)
+    async def schedule(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> list[Part]:
+        """Per entry that took a part of the messages, in row order: its rows and result or error. `requests`: of
+        clients that brought them. `over-limit` if full."""
+        future = self._messages.add(messages, requests)
         if not self._in_flight and not self._gather.waits(self._messages.requests):
             self._flush_at_end()
         return await future

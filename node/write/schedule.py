@@ -45,10 +45,15 @@ async def schedule_one(
 
 
 async def schedule_messages(
-    store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, messages: Sequence[MessageIn] | Draft
+    store: Store,
+    proposer: Proposer,
+    limits: WriteLimits,
+    clock: NodeClock,
+    messages: Sequence[MessageIn] | Draft,
+    requests: int = 1,
 ) -> Scheduled:
     """Durable on a majority and applied when it returns. In a batch each message at fault has its own problem, and the
-    others go on; of a single one it is raised. Raises BadColumns."""
+    others go on; of a single one it is raised. `requests`: of clients that brought them. Raises BadColumns."""
     if len(messages) == 1:
         message = messages if isinstance(messages, Draft) else messages[0]
         return _columns_of(await schedule_one(store, proposer, limits, clock, message))
@@ -56,10 +61,10 @@ async def schedule_messages(
     if len(problems) == len(messages):
         return join([], len(messages), problems)
     if not problems:
-        return _whole(await proposer.schedule(messages), len(messages))
+        return _whole(await proposer.schedule(messages, requests), len(messages))
     rows = [row for row in range(len(messages)) if row not in problems]
     left = rows_of(messages, rows) if isinstance(messages, Draft) else [messages[row] for row in rows]
-    found = _whole(await proposer.schedule(left), len(rows))
+    found = _whole(await proposer.schedule(left, min(requests, len(rows))), len(rows))
     return _spread(found, rows, len(messages), problems)
 
 

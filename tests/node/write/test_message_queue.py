@@ -8,6 +8,7 @@ import node.write.message_queue
 from api.contract.checker import pack_headers
 from api.port.port import MessageIn
 from api.port.problem import Problem
+from node.port.draft import encode_draft
 from node.runtime.entropy import Entropy
 from node.write.message_queue import MessageQueue
 from storage.format.position import HOUR_MS
@@ -111,5 +112,26 @@ def test_one_message_waits_for_an_entry_or_two_whatever_stands_before_it() -> No
                 assert start == at
                 at += count
             assert at == 8_000
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("batch", "singles"), [(3, 0), (1, 4)])
+def test_messages_of_several_requests_count_as_those(batch: int, singles: int) -> None:
+    """A front joins what single requests bring: the leader waits for their clients as for its own. A batch is one."""
+
+    async def play() -> None:
+        queue = MessageQueue(Entropy(), 200_000)
+        one = MessageIn("t", b"1")
+        queue.add(encode_draft([one] * 3), requests=3)
+        queue.add([one] * batch)
+        assert queue.requests == 4
+        ((_, give),) = queue.take(0)
+        assert queue.requests == 0
+        give(None, "void", 0)
+        assert queue.singles == singles
+        queue.add(encode_draft([one] * 3), requests=3)
+        queue.refuse()
+        assert queue.requests == 0
 
     asyncio.run(play())

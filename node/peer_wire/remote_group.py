@@ -1,0 +1,108 @@
+"""A group that another node leads, as the front of this one asks it.
+
+What single requests bring goes as one draft: a call costs the leader ten times what a row does, and an entry twenty
+times. Clients that send one message and wait for its answer come in waves, so a draft is open for as long as each turn
+of the loop brings more. Each request gets the answer of its row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, cast
+
+import numpy as np
+
+from api.port.forward import ANSWERED, Answered, tell
+from api.port.port import MessageIn
+from api.port.problem import Problem
+from node.port.draft import Draft, encode_draft, join_drafts
+from node.port.group_frames import FramedGroup, Frames
+from node.port.message_port import Scheduled, ScheduledRow
+from node.port.refusal import Refusal
+from node.port.trust_window import TrustWindow
+
+#: Bytes of records and rows at which a draft is full.
+JOIN_BYTES: Final = 128 * 1024
+JOIN_ROWS: Final = 1_024
+#: A draft is open for so long at most.
+JOIN_S: Final = 0.004
+
+_Row = ScheduledRow | Refusal
+_Waiting = tuple[Draft, "asyncio.Future[tuple[_Row, Answered]]"]
+
+
+class RemoteGroup(FramedGroup):
+    """See FramedGroup."""
+
+    def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
+        super().__init__(number, window, frames)
+        self._waiting: list[_Waiting] = []  # for the draft that is open
+        self._before = 0  # so many waited when the turn began
+        self._open_until_s = 0.0
+        self._bytes = 0
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
+        """See MessagePort."""
+        draft = message if isinstance(message, Draft) else encode_draft((message,))
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            self._before, self._open_until_s = 0, loop.time() + JOIN_S
+            loop.call_soon(self._turned)
+        future: asyncio.Future[tuple[_Row, Answered]] = loop.create_future()
+        self._waiting.append((draft, future))
+        self._bytes += len(draft.records)
+        if self._bytes >= JOIN_BYTES or len(self._waiting) >= JOIN_ROWS:
+            self._send()
+        row, answered = await future
+        tell(answered.node, answered.term)
+        if isinstance(row, Refusal):
+            raise row.problem()
+        return row
+
+    def _turned(self) -> None:
+        """A turn is over: more may come in the next one, where several came in this one."""
+        loop, count = asyncio.get_running_loop(), len(self._waiting)
+        if count > self._before + (not self._before) and loop.time() < self._open_until_s:
+            self._before = count
+            loop.call_soon(self._turned)
+        elif count:  # else it was full before the turn ended
+            self._send()
+
+    def _send(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        call = asyncio.ensure_future(self._schedule(waiting))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _schedule(self, waiting: list[_Waiting]) -> None:
+        answered = Answered()
+        ANSWERED.set(answered)  # of this task: each request tells its own
+        try:
+            rows = await self._answers([draft for draft, _ in waiting])
+        except Exception as failed:  # each request tells of it, as of its own
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(failed)
+            return
+        for (_, future), row in zip(waiting, rows, strict=True):
+            if not future.done():  # else its client has gone
+                future.set_result((row, answered))
+
+    async def _answers(self, drafts: list[Draft]) -> list[_Row]:
+        try:
+            if len(drafts) == 1:
+                return [await super().schedule_one(drafts[0])]
+            return _rows_of(cast(Scheduled, await self._call("schedule_each", join_drafts(drafts))))
+        except Problem as refused:
+            return [Refusal.of(refused)] * len(drafts)
+
+
+def _rows_of(scheduled: Scheduled) -> list[_Row]:
+    """What each message came to."""
+    position, random = (np.frombuffer(column, np.uint64).tolist() for column in (scheduled.position, scheduled.random))
+    due_ms = np.frombuffer(scheduled.due_ms, np.int64).tolist()
+    rows: list[_Row] = list(map(ScheduledRow, position, random, due_ms, scheduled.status))
+    for row, refusal in scheduled.refused.items():
+        rows[row] = refusal
+    return rows
