@@ -35,7 +35,6 @@ class _Problem(msgspec.Struct):
 
 _JSON: Final = msgspec.json.Decoder(dict[str, Any])
 _PROBLEM: Final = msgspec.json.Decoder(_Problem)
-_CANCELLED: Final = msgspec.json.Decoder(CancelResult)
 
 
 class Tasks:
@@ -72,6 +71,11 @@ class Tasks:
         """Ends them all; what they asked stays without an answer."""
         for task in self._running:
             task.cancel()
+
+
+def _cancelled(payload: bytes) -> CancelResult:
+    document = _JSON.decode(payload)
+    return CancelResult(document["id"], document["attempts_made"], document["prior"])
 
 
 class HttpClient:
@@ -141,7 +145,7 @@ class HttpClient:
 
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
         """Cancels a message."""
-        return await self._ask("DELETE", f"/v1/messages/{message_id}", _CANCELLED.decode)
+        return await self._ask("DELETE", f"/v1/messages/{message_id}", _cancelled)
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
         """Gives a message another due time."""
