@@ -31,7 +31,7 @@ REST_S: Final = 30.0
 #: How long calls under way may take to end when the node closes.
 CLOSE_S: Final = 0.5
 #: Connections that one node may have here: it has dialled anew before its former ones were given up.
-OF_A_NODE_MAX: Final = 4
+OF_A_NODE_MAX: Final = 2
 
 
 class PeerWire:
@@ -122,12 +122,14 @@ class PeerWire:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _sweep(self) -> None:
-        """Give up those that are silent, close those at rest, and say on the others that this side is there."""
+        """Give up those that are silent, and of who is no member any more; close those at rest, and say on the others
+        that this side is there."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now  # what they said may wait unread
+        members = {peer.node for peer in self._status().peers}
         for connection in list(self._connections):
-            if not paused and now - connection.heard_s > SILENT_S:
+            if connection.peer not in members or (not paused and now - connection.heard_s > SILENT_S):
                 connection.abort()
             elif connection.at_rest and now - connection.used_s > REST_S:
                 connection.leave()

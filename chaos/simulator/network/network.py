@@ -39,7 +39,8 @@ RESET_SHARE = 0.2
 
 
 class Socket:
-    """One end of a connection. `attach` says who is told of pieces and of the end, on its owner's loop (`run`)."""
+    """One end of a connection. `attach` says who is told of pieces and of the end, on its owner's loop (`run`);
+    `drained`, while there is one, of each piece that arrives at the other end."""
 
     __slots__ = (
         "_early",
@@ -47,6 +48,7 @@ class Socket:
         "_received",
         "busy_s",
         "closed",
+        "drained",
         "host",
         "network",
         "overdue",
@@ -66,6 +68,7 @@ class Socket:
         self.queued_bytes = 0
         self.overdue = 0  # so many pieces would have arrived, and wait for the way to heal
         self.busy_s = 0.0  # nothing sent from here arrives before then
+        self.drained: Callable[[], None] | None = None
         self._early: list[Any] = []  # what came before anybody asked
         self._received: Callable[[Any], None] = self._early.append
         self._lost: Callable[[], None] = _nothing
@@ -307,6 +310,8 @@ class Network:
         elif socket.queue:
             data, size = socket.queue.popleft()
             socket.queued_bytes -= size
+            if socket.drained is not None and not socket.closed:
+                socket.run(socket.drained)
             self._deliver(socket, data)
 
     def _deliver(self, socket: Socket, data: Any) -> None:

@@ -11,6 +11,8 @@ from chaos.simulator.time.loop import SimLoop
 
 #: Bytes that the kernels take before a program sees that the other side does not read.
 KERNEL_BYTES = 2 * 1024 * 1024
+#: Unsent bytes beyond those at which a protocol is told to write no more, and at which it may again.
+HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024
 
 
 class StreamTransport(asyncio.Transport):
@@ -60,8 +62,17 @@ class StreamTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         """Send."""
-        if not self._closing:
-            self._socket.send(bytes(data), len(data))
+        if self._closing:
+            return
+        self._socket.send(bytes(data), len(data))
+        if self._socket.drained is None and self.get_write_buffer_size() > HIGH_BYTES:
+            self._socket.drained = self._drained
+            self._protocol.pause_writing()
+
+    def _drained(self) -> None:
+        if self._socket.drained is not None and self.get_write_buffer_size() <= LOW_BYTES:
+            self._socket.drained = None
+            self._protocol.resume_writing()
 
     def close(self) -> None:
         """Send what is there, then close."""
