@@ -55,8 +55,8 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
                 cause = "same_name"
             elif not before.taken or _given_back(after, given_back.get(name, ())):
                 cause = "retried"
-            elif after.handed_over_ms >= lease_end_ms:
-                cause = "after_lease"
+            elif max(after.handed_over_ms, after.begun_wall_ms) >= lease_end_ms:
+                cause = "after_lease"  # it had ended, though perhaps not yet by the clock of who handed it over
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 cause = "retried"  # the node heard nothing in time: it may have been paused
             elif failed:

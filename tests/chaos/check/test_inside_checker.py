@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from chaos.history.event import (
     Acked,
@@ -171,6 +172,20 @@ def test_webhook_without_its_nodes_account() -> None:
 def test_strict_message_handed_over_in_two_terms() -> None:
     """What is a bounded duplicate in fast mode is none in strict."""
     assert broken(altered(Offered, of_message(DUPLICATES[0]), strict=True)) == {"D"}
+
+
+@pytest.mark.parametrize(("later_ms", "holds"), [(0, True), (-1, False)])
+def test_19202_a_lease_that_had_ended_is_over_by_whatever_clock(later_ms: int, holds: bool) -> None:
+    """Seed 19202: a clock that was 4 s behind led for a moment. It handed over what its predecessor had taken back, from
+    a lease that was over for 3.5 s. By its own clock that lease ran."""
+    number = DUPLICATES[0]
+    history = altered(Offered, of_message(number), strict=True)
+    first, again = (event for event in history.of(HandedOver) if event.number == number)
+    assert again.handed_over_ms < first.leased_until_ms
+    begun_ms = first.leased_until_ms + later_ms
+    later = msgspec.structs.replace(again, begun_wall_ms=begun_ms)
+    told = History([later if event is again else event for event in history.events])
+    assert ("D" not in broken(told)) is holds
 
 
 def test_message_again_after_its_consumer_gave_it_back_or_let_go_of_it() -> None:
