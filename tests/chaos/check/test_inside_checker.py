@@ -176,8 +176,8 @@ def test_strict_message_handed_over_in_two_terms() -> None:
 
 @pytest.mark.parametrize(("later_ms", "holds"), [(0, True), (-1, False)])
 def test_19202_a_lease_that_had_ended_is_over_by_whatever_clock(later_ms: int, holds: bool) -> None:
-    """Seed 19202: a clock that was 4 s behind led for a moment. It handed over what its predecessor had taken back, from
-    a lease that was over for 3.5 s. By its own clock that lease ran."""
+    """Seed 19202: a clock that was 4 s behind led for a moment. It handed over what its predecessor had taken back
+    from a lease that was over for 3.5 s. By its own clock that lease ran."""
     number = DUPLICATES[0]
     history = altered(Offered, of_message(number), strict=True)
     first, again = (event for event in history.of(HandedOver) if event.number == number)
