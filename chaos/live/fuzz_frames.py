@@ -20,6 +20,7 @@ from typing import Final
 from chaos.cluster.cluster import Cluster
 from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.replacing import add
+from chaos.plan import draw_calls
 from chaos.plan.draw_frames import frame, hello
 from storage.directory.data_directory import owner_of
 from storage.file.disk import Disk
@@ -31,6 +32,8 @@ DOWN: Final = "n4"
 A_LINE: Final = 40
 """Frames on one connection."""
 AT_ONCE: Final = 12
+CALLS_SHARE: Final = 0.4
+"""Of the connections ask for calls between nodes."""
 MEMORY_KB_MAX: Final = 24 * 1024
 """What a node may have grown by: buffers of a quarter of a mebibyte for each connection that stands."""
 
@@ -38,9 +41,15 @@ MEMORY_KB_MAX: Final = 24 * 1024
 async def _converse(
     chance: random.Random, node: LocalNode, names: list[str], known: bytes | None, stores: dict[str, bytes]
 ) -> None:
-    """One connection: a hello, frames at once or when it was answered, then what comes back until it is closed."""
-    greeting = hello(chance, chance.choice(names), node.node_id, known, stores)
-    frames = b"".join(frame(chance) for _ in range(A_LINE))
+    """One connection: a hello, or a greeting for calls; frames at once or when it was answered, then what comes back
+    until it is closed."""
+    speaks_as = chance.choice(names)
+    if chance.random() < CALLS_SHARE:
+        greeting = draw_calls.greeting(chance, speaks_as, node.node_id, known)
+        frames = draw_calls.frames(chance, A_LINE)
+    else:
+        greeting = hello(chance, speaks_as, node.node_id, known, stores)
+        frames = b"".join(frame(chance) for _ in range(A_LINE))
     at_once = chance.random() < 0.5
     with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
         reader, writer = await asyncio.open_connection(node.host, node.raft_port)
@@ -91,7 +100,7 @@ class Fuzz:
             term_now, memory_now_kb = after[node.node_id]
             if term_now != term:
                 self.broken.append(f"{who}: {node.node_id} went from term {term} to {term_now}")
-            if wrote > 2 + 2 * took_s:  # two parts of a node say so, the wire and the group
+            if wrote > 3 + 3 * took_s:  # three parts of a node say so: the wire, the group, and the calls
                 self.broken.append(f"{who}: {node.node_id} wrote {wrote} lines in {took_s:.0f} s")
             if memory_now_kb - memory_kb > MEMORY_KB_MAX:
                 self.broken.append(f"{who}: {node.node_id} grew from {memory_kb} to {memory_now_kb} KiB")
