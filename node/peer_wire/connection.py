@@ -61,6 +61,7 @@ class Reply:
 Serve = Callable[[str, bytes, Callable[[], bool]], Awaitable[Reply]]
 """Carries out a call of the other node, by name and frame; raises nothing but cancellation. The last says whether no
 answer that holds much can be sent now."""
+_TOO_LARGE: Final = Reply(answer_frame(Refusal("over-limit", "the answer is larger than nodes take; ask for less")))
 _ENDED: Final = Reply(answer_frame(Refusal("no-leader", "nobody waits for it any more; nothing was handed over")))
 
 
@@ -71,17 +72,19 @@ class Call:
     outgoing: Outgoing
     answer: asyncio.Future[Answered]
     parts: list[bytes] = field(default_factory=list)
+    size: int = 0  # of those
     late: Callable[[Answered], None] = lambda answered: None
 
 
 @dataclass(eq=False, slots=True)
 class _Served:
-    """A call of the other node."""
+    """A call of the other node. `runs`: its task has begun, or never will."""
 
     name: str
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
     task: asyncio.Task[None] | None = None
+    runs: bool = False
 
 
 class PeerConnection:
@@ -103,6 +106,7 @@ class PeerConnection:
         self._calls_out = Outbox(theirs.bytes_max)
         self._open: dict[Call, None] = {}
         self._begun: dict[int, Call] = {}
+        self._joins: Call | None = None  # the only one whose answer has come in part
         self._number = 0  # of the newest that has begun
         self._words: list[Piece] = []  # without bytes
         self._taken = self._told = 0  # bytes of answers that were read, and of those what was told
@@ -114,7 +118,7 @@ class PeerConnection:
         self._held = 0  # bytes of its calls that are not answered
         line.carry(self._frame)
         line.trust()
-        line.on_writable = self._flush
+        line.on_writable = self._soon
         line.closed.add_done_callback(lambda _: self._lost())
 
     @property
@@ -130,7 +134,7 @@ class PeerConnection:
     @property
     def at_rest(self) -> bool:
         """Whether nothing is under way."""
-        return not (self._open or self._served)
+        return not (self._open or self._served or self._answers_out.bytes)
 
     @property
     def gone(self) -> asyncio.Future[None]:
@@ -216,8 +220,10 @@ class PeerConnection:
         while self._line.alive and self._line.writable:
             pieces, self._words = self._words[:PIECES_MAX], self._words[PIECES_MAX:]
             data: list[bytes] = []
-            room = self._answers_out.take(pieces, data, FRAME_MAX, PIECES_MAX)
-            self._calls_out.take(pieces, data, room, PIECES_MAX)
+            room = self._answers_out.take_small(pieces, data, FRAME_MAX, PIECES_MAX)
+            room = self._calls_out.take_small(pieces, data, room, PIECES_MAX)
+            room = self._answers_out.take_large(pieces, data, room, PIECES_MAX)
+            self._calls_out.take_large(pieces, data, room, PIECES_MAX)
             if not pieces and self._taken - self._told < TOLD_AT:
                 break
             self._write(pieces, data)
@@ -269,6 +275,10 @@ class PeerConnection:
         if self._taken - self._told > BYTES_MAX:
             raise FrameRefused(f"answers of {self._taken - self._told} bytes, without credit for them")
         if piece.more or call.parts:
+            if self._joins not in (None, call) or call.size + len(part) > BYTES_MAX or not part:
+                raise FrameRefused(f"the answer to call {piece.number} is beyond what is kept of answers in pieces")
+            self._joins = call if piece.more else None
+            call.size += len(part)
             call.parts.append(part)
         if piece.more:
             return
@@ -291,6 +301,8 @@ class PeerConnection:
             served = self._served[piece.number] = _Served(piece.name)
         elif served.task is not None or piece.name:
             raise FrameRefused(f"call {piece.number} is made twice")
+        if piece.more and not part:
+            raise FrameRefused(f"an empty piece of call {piece.number}")
         served.parts.append(part)
         served.size += len(part)
         self._held += len(part)
@@ -305,14 +317,24 @@ class PeerConnection:
         served = self._served.get(piece.number)  # None: its answer is on its way
         if served is not None and served.task is not None:
             served.task.cancel()
+            if not served.runs:  # a task that is cancelled before its first step does not begin
+                served.runs = True
+                self._reply(piece.number, served, _ENDED)
 
     async def _carry_out(self, number: int, served: _Served) -> None:
+        served.runs = True
         frame = served.parts[0] if len(served.parts) == 1 else b"".join(served.parts)
         served.parts.clear()
         try:
             reply = await self._serve(served.name, frame, self._is_full)
         except asyncio.CancelledError:
             reply = _ENDED
+        self._reply(number, served, reply)
+
+    def _reply(self, number: int, served: _Served, reply: Reply) -> None:
+        if len(reply.frame) > self._theirs.bytes_max:
+            reply.dropped()
+            reply = _TOO_LARGE
 
         def begins() -> tuple[int, bytes]:
             del self._served[number]

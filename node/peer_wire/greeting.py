@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from node.port.codec import decode, encode
+from node.port.codec import BadFrame, decode, encode
 from node.port.group_frames import VERSIONS
 from node.port.plain import U16, U32, Count, Plain
+from replication.wire.contacts import is_node_id
 from replication.wire.handshake import CALLS, OTHER_CLUSTER, UNKNOWN_NODE, Refusal, asks_for_calls, decode_greeting
 
 #: Calls of one node that are not answered yet.
@@ -46,7 +47,10 @@ def greet(cluster: bytes, node: str, to: str, group: int) -> Greeting:
 def read_greeting(meta: bytes) -> Greeting | Refusal:
     """The first frame of the other side. Raises FrameRefused, BadFrame."""
     if asks_for_calls(meta):
-        return decode(Greeting, meta)
+        greeting = decode(Greeting, meta)
+        if not (is_node_id(greeting.node) and is_node_id(greeting.to)):
+            raise BadFrame("Greeting.node or Greeting.to is no name of a node")
+        return greeting
     said = decode_greeting(meta)
     return said if isinstance(said, Refusal) else Refusal("no-calls", f"{said.node_id} speaks of Raft here")
 

@@ -54,14 +54,20 @@ class Outbox:
             if not outgoing.number:
                 outgoing.dropped()
 
-    def take(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
-        """Move what may go now to the lists of a frame: so many bytes and pieces at most. Returns the room that is
-        left."""
+    def take_small(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
+        """Move what may go now to the lists of a frame: small ones, so many bytes and pieces at most. Returns the room
+        that is left."""
         small = self._small
         while small and len(pieces) < most and len(small[0].frame) <= min(room, self.credit):
             room -= self._piece(small.popleft(), pieces, data, PIECE_MAX)
-        while self._large and len(pieces) < most and min(room, self.credit) >= PIECE_MAX:
+        return room
+
+    def take_large(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
+        """The same of pieces of large ones."""
+        while self._large and len(pieces) < most:
             first = self._large[0]
+            if min(room, self.credit) < min(PIECE_MAX, len(first.frame) - first.at):
+                break
             room -= self._piece(first, pieces, data, PIECE_MAX)
             if first.at == len(first.frame):
                 self._large.popleft()

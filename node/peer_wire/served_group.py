@@ -39,6 +39,8 @@ class ServedGroup:
         """See connection.Serve."""
         if name not in OPERATIONS:
             return self._reply(Refusal("not-supported-yet", f"this node knows no call {name}; upgrade it"))
+        if full():
+            return self._reply(Refusal("busy", "this node reads its answers too slowly; try again"))
         try:
             port = self._port()
         except Problem as gone:

@@ -22,7 +22,7 @@ from api.port.forward import tell
 from api.port.problem import Problem
 from node.peer_wire.connection import Answered, Busy, Call, Lost, PeerConnection
 from node.peer_wire.wire import PeerWire
-from node.port.codec import decode, encode
+from node.port.codec import BadFrame, decode, encode
 from node.port.group_frames import READS, GroupFrames, read_answer, refusal_of
 from node.port.group_port import GroupPort, GroupStatus
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
@@ -43,6 +43,7 @@ class _UnderWay:
     frame: bytes
     connection: PeerConnection | None = None
     call: Call | None = None
+    ended: bool = False  # nobody waits for it
 
 
 class ToLeader:
@@ -59,8 +60,8 @@ class ToLeader:
         """Wake the calls that wait for a leader, and end those under way to another one."""
         self._changed.set()
         self._changed = asyncio.Event()
-        if any(map(self._is_former, self._under_way)):
-            asyncio.get_running_loop().call_later(FAREWELL_S, self._end_former)
+        if former := list(filter(self._is_former, self._under_way)):
+            asyncio.get_running_loop().call_later(FAREWELL_S, self._end_former, former)
 
     async def call(self, name: str, frame: bytes, wait: int) -> bytes:
         """See Frames. Raises `no-leader` and `busy` (nothing was done), `outcome-unknown`."""
@@ -78,8 +79,7 @@ class ToLeader:
         while True:
             leader = await self._until_known(deadline)
             answer = await self._ask(leader, under_way)
-            refusal = refusal_of(answer) if answer is not None else None
-            if answer is not None and (refusal is None or refusal.code not in NOTHING_DONE):
+            if answer is not None and (under_way.ended or not _nothing_done(answer)):
                 return answer
             if loop.time() + AGAIN_S >= deadline:
                 if answer is not None:
@@ -138,6 +138,7 @@ class ToLeader:
         if under_way is None:
             return
         if under_way.connection is not None and under_way.call is not None:
+            under_way.ended = True
             under_way.connection.end(under_way.call)
         elif under_way.task is not None:
             under_way.task.cancel()
@@ -147,8 +148,10 @@ class ToLeader:
         assert connection is not None, "it is at a leader"
         return connection.peer != self._leader() and under_way.name not in OF_THE_FORMER
 
-    def _end_former(self) -> None:
-        for under_way in filter(self._is_former, list(self._under_way)):
+    def _end_former(self, former: list[_UnderWay]) -> None:
+        for under_way in former:
+            if under_way not in self._under_way or not self._is_former(under_way):
+                continue
             assert under_way.connection is not None, "it is at a leader"
             assert under_way.call is not None, "it is at a leader"
             if under_way.name == "pull":
@@ -157,7 +160,7 @@ class ToLeader:
 
     def _late(self, topic: str, answered: Answered) -> None:
         """A pull brought something after all, and nobody has it."""
-        if refusal_of(answered.frame) is None:
+        with contextlib.suppress(Problem, BadFrame, KeyError):
             handed = cast(Deliveries, read_answer("pull", answered.frame))
             if handed.bodies:
                 self.give_back(encode(Claims(topic, claims_of(handed))))
@@ -194,6 +197,14 @@ class ToLeader:
             except TimeoutError:
                 raise Problem("no-leader", "no leader was elected yet; nothing was sent") from None
         return leader
+
+
+def _nothing_done(answer: bytes) -> bool:
+    try:
+        refusal = refusal_of(answer)
+    except BadFrame:
+        return False
+    return refusal is not None and refusal.code in NOTHING_DONE
 
 
 def lost_answer(name: str, why: str) -> Problem:

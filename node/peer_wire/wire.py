@@ -82,7 +82,8 @@ class PeerWire:
         if dialling is None:
             dialling = self._dialling[peer.node] = asyncio.ensure_future(self._dial(peer))
             dialling.add_done_callback(lambda _: self._dialling.pop(peer.node))
-        return await asyncio.shield(dialling)
+        await asyncio.wait([dialling])
+        return None if dialling.cancelled() else dialling.result()
 
     async def _dial(self, peer: PeerNode) -> PeerConnection | None:
         status = self._status()
@@ -144,9 +145,8 @@ class PeerWire:
         self._closed = True
         for connection in self._connections:
             connection.leave()
-        deadline = asyncio.get_running_loop().time() + CLOSE_S
-        while self._connections and asyncio.get_running_loop().time() < deadline:
-            await asyncio.wait([next(iter(self._connections)).gone], timeout=CLOSE_S)
+        if self._connections:
+            await asyncio.wait([connection.gone for connection in self._connections], timeout=CLOSE_S)
         for connection in list(self._connections):
             connection.abort()
         for dialling in list(self._dialling.values()):

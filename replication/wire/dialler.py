@@ -37,7 +37,12 @@ async def dial_calls(
 ) -> T | Refusal | None:
     """The same for calls between nodes. `opened` gets the connection with the greeting of the other side, in the step
     in which that comes; what it gives is given back. It may raise FrameRefused."""
-    return await _dial(address, greeting, lambda _, said: said if isinstance(said, Refusal) else None, opened, complain)
+
+    def refused(line: Connection, said: Hello | Refusal) -> Refusal | None:
+        line.abort()
+        return said if isinstance(said, Refusal) else None
+
+    return await _dial(address, greeting, refused, opened, complain)
 
 
 async def _dial(

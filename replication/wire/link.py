@@ -25,6 +25,7 @@ from replication.wire.frame import (
     decode_message,
     encode_message,
     speaks,
+    unseal,
 )
 from replication.wire.frame_reader import FrameReader
 from replication.wire.handshake import Hello, HelloRefused, Refusal, asks_for_calls, decode_greeting
@@ -146,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self.hello is None:
             if self.calls is not None and asks_for_calls(meta):
+                unseal(meta, blob, crc)
                 self.calls(self, meta)
             else:
                 self._greeted(self, decode_greeting(meta))
