@@ -14,7 +14,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.peer_wire.frame import ANSWER, CALL, CANCEL, FRAME_MAX, LEAVE, PIECES_MAX, Piece, read_frame, write_frame
+from node.peer_wire.frame import (
+    ANSWER,
+    CALL,
+    CANCEL,
+    FRAME_MAX,
+    LEAVE,
+    PIECES_MAX,
+    Piece,
+    read_frame,
+    write_frame,
+)
 from node.peer_wire.greeting import BYTES_MAX, CALLS_MAX, Greeting
 from node.peer_wire.outbox import Outbox, Outgoing
 from node.port.group_frames import answer_frame
@@ -24,6 +34,8 @@ from replication.wire.link import Connection
 
 #: Bytes of answers after which the other side hears that they were read.
 TOLD_AT: Final = BYTES_MAX // 4
+#: Bytes of a refusal that may go in the place of an answer.
+REFUSAL_MAX: Final = 512
 
 
 class Lost(Exception):
@@ -342,7 +354,9 @@ class PeerConnection:
             return number, reply.frame if reply.leaves is None else reply.leaves()
 
         if self.alive:
-            self._answers_out.put(Outgoing(ANSWER, reply.frame, begins, term=reply.term, dropped=reply.dropped))
+            outgoing = Outgoing(ANSWER, reply.frame, begins, term=reply.term, dropped=reply.dropped)
+            outgoing.least = 0 if reply.leaves is None else min(REFUSAL_MAX, self._theirs.bytes_max)
+            self._answers_out.put(outgoing)
             self._soon()
         else:
             reply.dropped()

@@ -24,6 +24,7 @@ class Outgoing:
     name: str = ""
     term: int = 0
     dropped: Callable[[], None] = lambda: None
+    least: int = field(default=0, init=False)  # credit that it needs, though it be smaller
     number: int = field(default=0, init=False)  # 0: it has not begun
     at: int = field(default=0, init=False)
 
@@ -58,7 +59,7 @@ class Outbox:
         """Move what may go now to the lists of a frame: small ones, so many bytes and pieces at most. Returns the room
         that is left."""
         small = self._small
-        while small and len(pieces) < most and len(small[0].frame) <= min(room, self.credit):
+        while small and len(pieces) < most and max(len(small[0].frame), small[0].least) <= min(room, self.credit):
             room -= self._piece(small.popleft(), pieces, data, PIECE_MAX)
         return room
 

@@ -81,6 +81,8 @@ class ToLeader:
             answer = await self._ask(leader, under_way)
             if answer is not None and (under_way.ended or not _nothing_done(answer)):
                 return answer
+            if under_way.ended:
+                raise Problem("no-leader", "nobody waits for it any more; nothing was sent")
             if loop.time() + AGAIN_S >= deadline:
                 if answer is not None:
                     return answer

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from api.port.problem import Problem
 from node.peer_wire.to_leader import OF_THE_FORMER
 from node.port.codec import decode, encode
 from node.port.group_frames import FramedGroup, answer_frame, read_answer
@@ -288,6 +289,22 @@ def test_a_wait_that_is_ended_after_it_was_sent(after_s: float) -> None:
             follower.lines["n2"].answers(DONE)
         await asyncio.gather(calling, return_exceptions=True)
         assert asked == 1, "nobody waits, and the leader is asked again"
+
+    play(scene)
+
+
+def test_a_wait_that_is_ended_while_it_stands_behind_others_is_not_made_again() -> None:
+    """Its call has not begun: the connection drops it, and nobody is asked in its place."""
+
+    async def scene(follower: Follower) -> None:
+        calling = follower.calls("pull", PULL, 4)
+        await turns()
+        follower.to_leader.end_wait(4)
+        follower.lines["n2"].loses(begun=False)
+        await passes(1)
+        assert len(follower.lines["n2"].made) == 1
+        with pytest.raises(Problem, match="no-leader"):
+            await calling
 
     play(scene)
 
