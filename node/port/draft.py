@@ -78,6 +78,8 @@ class Draft(Plain, frozen=True):
 TO_COME: Final = ("priority", "expiry_ms", "order_key", "window", "transaction", "atomic")
 
 
+#: Of one message: the largest body that can be set (`[limits] max_body_bytes`), and as much beside it.
+RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 #: Of a draft of one row, its columns.
 _FIRST_TOPIC: Final = bytes(2)
 _ABSOLUTE, _RELATIVE, _TARGETED = b"\0", b"\1", b"\1"
@@ -107,12 +109,18 @@ def check_draft(draft: Draft) -> None:
         raise BadColumns(f"Draft.relative: {max(draft.relative)} is neither 0 nor 1")
     if topic >= len(draft.topics):
         raise BadColumns(f"Draft.topic: a row names topic {topic} of {len(draft.topics)}")
+    if len(draft.topics) > rows:
+        raise BadColumns(f"Draft.topics: {len(draft.topics)} of {rows} rows")
     if odd or size != len(draft.records):
         said = f"{size} by their sizes, each a multiple of 8 and a header at least"
         raise BadColumns(f"Draft.records: {len(draft.records)} bytes, {said}")
+    if int(sizes.max()) > RECORD_BYTES_MAX:
+        raise BadColumns(f"Draft.records: one of {int(sizes.max())} bytes; the limit is {RECORD_BYTES_MAX}")
+    before = -1
     for key in draft.keys:
-        if key.row >= rows:
-            raise BadColumns(f"Draft.keys: one names row {key.row} of {rows}")
+        if not before < key.row < rows:
+            raise BadColumns(f"Draft.keys: one names row {key.row} of {rows}, behind one of row {before}")
+        before = key.row
 
 
 def _is_sound_one(draft: Draft) -> bool:
@@ -120,6 +128,8 @@ def _is_sound_one(draft: Draft) -> bool:
     size = len(draft.records)
     fixed = len(draft.due_ms) == 8 and len(draft.size) == 4 and draft.topic == _FIRST_TOPIC and len(draft.topics) == 1
     if not fixed or int.from_bytes(draft.size, "little") != size or size & 7 or size < RECORD_HEADER_SIZE:
+        return False
+    if size > RECORD_BYTES_MAX:
         return False
     if draft.relative[0] > 1 or draft.keys:
         return False

@@ -138,3 +138,16 @@ def test_a_record_that_is_no_record_is_refused(count: int) -> None:
     short = msgspec.structs.replace(whole, size=(8).to_bytes(4, "little"), records=bytes(8))
     with pytest.raises(BadColumns, match=r"Draft\.records"):
         check_draft(join_drafts([short, whole][:count]))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_no_front_makes_and_no_entry_takes_is_refused(count: int) -> None:
+    """A record of 9 MB, more topics than rows, and two keys of one row ended the group that joined them with others."""
+    draft = encode_draft([MessageIn("t", b"1", key=f"k{row}") for row in range(count)])
+    with pytest.raises(BadColumns, match=r"Draft\.topics: 4 of"):
+        check_draft(msgspec.structs.replace(draft, topics=("t", "u", "v", "w")))
+    large = encode_draft([MessageIn("t", bytes(9_000_000))] * count)
+    with pytest.raises(BadColumns, match=r"Draft\.records: one of 9"):
+        check_draft(large)
+    with pytest.raises(BadColumns, match=r"Draft\.keys: one names row 0 of"):
+        check_draft(msgspec.structs.replace(draft, keys=(draft.keys[0], draft.keys[0])))
