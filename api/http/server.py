@@ -246,7 +246,7 @@ class Server:
         headers = exchange.request.headers
         wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""), route.nothing)
         connection = exchange.connection
-        if route.leader and not self.port.leads() and exchange.has_shut():  # the leader gives it what is ready
+        if route.leader and exchange.has_shut():  # the leader gives it what is ready
             exchange.once = True
             return await self._run(route, exchange)
         self._waiting[wait] = None

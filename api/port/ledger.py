@@ -32,7 +32,7 @@ class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     from_ms: int
     to_ms: int
     topic: str | None = None
-    classes: frozenset[str] | None = None  # of CLASSES
+    classes: tuple[str, ...] | None = None  # of CLASSES
     limit: int = 100  # 1 .. 1,000
     cursor: str | None = None
 

@@ -26,7 +26,7 @@ class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     from_ms: int | None = None
     to_ms: int | None = None
     tag: str | None = None
-    states: frozenset[str] = frozenset(OPEN_STATES)  # of storage.format.states.STANDINGS
+    states: tuple[str, ...] = OPEN_STATES  # of storage.format.states.STANDINGS
 
 
 class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -59,7 +59,7 @@ def _query(values: dict[str, Any]) -> CountQuery:
         from_ms=values.get("from"),
         to_ms=values.get("to"),
         tag=values.get("tag"),
-        states=values.get("state", frozenset(OPEN_STATES)),
+        states=tuple(sorted(values.get("state", OPEN_STATES))),
     )
 
 

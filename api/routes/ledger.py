@@ -78,7 +78,7 @@ def _query(exchange: Exchange, parameters: dict[str, Callable[[str], Any]]) -> L
         from_ms=max(0, to_ms - WINDOW_DEFAULT_MS) if from_ms is None else from_ms,
         to_ms=to_ms,
         topic=values.get("topic"),
-        classes=values.get("class"),
+        classes=tuple(sorted(values["class"])) if "class" in values else None,
         limit=values.get("limit", LIMIT_DEFAULT),
         cursor=values.get("cursor"),
     )

@@ -86,7 +86,6 @@ class Place:
         self._opening = self._opening and status.leader is None
         self.status = status
         self.reaches_leader = self._remote is not None and _reaches_leader(status)
-        self.sent.ahead_s = status.ahead_s
         self._heard(status)
         ways = [(each.leader, each.leader_http, each.leads, each.term) for each in (before, status)]
         if status.receipts is not None and status.receipts != before.receipts:

@@ -357,7 +357,10 @@ class PeerConnection:
             outgoing = Outgoing(ANSWER, reply.frame, begins, term=reply.term, dropped=reply.dropped)
             outgoing.least = 0 if reply.leaves is None else min(REFUSAL_MAX, self._theirs.bytes_max)
             self._answers_out.put(outgoing)
-            self._soon()
+            if reply.leaves is None:
+                self._soon()
+            else:
+                self._flush()  # in the step of the hand-over: in the next one the term may have ended
         else:
             reply.dropped()
 

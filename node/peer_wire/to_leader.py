@@ -52,6 +52,8 @@ class ToLeader:
     def __init__(self, status: Callable[[], GroupStatus], local: Callable[[], GroupPort], wire: PeerWire) -> None:
         self._status, self._local, self._wire = status, local, wire
         self._changed = asyncio.Event()
+        self.open = 0
+        """Calls that are not answered."""
         self._under_way: dict[_UnderWay, None] = {}  # those that are at a leader
         self._waits: dict[int, _UnderWay] = {}
         self._giving: set[asyncio.Task[None]] = set()
@@ -68,9 +70,11 @@ class ToLeader:
         under_way = _UnderWay(asyncio.current_task(), name, frame)
         if wait:
             self._waits[wait] = under_way
+        self.open += 1
         try:
             return await self._call(under_way)
         finally:
+            self.open -= 1
             self._waits.pop(wait, None)
 
     async def _call(self, under_way: _UnderWay) -> bytes:

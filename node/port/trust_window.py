@@ -34,10 +34,10 @@ class TrustWindow:
 
 
 class SentWindow(TrustWindow):
-    """Of hand-overs that left another node within the window there: here they go on while their lease runs."""
+    """Of hand-overs that left another node within the window there: here they go on."""
 
     __slots__ = ()
 
     def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
         """See TrustWindow."""
-        return (now_s + self.ahead_s) * 1000 < lease_end_ms
+        return True

@@ -29,7 +29,7 @@ def followers(nodes: list[Node], leader: Node) -> list[Node]:
 def under_way(node: Node) -> int:
     """Requests that this node has sent on to the leader."""
     assert isinstance(node.forwarder, Forwarder)
-    return len(node.forwarder._under_way) + len(to_leader_of(node)._under_way)
+    return len(node.forwarder._under_way) + to_leader_of(node).open
 
 
 async def refusal(node: Node, to: str | None) -> str:

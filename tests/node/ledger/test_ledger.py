@@ -31,7 +31,7 @@ async def handed_over(node: Node, count: int) -> list[str]:
     return [bytes(id).decode() for id in result.ids]
 
 
-def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path) -> None:
+def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path, way: str) -> None:
     """What it alone could tell is unknown; nothing counts as lost for that. One that would have to look at too much
     makes the whole answer `over-limit`, with its name."""
 
@@ -43,6 +43,7 @@ def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path) ->
 
         def answers(how: Callable[[RecordsAsked], Coroutine[Any, Any, RecordsFound]]) -> None:
             bad.front.hand_over_records = how  # type: ignore[assignment, method-assign]
+            bad.group.port.records = how  # type: ignore[assignment, method-assign]
 
         async def damaged(asked: RecordsAsked) -> RecordsFound:
             return RecordsFound(name, bad.group.members.number, b"\x01" * 80, b"")
@@ -58,7 +59,7 @@ def test_a_member_whose_answer_is_damaged_or_refused_is_named(tmp_path: Path) ->
             summary = await leader.front.ledger_summary(EVER)
             return None if other.config.node_id in summary.sight.unreachable else summary
 
-        for how, why in ((damaged, "damaged"), (refused, "503")):
+        for how, why in ((damaged, "damaged"), (refused, "503" if way == "http" else "refused: not now")):
             answers(how)
             summary = await until(summed_up)
             assert summary.sight.unreachable.keys() == {name}
