@@ -1,4 +1,5 @@
-"""Passing a request on to the leader, once.
+"""Passing a request on to the leader, once, as it came: where that is of a build that knows no calls between nodes.
+It goes with the next release.
 
 A request is sent at most once: where the connection broke after it may have been read, the outcome is not known and the
 client is told so, because without a key a second sending could schedule a second message. While there is no leader the
