@@ -1,4 +1,4 @@
-"""What crosses between a group, the front and the push wire of a process, and between nodes: plain values, and their codec.
+"""What crosses between group, front and push wire of a process, and between nodes: plain values, and their codec.
 
 In and out: structs of numbers, text and bytes. A struct holds no callable, future, array or part of the core.
 push_port.py is the border between a group and the push wire, group_port.py that between a front and a group, and
