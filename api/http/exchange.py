@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from api.http.answer import JSON, Answer
-from api.http.watch import descriptor_of, has_shut
+from api.http.watch import has_shut
 from api.port.budget import UNCOUNTED_BYTES
 from api.port.forward import ANSWERED, Answered
 from api.port.loop_turn import Line, LoopTurn
@@ -238,7 +238,10 @@ class Exchange:
     def has_shut(self) -> bool:
         """Whether the client has closed its side, or the connection."""
         transport = self.request.transport
-        return transport is None or self.gone() or has_shut(descriptor_of(transport))
+        if transport is None or self.gone():
+            return True
+        socket = transport.get_extra_info("socket")
+        return socket is not None and has_shut(socket.fileno())
 
     def answer(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None

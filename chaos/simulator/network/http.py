@@ -53,6 +53,9 @@ class _Connection:
         """Keep it."""
         self.written += data
 
+    def get_extra_info(self, _: str) -> None:
+        """It is no socket."""
+
     def goes_on(self) -> bool:
         """See api.http.connection."""
         return True
