@@ -109,7 +109,7 @@ class Node:
         """Make the way from a group to where it leads, and to what other nodes ask of it here."""
         served = ServedGroup(lambda: place.port, lambda: place.status.term, self._numbers, self.clock.monotonic)
         wire = PeerWire(lambda: place.status, served.answer)
-        to_leader = ToLeader(lambda: place.status, lambda: place.port, wire)
+        to_leader = ToLeader(lambda: place.status, lambda: place.port, wire, self.clock.monotonic)
         wire.closing.append(to_leader.close)
         remote = RemoteGroup(place.number, place.sent, to_leader)
         place.lead_elsewhere(cast(GroupPort, remote), to_leader.leader_changed)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+from api.port.loop_turn import Crowd
 from node.peer_wire.frame import (
     ANSWER,
     CALL,
@@ -112,6 +114,7 @@ class PeerConnection:
         self.used_s = self._loop.time()
         """When a call began last, in either direction."""
         self._leaving = self._parted = False  # this side said LEAVE; the other one did
+        self._crowd = Crowd(self._loop)
         self._flushing = False
         self._frames_sent = self._frames_read = 0
         # Calls of this node.
@@ -328,10 +331,12 @@ class PeerConnection:
             raise FrameRefused(f"call {piece.number} is cancelled, which was never made")
         served = self._served.get(piece.number)  # None: its answer is on its way
         if served is not None and served.task is not None:
-            served.task.cancel()
-            if not served.runs:  # a task that is cancelled before its first step does not begin
-                served.runs = True
-                self._reply(piece.number, served, _ENDED)
+            if served.runs:
+                self._crowd.add(served.task.cancel)
+                return
+            served.task.cancel()  # before its first step: it does not begin
+            served.runs = True
+            self._reply(piece.number, served, _ENDED)
 
     async def _carry_out(self, number: int, served: _Served) -> None:
         served.runs = True
@@ -368,11 +373,12 @@ class PeerConnection:
         return self._answers_out.bytes >= self._theirs.bytes_max or not self.alive
 
     def _lost(self) -> None:
-        """The connection is gone."""
-        for call in list(self._open):
-            self._fail(call, Lost(f"the connection with {self.peer} ended", begun=bool(call.outgoing.number)))
+        """The connection is gone. Who waited hears of it a few at a time: there may be thousands."""
+        for call in self._open:
+            why = Lost(f"the connection with {self.peer} ended", begun=bool(call.outgoing.number))
+            self._crowd.add(partial(self._fail, call, why))
         for served in self._served.values():
             if served.task is not None:
-                served.task.cancel()
+                self._crowd.add(served.task.cancel)
         self._answers_out.drop()
         self._ended(self)

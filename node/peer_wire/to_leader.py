@@ -23,10 +23,11 @@ from api.port.problem import Problem
 from node.peer_wire.connection import Answered, Busy, Call, Lost, PeerConnection
 from node.peer_wire.wire import PeerWire
 from node.port.codec import BadFrame, decode, encode
-from node.port.group_frames import READS, GroupFrames, read_answer, refusal_of
-from node.port.group_port import GroupPort, GroupStatus
+from node.port.group_frames import READS, GroupFrames, answer_frame, read_answer, refusal_of
+from node.port.group_port import GroupPort, GroupStatus, PeerNode
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, claims_of
+from node.port.refusal import Refusal
 
 #: The answers to these come from the former leader, once another one leads.
 OF_THE_FORMER: Final = frozenset(("transfer", "remove_member"))
@@ -49,8 +50,15 @@ class _UnderWay:
 class ToLeader:
     """Implements node.port.group_frames.Frames. `local` gives the group on this node, for when that leads."""
 
-    def __init__(self, status: Callable[[], GroupStatus], local: Callable[[], GroupPort], wire: PeerWire) -> None:
-        self._status, self._local, self._wire = status, local, wire
+    def __init__(
+        self,
+        status: Callable[[], GroupStatus],
+        local: Callable[[], GroupPort],
+        wire: PeerWire,
+        now_s: Callable[[], float],
+    ) -> None:
+        """`now_s` is the machine's monotonic clock."""
+        self._status, self._local, self._wire, self._now_s = status, local, wire, now_s
         self._changed = asyncio.Event()
         self.open = 0
         """Calls that are not answered."""
@@ -79,7 +87,7 @@ class ToLeader:
 
     async def _call(self, under_way: _UnderWay) -> bytes:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + LEADER_WAIT_S
+        deadline, pause_s = loop.time() + LEADER_WAIT_S, AGAIN_S
         while True:
             leader = await self._until_known(deadline)
             answer = await self._ask(leader, under_way)
@@ -87,25 +95,27 @@ class ToLeader:
                 return answer
             if under_way.ended:
                 raise Problem("no-leader", "nobody waits for it any more; nothing was sent")
+            if self._leader() != leader:
+                continue  # and whoever leads now is asked, however late that is
             if loop.time() + AGAIN_S >= deadline:
                 if answer is not None:
                     return answer
                 raise Problem("no-leader", "the leader takes no connection; nothing was sent")
-            if self._leader() == leader:  # that one is gone, or not established yet
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), AGAIN_S)
+            with contextlib.suppress(TimeoutError):  # that one is gone, or not established yet
+                await asyncio.wait_for(self._changed.wait(), min(pause_s, deadline - loop.time()))
+            pause_s = AGAIN_S if answer is not None else 2 * pause_s  # thousands may wait for one that is gone
 
     async def _ask(self, leader: str, under_way: _UnderWay) -> bytes | None:
         """What this leader answers; None if nothing was sent."""
         status = self._status()
         if leader == status.node:
-            answer = await GroupFrames(self._local()).call(under_way.name, under_way.frame, 0)
+            answer = await self._here(under_way)
             tell(status.node, self._status().term)
             return answer
         peer = next((each for each in status.peers if each.node == leader), None)
         if peer is None or not peer.calls:
             return None
-        connection = await self._wire.reach(peer)
+        connection = self._wire.usable(peer.node) or await self._reached(peer)
         if connection is None:
             return None
         try:
@@ -119,6 +129,29 @@ class ToLeader:
             return None
         tell(answered.node, answered.term)
         return answered.frame
+
+    async def _here(self, under_way: _UnderWay) -> bytes:
+        """What the group of this node answers, which has come to lead. A hand-over goes on within its trust window."""
+        port = self._local()
+        answer = await GroupFrames(port).call(under_way.name, under_way.frame, 0)
+        if under_way.name != "pull" or refusal_of(answer) is not None:
+            return answer
+        handed = cast(Deliveries, read_answer("pull", answer))
+        if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, self._now_s()):
+            return answer
+        port.give_back(Claims(decode(PullAsked, under_way.frame).topic, claims_of(handed)))
+        return answer_frame(Refusal("no-leader", "the leader changed before the answer was written; pull again"))
+
+    async def _reached(self, peer: PeerNode) -> PeerConnection | None:
+        """A connection that is dialled; None if there is none, or another leader before there is one."""
+        reaching = asyncio.ensure_future(self._wire.reach(peer))
+        changed = asyncio.ensure_future(self._changed.wait())
+        try:
+            await asyncio.wait((reaching, changed), return_when=asyncio.FIRST_COMPLETED)
+            return reaching.result() if reaching.done() else None
+        finally:
+            changed.cancel()
+            reaching.cancel()
 
     async def _answer(self, under_way: _UnderWay, connection: PeerConnection, call: Call) -> Answered | None:
         under_way.connection, under_way.call = connection, call
@@ -166,7 +199,7 @@ class ToLeader:
 
     def _late(self, topic: str, answered: Answered) -> None:
         """A pull brought something after all, and nobody has it."""
-        with contextlib.suppress(Problem, BadFrame, KeyError):
+        with contextlib.suppress(Problem):
             handed = cast(Deliveries, read_answer("pull", answered.frame))
             if handed.bodies:
                 self.give_back(encode(Claims(topic, claims_of(handed))))

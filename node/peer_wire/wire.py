@@ -73,11 +73,17 @@ class PeerWire:
 
     # -- connections that are made
 
+    def usable(self, node: str) -> PeerConnection | None:
+        """The newest connection with this node on which calls can be made."""
+        for connection in reversed(self._connections):
+            if connection.peer == node and connection.usable:
+                return connection
+        return None
+
     async def reach(self, peer: PeerNode) -> PeerConnection | None:
         """A connection with this node; None if it takes none now."""
-        for connection in reversed(self._connections):
-            if connection.peer == peer.node and connection.usable:
-                return connection
+        if (connection := self.usable(peer.node)) is not None:
+            return connection
         dialling = self._dialling.get(peer.node)
         if dialling is None:
             dialling = self._dialling[peer.node] = asyncio.ensure_future(self._dial(peer))

@@ -179,13 +179,7 @@ class FramedGroup:
         return call
 
     async def _call(self, name: str, asked: msgspec.Struct, wait: int = 0) -> msgspec.Struct:
-        answer = await self._frames.call(name, encode(asked), wait)
-        try:
-            return read_answer(name, answer)
-        except (BadFrame, KeyError) as bad:
-            raise Problem(
-                "outcome-unknown", f"what it came to cannot be read, perhaps of another build: {bad}"
-            ) from bad
+        return read_answer(name, await self._frames.call(name, encode(asked), wait))
 
 
 def refusal_of(frame: bytes) -> Refusal | None:
@@ -194,7 +188,11 @@ def refusal_of(frame: bytes) -> Refusal | None:
 
 
 def read_answer(name: str, frame: bytes) -> msgspec.Struct:
-    """What a call came to. Raises its Problem; BadFrame, or KeyError for a code that this build does not know."""
-    if (refusal := refusal_of(frame)) is not None:
-        raise refusal.problem()
-    return decode(OPERATIONS[name].answer, frame[1:])
+    """What a call came to. Raises its Problem; `outcome-unknown` where it cannot be read."""
+    try:
+        refusal = refusal_of(frame)
+        if refusal is None:
+            return decode(OPERATIONS[name].answer, frame[1:])
+    except BadFrame as bad:
+        raise Problem("outcome-unknown", f"what it came to cannot be read: {bad}") from None
+    raise refusal.problem()

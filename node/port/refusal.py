@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from api.port.problem import FieldFault, Problem
+from api.port.problem import TABLE, FieldFault, Problem
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -27,7 +27,9 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         )
 
     def problem(self) -> Problem:
-        """The Problem that says this. Raises KeyError for a code that this build does not know."""
+        """The Problem that says this. Of a code that this build does not know it cannot tell what was done."""
+        if self.code not in TABLE:
+            return Problem("outcome-unknown", f"a refusal of another build: {self.code}: {self.detail}")
         return Problem(
             self.code, self.detail, errors=self.errors, retry_after_s=self.retry_after_s, headers=self.headers,
             **self.extra,

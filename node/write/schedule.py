@@ -6,7 +6,7 @@ was parsed. A batch in which no message has a target of its own and no topic is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -127,7 +127,8 @@ def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) 
     problems = {}
     if asked.is_odd or draft.targeted:
         names = map(draft.topics.__getitem__, np.frombuffer(draft.topic, np.uint16).tolist())
-        problems = asked.refusals(zip(names, map(bool, draft.targeted or bytes(len(draft))), strict=True))
+        targeted = map(bool, draft.targeted or bytes(len(draft)))
+        problems = asked.refusals(zip(names, targeted, strict=True), frozenset(late.tolist()))
     for row in late.tolist():
         detail = f"it is due more than {limits.delay_ms} ms from now, the most that is taken"
         problems.setdefault(row, Problem("beyond-max-delay", detail, errors=[FieldFault("/deliver_at", detail)]))
@@ -159,19 +160,25 @@ class _Asked:
             self._settings[name] = topic.settings if topic is not None else {}
             if topic is None:
                 made.append(name)
-        room = max(0, limits.topics - store.catalog.topic_count)
-        self._too_many = set(made[room:])
-        self.is_odd = bool(self._too_many) or any(each.get("mode") == "push" for each in self._settings.values())
+        self._room = max(0, limits.topics - store.catalog.topic_count)
+        self._made = frozenset(made)
+        self.is_odd = len(made) > self._room or any(each.get("mode") == "push" for each in self._settings.values())
 
-    def refusals(self, rows: Iterable[tuple[str, bool]]) -> dict[int, Problem]:
-        """By row; each names its topic and says whether it has a target of its own."""
-        problems = {}
+    def refusals(self, rows: Iterable[tuple[str, bool]], refused: Container[int] = ()) -> dict[int, Problem]:
+        """By row; each names its topic and says whether it has a target of its own. A row that is refused, here or
+        before (`refused`), makes no topic: one client's mistake takes no other's room."""
+        problems: dict[int, Problem] = {}
+        made: set[str] = set()
         for row, (name, targeted) in enumerate(rows):
-            if name in self._too_many:
+            if (fault := _fault(name, self._settings[name], targeted)) is not None:
+                problems[row] = Problem("invalid-field", fault, errors=[FieldFault("/target", fault)])
+            elif row in refused or name not in self._made or name in made:
+                continue
+            elif len(made) < self._room:
+                made.add(name)
+            else:
                 detail = f"there are {self._most} topics, as many as schedules make; delete some, or make {name} by PUT"
                 problems[row] = Problem("over-limit", detail, errors=[FieldFault("/topic", detail)])
-            elif (fault := _fault(name, self._settings[name], targeted)) is not None:
-                problems[row] = Problem("invalid-field", fault, errors=[FieldFault("/target", fault)])
         return problems
 
 

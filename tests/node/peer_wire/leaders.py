@@ -85,21 +85,30 @@ class Follower:
         self.lines = {"n2": Line("n2"), "n3": Line("n3")}
         self.away: set[str] = set()
         """Nodes that take no connection."""
+        self.silent: set[str] = set()
+        """Nodes that take none and refuse none, as where their process is paused."""
         self.reached: list[str] = []
         peers = tuple(PeerNode(node, f"{node}:1", True) for node in self.lines)
         self.status = GroupStatus(group=0, node="n1", peers=peers)
         self.group = Group()
         self.gone = False
-        self.to_leader = ToLeader(lambda: self.status, self._local, cast(PeerWire, self))
+        loop = asyncio.get_running_loop()
+        self.to_leader = ToLeader(lambda: self.status, self._local, cast(PeerWire, self), loop.time)
 
     def _local(self) -> Any:
         if self.gone:
             raise Problem("no-leader", "it is being opened")
         return self.group.port
 
+    def usable(self, node: str) -> PeerConnection | None:
+        """See PeerWire."""
+        return None
+
     async def reach(self, peer: PeerNode) -> PeerConnection | None:
         """See PeerWire."""
         self.reached.append(peer.node)
+        if peer.node in self.silent:
+            await asyncio.get_running_loop().create_future()
         return None if peer.node in self.away else cast(PeerConnection, self.lines[peer.node])
 
     def hears(self, leader: str | None) -> None:

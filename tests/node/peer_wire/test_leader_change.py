@@ -340,3 +340,39 @@ def test_a_pull_that_is_not_ended() -> None:
         assert len(follower.lines["n2"].made) == 1
 
     play(scene)
+
+
+@pytest.mark.parametrize("after_s", [1.2, LEADER_WAIT_S - 0.01])
+def test_who_dials_a_leader_that_is_silent_hears_of_the_next(after_s: float) -> None:
+    """A paused one took both seconds of 20 writes, though another led since the first."""
+
+    async def scene(follower: Follower) -> None:
+        follower.silent.add("n2")
+        calling = follower.calls()
+        await passes(after_s)
+        follower.hears("n3")
+        await turns()
+        follower.lines["n3"].answers(DONE)
+        assert await calling == DONE
+
+    play(scene)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_what_this_node_hands_over_when_it_has_come_to_lead_leaves_within_its_window(trusted: bool) -> None:
+    """As where it is asked at once. Else it is given back, and whoever leads then is asked."""
+
+    async def scene(follower: Follower) -> None:
+        calling = follower.calls("pull", PULL, 4)
+        await turns()
+        if not trusted:
+            follower.group.window.close()
+        handed = handed_over(b"1", leased_until_ms=253_402_300_799_999)
+        follower.group.answers[0].set_result(handed)
+        if not trusted:
+            await passes(0.1)
+            follower.group.answers[1].set_result(Deliveries())
+        assert read_answer("pull", await calling) == (handed if trusted else Deliveries())
+        assert follower.group.given_back == [Claims("mail", claims_of(handed))] * (not trusted)
+
+    play(scene, leader="n1")

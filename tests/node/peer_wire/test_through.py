@@ -31,7 +31,7 @@ class Through:
     def __init__(self, one: Node, two: Node, leading: Group) -> None:
         self.one, self.two, self.leading = one, two, leading
         one.status = replace(one.status, leader="n2", leader_http="n2:80")
-        self.to_leader = ToLeader(lambda: one.status, lambda: Group().port, one.wire)
+        self.to_leader = ToLeader(lambda: one.status, lambda: Group().port, one.wire, asyncio.get_running_loop().time)
         self.group = FramedGroup(0, SentWindow(), self.to_leader)
 
     async def pulling(self, count: int = 1) -> list[asyncio.Task[Any]]:

@@ -85,7 +85,8 @@ def test_a_call_does_not_wait_longer() -> None:
 
 @pytest.mark.parametrize("why", ["away", "older build", "no member", "lost at once"])
 def test_a_leader_that_takes_no_connection(why: str) -> None:
-    """It is asked again until the two seconds are over: it is known for a moment after it has died."""
+    """It is asked again until the two seconds are over, after pauses that grow: it is known for a moment after it has
+    died, and thousands may wait for it."""
 
     async def scene(follower: Follower) -> None:
         if why == "away":
@@ -100,8 +101,7 @@ def test_a_leader_that_takes_no_connection(why: str) -> None:
         assert refusal.code == "no-leader"
         assert "takes no connection; nothing was sent" in refusal.detail
         assert LEADER_WAIT_S - 2 * AGAIN_S <= now() - begun <= LEADER_WAIT_S + 0.01
-        tries = LEADER_WAIT_S / AGAIN_S if why in ("away", "lost at once") else 0
-        assert len(follower.reached) == pytest.approx(tries, abs=2)
+        assert len(follower.reached) == (8 if why in ("away", "lost at once") else 0)
         assert follower.lines["n2"].made == []
 
     play(scene)

@@ -131,6 +131,12 @@ def test_a_refusal_is_the_same_problem_on_the_other_side() -> None:
     assert (again.retry_after_s, again.headers, again.errors) == (7, {"Allow": "GET"}, problem.errors)
 
 
+def test_a_refusal_of_a_later_build_tells_nothing_for_sure() -> None:
+    """Its code is not known here: whether something was done cannot be said."""
+    problem = Refusal("a-code-of-next-year", "not now").problem()
+    assert (problem.code, "a-code-of-next-year: not now" in problem.detail) == ("outcome-unknown", True)
+
+
 async def _answer(frame: bytes) -> bytes:
     return await GroupFrames(typing.cast(Any, types.SimpleNamespace(cancel=None))).call("cancel", frame, 0)
 

@@ -7,6 +7,7 @@ import pytest
 from api.port.port import ANONYMOUS, MessageIn, Target, TopicChange
 from api.port.problem import Problem
 from node.node import Node
+from node.port.draft import encode_draft
 from storage.format.schedule_status import FAILED, NEW
 from tests.node.single_node import run_node
 
@@ -57,6 +58,9 @@ def test_b5_schedules_make_so_many_topics_and_no_more(tmp_path: Path) -> None:
         assert result.problems[4].errors[0].pointer == "/topic"
         with pytest.raises(Problem, match="over-limit: there are 3 topics"):
             await service.schedule([MessageIn("d", b"1")], ANONYMOUS)
+        target = Target(url="https://x/")  # of a topic that pushes nothing: it makes none
+        result = await service.schedule([MessageIn("x", b"1", target=target), MessageIn("y", b"1")], ANONYMOUS)
+        assert [result.problems[row].code for row in (0, 1)] == ["invalid-field", "over-limit"]
         await service.put_topic("d", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
         result = await service.schedule([*batch, MessageIn("e", b"1")], ANONYMOUS)
         assert result.status.tolist() == [NEW] * 6 + [FAILED]
@@ -83,3 +87,15 @@ def test_b8_a_message_is_rescheduled_so_often_and_no_more(tmp_path: Path, monkey
         assert (await service.cancel(id.decode(), if_match=None, principal=ANONYMOUS)).prior == "none"
 
     run_node(tmp_path / "n1", play)
+
+
+def test_a_row_that_is_refused_takes_no_topic_of_another(tmp_path: Path) -> None:
+    """Requests of several clients may be rows of one draft: what one does wrong refuses no other."""
+
+    async def play(node: Node) -> None:
+        target = Target(url="https://x/")
+        batch = [MessageIn("x", b"1", target=target), MessageIn("y", b"1", delay_ms=60_000)]
+        found = await node.group.port.schedule_each(encode_draft(batch))
+        assert (list(found.status), found.refused[0].code) == ([FAILED, NEW], "invalid-field")
+
+    run_node(tmp_path / "n1", play, limits={"max_topics": 1})
