@@ -372,7 +372,7 @@ def test_what_this_node_hands_over_when_it_has_come_to_lead_leaves_within_its_wi
         if not trusted:
             await passes(0.1)
             follower.group.answers[1].set_result(Deliveries())
-        assert read_answer("pull", await calling) == (handed if trusted else Deliveries())
+        assert await calling == answer_frame(handed if trusted else Deliveries())
         assert follower.group.given_back == [Claims("mail", claims_of(handed))] * (not trusted)
 
     play(scene, leader="n1")
