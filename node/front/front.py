@@ -43,7 +43,7 @@ from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
 from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesTold
 from node.port.message_port import CancelAsked, HistogramAsked, MessageAsked, RedriveAsked, RescheduleAsked
-from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, claims_of
+from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, claims_of, too_late
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPut, TopicsAsked
 from node.runtime.clock import ProcessClock
 
@@ -162,7 +162,7 @@ class Front:
         if request.gone() or not leaves:
             port.give_back(Claims(request.topic, claims_of(handed)))
             if not leaves:
-                raise Problem("no-leader", "the leader changed before the answer was written; pull again")
+                raise too_late()
             return []
         return make_deliveries(handed, place.number, request.topic, place.receipts)
 

@@ -16,7 +16,7 @@ from api.port.problem import Problem
 from node.peer_wire.connection import Reply
 from node.port.group_frames import OPERATIONS, answer_frame, carry_out
 from node.port.group_port import GroupPort
-from node.port.pull_port import Claims, Deliveries, PullAsked, claims_of
+from node.port.pull_port import Claims, Deliveries, PullAsked, claims_of, too_late
 from node.port.refusal import Refusal
 
 _log = logging.getLogger("hourwheel.calls")
@@ -73,6 +73,6 @@ class ServedGroup:
             if port.window.covers(handed.term, handed.leased_until_ms, self._now_s()):
                 return answered
             give_back()
-            return answer_frame(Refusal("no-leader", "the leader changed before the answer was written; pull again"))
+            return answer_frame(Refusal.of(too_late()))
 
         return Reply(answered, self._term(), leaves, give_back)

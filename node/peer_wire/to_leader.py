@@ -26,7 +26,7 @@ from node.port.codec import BadFrame, decode, encode
 from node.port.group_frames import READS, GroupFrames, answer_frame, read_answer, refusal_of
 from node.port.group_port import GroupPort, GroupStatus, PeerNode
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
-from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, claims_of
+from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, claims_of, too_late
 from node.port.refusal import Refusal
 
 #: The answers to these come from the former leader, once another one leads.
@@ -140,7 +140,7 @@ class ToLeader:
         if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, self._now_s()):
             return answer
         port.give_back(Claims(decode(PullAsked, under_way.frame).topic, claims_of(handed)))
-        return answer_frame(Refusal("no-leader", "the leader changed before the answer was written; pull again"))
+        return answer_frame(Refusal.of(too_late()))
 
     async def _reached(self, peer: PeerNode) -> PeerConnection | None:
         """A connection that is dialled; None if there is none, or another leader before there is one."""

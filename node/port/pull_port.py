@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import numpy as np
 
+from api.port.problem import Problem
 from node.port.plain import U16, U32, Count, Ms, Plain
 from node.port.receipt import CLAIM
 from node.port.refusal import Refusal
@@ -133,6 +134,15 @@ class PullPort(Protocol):
 
     async def extend(self, asked: ExtendAsked) -> Settled:
         """Their leases go on."""
+
+
+def too_late() -> Problem:
+    """Of messages that were handed over and may not leave any more. They are given back; by a group that is not sure to
+    lead that may come to nothing, and then their leases run."""
+    return Problem(
+        "outcome-unknown",
+        "the leader changed before the answer was written; what it handed over comes again when its lease has ended",
+    )
 
 
 def claims_of(handed: Deliveries) -> bytes:
