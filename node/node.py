@@ -85,6 +85,7 @@ class Node:
         try:
             for number in self._configs:
                 self._open(number)
+                self._attach(number)
         except BaseException:
             for group in self.groups.values():
                 group.let_go()
@@ -120,14 +121,17 @@ class Node:
         )
 
     def _open(self, number: int) -> None:
-        """Open a group, and let the front know."""
+        """Open a group. Nobody asks anything of it yet."""
         receivers = self.outside.receivers(self.push_wire)
         peers = self._peers[number]
         group = Group(number, self._configs[number], self.outside, receivers, peers, self.watchdog.beat)
         group.transport.on_calls = self.peer_wires[number].accepted
         self.groups[number] = group
         self._opened(group)
-        self.group_directory.attach(self.outside.fronted(group.port))
+
+    def _attach(self, number: int) -> None:
+        """Let the front ask it, in the step in which it takes part: from then on something may end it."""
+        self.group_directory.attach(self.outside.fronted(self.groups[number].port))
 
     @property
     def group(self) -> Group:
@@ -182,8 +186,8 @@ class Node:
             if group.life.failed or not self.life.serves:
                 return
             self._open(number)
-            self.groups[number].life.begin()  # whoever waited for that comes first, and may meet what ends it
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # whoever waited for that comes first, and finds no group yet
+            self._attach(number)
             await self.groups[number].start()
             log.info("opened again", group=number, applied_index=self.groups[number].machine.applied_index)
 

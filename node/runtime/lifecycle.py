@@ -25,9 +25,8 @@ class Lifecycle:
         self._verdict: Exception | None = None
 
     def begin(self) -> None:
-        """It begins to serve: from now on something may end it. Idempotent."""
-        if self._ended is None:
-            self._ended = asyncio.get_running_loop().create_future()
+        """It begins to serve: from now on something may end it."""
+        self._ended = asyncio.get_running_loop().create_future()
 
     async def until_ended(self) -> None:
         """Until it ends. Raises what failed."""

@@ -75,24 +75,36 @@ def test_one_front_serves_both_and_neither_knows_the_others_receipts(tmp_path: P
         assert verify(tmp_path / str(number), group=number).faults == []
 
 
-def test_a_group_that_fails_in_the_step_in_which_it_is_opened_again_ends_the_node(
+def test_a_group_that_is_opened_again_is_asked_nothing_before_it_takes_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever waited for it asks before it takes part, and may meet a disk that fails."""
+    """A disk that failed in a request of that moment was forgotten. Who comes then is refused, as while it was opened;
+    from its first request on a failure ends the node."""
 
     async def play() -> None:
         node, task = await serving(tmp_path)
         monkeypatch.setattr(Group, "takes_over", property(lambda group: not group.life.failed))
-        begin = Group.start
+        place, early, begin = node.group_directory.of_number(SECOND), list[str](), Group.start
+
+        def opened(_: Group) -> None:
+            async def ask() -> None:
+                with pytest.raises(Problem) as refused:
+                    await place.port.cluster()
+                early.append(refused.value.code)
+
+            asyncio.ensure_future(ask()).add_done_callback(lambda asked: asked.result())
 
         async def start(group: Group) -> None:
-            group.life.fatal(DiskFailed("read", "hours/1/log", 5))
             await begin(group)
+            assert place.port is not None
+            group.life.fatal(DiskFailed("read", "hours/1/log", 5))
 
+        node._opened = opened
         monkeypatch.setattr(Group, "start", start)
         node.groups[SECOND].life.stop()
         with pytest.raises(DiskFailed, match="hours/1/log"):
             await task
+        assert early == ["no-leader"]
 
     asyncio.run(play())
 
