@@ -1,4 +1,4 @@
-"""What a request costs that reaches a node that does not lead, as two of three behind a balancer do.
+"""The price of a request at a node that does not lead. Behind a balancer two of three requests meet one.
 
 `follower`: all clients at one follower, or at both. `any-node`: clients spread over all three nodes, beside the same at
 the leader. Processor time is of one message, of the leader's process and of the follower's.
@@ -110,7 +110,7 @@ async def _drained(cluster: Cluster, at: Sequence[str], name: str, scale: Scale)
 
 
 async def _polls(cluster: Cluster, at: str, scale: Scale) -> Row:
-    """What the leader needs for pulls that wait through another node."""
+    """The leader's share of a core while pulls wait at another node."""
     address = _address(cluster, at)
     await put_topic(address, "polls", {})
     before = await share_of_leader(cluster, scale.seconds)

@@ -24,8 +24,8 @@ BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Greeting(Plain, frozen=True):
-    """What a node says of itself. `calls_max` and `bytes_max` are what it keeps for the other one; `more` is for later
-    builds."""
+    """A node names itself. It keeps `calls_max` calls and `bytes_max` bytes for the other one. Later builds add to
+    `more`."""
 
     kind: Annotated[int, Meta(ge=CALLS, le=CALLS)]
     oldest: U16

@@ -131,7 +131,7 @@ class ToLeader:
         return answered.frame
 
     async def _here(self, under_way: _UnderWay) -> bytes:
-        """What the group of this node answers, which has come to lead. A hand-over goes on within its trust window."""
+        """This node has come to lead: its own group answers. A hand-over goes on within the trust window."""
         port = self._local()
         answer = await GroupFrames(port).call(under_way.name, under_way.frame, 0)
         if under_way.name != "pull" or refusal_of(answer) is not None:
@@ -216,7 +216,7 @@ class ToLeader:
             await self.call("nack", asked, 0)
 
     async def close(self) -> None:
-        """What is given back has a moment to get there."""
+        """Wait a moment for what is being given back."""
         if self._giving:
             await asyncio.wait(self._giving, timeout=FAREWELL_S)
         for task in self._giving:

@@ -145,7 +145,7 @@ class PeerWire:
             self._sweep_later()
 
     async def close(self) -> None:
-        """What is under way has a moment to end. No connection is made or taken any more."""
+        """Wait a moment for calls under way, then close. No connection is made or taken any more."""
         for end in self.closing:
             await end()
         self._closed = True

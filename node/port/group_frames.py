@@ -100,8 +100,8 @@ class GroupFrames:
 
 
 async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[Any]], frame: bytes) -> msgspec.Struct:
-    """What a call comes to that is asked with this type: its answer, or a Refusal. What cannot be read is refused by
-    type and field; no exception of the group crosses."""
+    """Carry out a call that is asked with this type: its answer, or a Refusal. A frame that cannot be read is refused
+    by type and field. No exception of the group crosses."""
     try:
         asked = decode(kind, frame)
         answer = await (method() if kind is Nothing else method(asked))
@@ -116,7 +116,7 @@ async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[
 
 
 def answer_frame(answer: msgspec.Struct) -> bytes:
-    """What a call came to, as bytes."""
+    """An answer or a refusal, as bytes."""
     if isinstance(answer, Refusal):
         return _REFUSAL + encode(answer)
     try:
@@ -152,7 +152,7 @@ class FramedGroup:
             raise
 
     def _unwanted(self, topic: str, ended: asyncio.Future[msgspec.Struct]) -> None:
-        """What a pull brought that nobody waits for."""
+        """Nobody waits for this pull any more: give back what it brought."""
         if ended.cancelled() or ended.exception() is not None:
             return
         handed = ended.result()
@@ -183,12 +183,12 @@ class FramedGroup:
 
 
 def refusal_of(frame: bytes) -> Refusal | None:
-    """The refusal that a call came to, if it is one. Raises BadFrame."""
+    """The refusal in a frame; None if it is an answer. Raises BadFrame."""
     return decode(Refusal, frame[1:]) if frame[:1] == _REFUSAL else None
 
 
 def read_answer(name: str, frame: bytes) -> msgspec.Struct:
-    """What a call came to. Raises its Problem; `outcome-unknown` where it cannot be read."""
+    """The answer in a frame. Raises the Problem of a refusal; `outcome-unknown` where it cannot be read."""
     try:
         refusal = refusal_of(frame)
         if refusal is None:

@@ -79,8 +79,8 @@ async def _dial(
 
 
 async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
-    """What the node at this address says to `own`, or why it cannot be a member; None if nothing that speaks so
-    answers."""
+    """Greet the node at this address as `own`: its hello, or why it cannot be a member. None if nothing there speaks
+    so."""
     opened = await dial(address, own.encode)  # it may be of a build that reads no longer form
     if opened is None:
         return None

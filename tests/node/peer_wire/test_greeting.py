@@ -16,7 +16,7 @@ from node.port.group_frames import VERSIONS
 from replication.wire.frame import FrameRefused, encode_frame, seal
 from replication.wire.handshake import CALLS, Hello, Refusal
 from tests.node.peer_wire.pair import CLUSTER, echo, run
-from tests.node.peer_wire.wires import OTHER_CLUSTER, answering, dial, greeted, nodes, said_by
+from tests.node.peer_wire.wires import OTHER_CLUSTER, answering, dial, greeted, nodes, refusal_of, said_by
 from tests.waiting import turns, until
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -173,12 +173,8 @@ def test_before_there_is_a_cluster_nobody_is_taken() -> None:
             one.status = replace(one.status, cluster=None)
             assert await one.to("n2") is None
             assert await two.to("n1") is None
-            stranger = await dial(one)
-            stranger.says(said_by("n2", "n1"))
-            refusal = await stranger.answer()
-            assert isinstance(refusal, Refusal)
+            refusal = await refusal_of(one, said_by("n2", "n1"))
             assert (refusal.reason, refusal.detail) == ("not-founded", "n1 knows no cluster, or closes")
-            await stranger.close()
             assert one.connections == two.connections == []
 
     run(scene)

@@ -10,9 +10,8 @@ import node.peer_wire.wire as wire_module
 from node.peer_wire.connection import Lost, Reply
 from node.peer_wire.frame import CALL, Piece
 from node.port.group_port import PeerNode
-from replication.wire.handshake import Refusal
 from tests.node.peer_wire.pair import Desk, echo, outcome, run
-from tests.node.peer_wire.wires import answering, dial, gone, greeted, nodes, said_by
+from tests.node.peer_wire.wires import answering, gone, greeted, nodes, refusal_of, said_by
 from tests.waiting import turns, until
 
 
@@ -178,13 +177,7 @@ def test_a_node_does_not_wait_long_for_calls_when_it_closes(monkeypatch: pytest.
             assert one.connections == []
             assert await one.to("n2") is None
             assert await two.to("n1") is None
-            stranger = await dial(one)
-            stranger.says(said_by("n2", "n1"))
-            refusal = await stranger.answer()
-            assert isinstance(refusal, Refusal)
-            assert refusal.reason == "not-founded"
-            assert await stranger.closed_by_peer()
-            await stranger.close()
+            assert (await refusal_of(one, said_by("n2", "n1"))).reason == "not-founded"
 
     run(scene)
 

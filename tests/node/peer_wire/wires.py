@@ -107,6 +107,17 @@ async def dial(node: Node) -> Stranger:
     return Stranger(*await asyncio.open_connection(*node.listener.address))
 
 
+async def refusal_of(node: Node, greeting: Greeting) -> Refusal:
+    """What a stranger hears that greets so; the connection ends with it."""
+    stranger = await dial(node)
+    stranger.says(greeting)
+    refusal = await stranger.answer()
+    assert isinstance(refusal, Refusal)
+    assert await stranger.closed_by_peer()
+    await stranger.close()
+    return refusal
+
+
 def said_by(node: str, to: str, /, **change: Any) -> Greeting:
     """The greeting of a node of this build, with changes."""
     return replace(greet(CLUSTER, node, to, 0), **change)
