@@ -45,13 +45,8 @@ def test_the_wrong_node_is_refused_with_its_reason(
 
     async def scene() -> None:
         async with nodes(echo, echo) as (one, _):
-            stranger = await dial(one)
-            stranger.says(said_by("n2", "n1", **change))
-            refusal = await stranger.answer()
-            assert isinstance(refusal, Refusal)
+            refusal = await refusal_of(one, said_by("n2", "n1", **change))
             assert (refusal.reason, says in refusal.detail) == (reason, True)
-            assert await stranger.closed_by_peer()
-            await stranger.close()
             assert len(lines(caplog)) == 1
             assert says in lines(caplog)[0]
             assert one.connections == []
