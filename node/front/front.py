@@ -43,7 +43,7 @@ from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
 from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesTold
 from node.port.message_port import CancelAsked, HistogramAsked, MessageAsked, RedriveAsked, RescheduleAsked
-from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, claims_of, too_late
+from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, check_window, give_back
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPut, TopicsAsked
 from node.runtime.clock import ProcessClock
 
@@ -158,11 +158,9 @@ class Front:
         handed = await port.pull(asked, request.gone)
         if not handed.bodies:
             return []
-        leaves = port.window.covers(handed.term, handed.leased_until_ms, self._clock.monotonic())
-        if request.gone() or not leaves:
-            port.give_back(Claims(request.topic, claims_of(handed)))
-            if not leaves:
-                raise too_late()
+        check_window(port, request.topic, handed, self._clock.monotonic())
+        if request.gone():
+            give_back(port, request.topic, handed)
             return []
         return make_deliveries(handed, place.number, request.topic, place.receipts)
 

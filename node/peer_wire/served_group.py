@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -16,7 +17,7 @@ from api.port.problem import Problem
 from node.peer_wire.connection import Reply
 from node.port.group_frames import OPERATIONS, answer_frame, carry_out
 from node.port.group_port import GroupPort
-from node.port.pull_port import Claims, Deliveries, PullAsked, claims_of, too_late
+from node.port.pull_port import Deliveries, PullAsked, check_window, give_back
 from node.port.refusal import Refusal
 
 _log = logging.getLogger("hourwheel.calls")
@@ -66,13 +67,11 @@ class ServedGroup:
         handed = cast(Deliveries, answer)
         answered = answer_frame(handed)
 
-        def give_back() -> None:
-            port.give_back(Claims(topic, claims_of(handed)))
-
         def leaves() -> bytes:
-            if port.window.covers(handed.term, handed.leased_until_ms, self._now_s()):
-                return answered
-            give_back()
-            return answer_frame(Refusal.of(too_late()))
+            try:
+                check_window(port, topic, handed, self._now_s())
+            except Problem as late:
+                return answer_frame(Refusal.of(late))
+            return answered
 
-        return Reply(answered, self._term(), leaves, give_back)
+        return Reply(answered, self._term(), leaves, partial(give_back, port, topic, handed))

@@ -23,11 +23,10 @@ from api.port.problem import Problem
 from node.peer_wire.connection import Answered, Busy, Call, Lost, PeerConnection
 from node.peer_wire.wire import PeerWire
 from node.port.codec import BadFrame, decode, encode
-from node.port.group_frames import READS, GroupFrames, answer_frame, read_answer, refusal_of
+from node.port.group_frames import READS, GroupFrames, read_answer, refusal_of
 from node.port.group_port import GroupPort, GroupStatus, PeerNode
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
-from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, claims_of, too_late
-from node.port.refusal import Refusal
+from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, check_window, claims_of
 
 #: The answers to these come from the former leader, once another one leads.
 OF_THE_FORMER: Final = frozenset(("transfer", "remove_member"))
@@ -136,11 +135,9 @@ class ToLeader:
         answer = await GroupFrames(port).call(under_way.name, under_way.frame, 0)
         if under_way.name != "pull" or refusal_of(answer) is not None:
             return answer
-        handed = cast(Deliveries, read_answer("pull", answer))
-        if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, self._now_s()):
-            return answer
-        port.give_back(Claims(decode(PullAsked, under_way.frame).topic, claims_of(handed)))
-        return answer_frame(Refusal.of(too_late()))
+        topic, handed = decode(PullAsked, under_way.frame).topic, cast(Deliveries, read_answer("pull", answer))
+        check_window(port, topic, handed, self._now_s())
+        return answer
 
     async def _reached(self, peer: PeerNode) -> PeerConnection | None:
         """A connection that is dialled; None if there is none, or another leader before there is one."""

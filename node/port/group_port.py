@@ -18,7 +18,6 @@ from node.port.message_port import MessagePort
 from node.port.plain import U16, U32, Count, Plain
 from node.port.pull_port import PullPort
 from node.port.topic_port import TopicPort
-from node.port.trust_window import TrustWindow
 
 
 class ReceiptKey(Plain, frozen=True):
@@ -172,10 +171,9 @@ class ClusterPort(Protocol):
 
 
 class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
-    """One group. `window`: until when what it handed over may leave."""
+    """One group."""
 
     number: int
-    window: TrustWindow
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
         """Tell this of the group from now on: at once, and at each change; some are found by a look twice a second."""

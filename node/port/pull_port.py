@@ -20,6 +20,7 @@ from api.port.problem import Problem
 from node.port.plain import U16, U32, Count, Ms, Plain
 from node.port.receipt import CLAIM
 from node.port.refusal import Refusal
+from node.port.trust_window import TrustWindow
 
 #: Results of a claim. The first three are those of replication/apply/message/settle.py.
 SETTLED: Final = 0
@@ -113,7 +114,10 @@ def stays() -> bool:
 
 
 class PullPort(Protocol):
-    """All of it is the leader's: `no-leader` elsewhere. Topics are named: `unknown-topic`."""
+    """All of it is the leader's: `no-leader` elsewhere. Topics are named: `unknown-topic`. Hand-overs leave within
+    `window`."""
+
+    window: TrustWindow
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
         """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. `no-leader` when the term ends meanwhile,
@@ -136,13 +140,21 @@ class PullPort(Protocol):
         """Their leases go on."""
 
 
-def too_late() -> Problem:
-    """Of messages that were handed over and may not leave any more. They are given back; by a group that is not sure to
-    lead that may come to nothing, and then their leases run."""
-    return Problem(
+def check_window(port: PullPort, topic: str, handed: Deliveries, now_s: float) -> None:
+    """Ask it right before messages of this topic leave, at this monotonic second. Past the window they are given back.
+    Raises `outcome-unknown` then: a group that is not sure to lead may not come to give them back."""
+    if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, now_s):
+        return
+    give_back(port, topic, handed)
+    raise Problem(
         "outcome-unknown",
         "the leader changed before the answer was written; what it handed over comes again when its lease has ended",
     )
+
+
+def give_back(port: PullPort, topic: str, handed: Deliveries) -> None:
+    """Nobody gets these."""
+    port.give_back(Claims(topic, claims_of(handed)))
 
 
 def claims_of(handed: Deliveries) -> bytes:
