@@ -160,6 +160,22 @@ def test_what_is_handed_over_leaves_within_its_window() -> None:
     run(scene)
 
 
+def test_a_hand_over_leaves_in_its_step() -> None:
+    """In the next one the term has ended: what leaves then would have to be given back."""
+
+    async def scene() -> None:
+        play = Scene()
+        async with with_bare(play.served.answer) as (_, bare):
+            bare.calls(1, PULL, "pull")
+            await until(lambda: play.group.answers)
+            play.group.answers[0].set_result(handed_over(b"one"))
+            asyncio.get_running_loop().call_soon(play.group.window.close)  # behind the step that this wakes
+            await until(lambda: bare.answered == [1])
+            assert play.group.given_back == []
+
+    run(scene)
+
+
 @pytest.mark.parametrize("why", ["closed", "another term", "trust is over", "lease is over"])
 def test_what_is_handed_over_outside_of_its_window_is_given_back(why: str) -> None:
     """And the answer is a refusal, which says that nothing came of it."""

@@ -94,8 +94,10 @@ def test_a_row_that_is_refused_takes_no_topic_of_another(tmp_path: Path) -> None
 
     async def play(node: Node) -> None:
         target = Target(url="https://x/")
-        batch = [MessageIn("x", b"1", target=target), MessageIn("y", b"1", delay_ms=60_000)]
+        late = MessageIn("z", b"1", delay_ms=node.config.limits.max_delay_ms + 1)
+        batch = [MessageIn("x", b"1", target=target), late, MessageIn("y", b"1", delay_ms=60_000)]
         found = await node.group.port.schedule_each(encode_draft(batch))
-        assert (list(found.status), found.refused[0].code) == ([FAILED, NEW], "invalid-field")
+        assert list(found.status) == [FAILED, FAILED, NEW]
+        assert [found.refused[row].code for row in (0, 1)] == ["invalid-field", "beyond-max-delay"]
 
     run_node(tmp_path / "n1", play, limits={"max_topics": 1})
