@@ -1,27 +1,14 @@
 """Every Python file of the project, its syntax tree, and which of our files it imports."""
 
 import ast
-import subprocess
 from collections.abc import Iterable
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.tidy.tracked import ROOT, tracked
+
 OURS = ("api", "bench", "chaos", "cli", "client", "ledger", "node", "reconcile", "replication", "storage")
 
 
-def sources() -> list[Path]:
-    """Every Python file that git tracks or would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return [ROOT / line for line in listed.stdout.split() if (ROOT / line).exists()]
-
-
-FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sources()}
+FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in tracked("*.py")}
 TREES = {name: ast.parse(text) for name, text in FILES.items()}
 NODES = {name: list(ast.walk(tree)) for name, tree in TREES.items()}
 NAMES = sorted(FILES)
