@@ -265,7 +265,8 @@ class Server:
                 raise
             if wait.ended:
                 return exchange.answer(200, wait.nothing)
-            raise (_unanswered() if exchange.passed_on else draining()) from None
+            elsewhere = exchange.passed_on or exchange.answered is not None
+            raise (_unanswered() if elsewhere else draining()) from None
         finally:
             if wait.nothing:
                 connection.waited()

@@ -179,7 +179,7 @@ class _Answering:
 
     task: asyncio.Task[None]
     waits: bool
-    passed_on: bool = False
+    elsewhere: bool = False  # the leader is asked, and may have done it
 
 
 class SimServing:
@@ -241,8 +241,8 @@ class SimServing:
             if socket.closed or not self.draining:
                 raise
             at_work = self._at_work.get(socket)
-            passed_on = at_work is not None and at_work.passed_on
-            code = "outcome-unknown" if passed_on else "draining"
+            elsewhere = at_work is not None and at_work.elsewhere
+            code = "outcome-unknown" if elsewhere else "draining"
             reply = refusal(Problem(code, "this node is shutting down; ask another node"))
         except Exception as error:
             self._complain(error)
@@ -253,11 +253,12 @@ class SimServing:
         if self.draining:
             raise Problem("draining", "this node is shutting down; ask another node")
         port = self._port
-        if request.leader and not port.leads() and not port.reaches_leader():
+        elsewhere = request.leader and not port.leads()
+        self._at_work[socket].elsewhere = elsewhere
+        if elsewhere and not port.reaches_leader():
             if "Hourwheel-Forwarded" in request.headers:
                 raise Problem("no-leader", "took this node for the leader, and it is not; try again")
             passed_on = msgspec.structs.replace(request, headers={"Hourwheel-Forwarded": port.node_id})
-            self._at_work[socket].passed_on = True
             reply = await port.forward(passed_on)
             assert isinstance(reply, Reply)
             return reply

@@ -275,6 +275,25 @@ def test_a_pull_passed_on_ends_too() -> None:
     run(story())
 
 
+def test_a_pull_asked_of_another_node_is_of_unknown_outcome_when_this_one_drains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 19381: the leader had handed something over, and stopped as this node did: the answer said that nothing was
+    done."""
+
+    async def story() -> None:
+        async with running() as client:
+            client.port.leading = False
+            monkeypatch.setattr(client.port, "reaches_leader", lambda: True)
+            pull = asyncio.create_task(client.send("POST", "/v1/topics/a/pull", {"wait": "30s"}))
+            await client.port.waiting.wait()
+            client.server.drain()
+            ended = await pull
+            assert (ended.status, ended.json["code"]) == (504, "outcome-unknown")
+
+    run(story())
+
+
 def test_a_node_that_stops_lets_the_leader_end_the_waits_it_passed_on() -> None:
     """Draining leaves them for a moment; the leader, asked by that node, answers them as having found nothing, and no
     others; what it had to hand over it hands over to those."""
