@@ -182,7 +182,7 @@ class GroupService:
         return view_message(
             store, found, asked.id, topic=topic.name if topic else "", now_ms=parts.clock.now_ms(),
             term=parts.group.term, nodes=[member.id for member in parts.members.table.all()], told=told,
-            pledged=pledged,
+            leads=term is not None, pledged=pledged,
         )  # fmt: skip
 
     @_reads_files

@@ -109,17 +109,19 @@ def view_message(
     term: int,
     nodes: Sequence[str],
     told: Settles,
+    leads: bool = False,
     pledged: tuple[int, int] | None = None,
 ) -> MessageView:
-    """The answer to a GET in a `term`; `topic` is the name of its topic, `nodes` those of the nodes by number from 1,
-    `told` what befell it (Store.history).
-    `pledged`: (term, attempt) of a strict hand-over that has not begun, known to the leader. A lease of one that has
-    not is no hand-over yet, and is not shown."""
+    """The answer to a GET in a `term`.
+
+    - `topic` is the name of its topic, `nodes` the names of the nodes by number from 1, `told` is Store.history.
+    - `leads`: this node leads in this term. Then `pledged` is the (term, attempt) of a strict hand-over that has not
+      begun, and there is no other such. A lease whose hand-over has not begun is not shown."""
     record = found.record
     at = np.array([found.place], np.uint64)
     state, unit = store.states(at), store.units(at)[0]
     due_ms = int(unit["due_ms"])
-    history, begun = _made(told, pledged, now_ms, term)
+    history, begun = _made(told, pledged, None if leads else now_ms, term)
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else PENDING, int(ends_ms[0]), due_ms, now_ms)
@@ -204,10 +206,12 @@ def _moved_since(history: Settles) -> bool:
     return bool(((after["what"] == FORWARDED) & np.isin(after["code"], MOVES)).any())
 
 
-def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int, term: int) -> tuple[Settles, bool]:
-    """The story without leases whose hand-overs were not made: released, or not begun yet in this term. And whether the
-    newest is no such lease. Who is not the leader knows of a plan only that it is for later. What a leader before
-    planned may have begun by its clock, whatever this one shows."""
+def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int | None, term: int) -> tuple[Settles, bool]:
+    """The history without leases whose hand-overs were not made, and whether its newest hand-over has begun.
+
+    A lease was not made if it was released, or if its hand-over has not begun in this term. The leader knows by
+    `pledged`, whatever its clock shows (`now_ms` is None): the clock may have gone back since. Another node knows of
+    a plan of this term only that it is for later. What an earlier leader planned may have begun by its clock."""
     what = history["what"]
     keep = np.ones(len(history), np.bool_)
     released = np.flatnonzero(what == RELEASED)
@@ -215,8 +219,8 @@ def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int, term: 
     begun = True
     if len(history) and what[-1] == LEASED:
         newest = history[-1]
-        planned = int(newest["code"]) & PLANNED and int(newest["at_ms"]) > now_ms
-        begun = not (planned and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != pledged
+        later = now_ms is not None and int(newest["code"]) & PLANNED and int(newest["at_ms"]) > now_ms
+        begun = not (later and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != pledged
         keep[-1] = begun
     return history[keep], begun
 

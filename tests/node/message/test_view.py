@@ -42,12 +42,23 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield log
 
 
-def view(log: Log, home: int, *, term: int = 1, now_ms: int = T0 + 1_000) -> MessageView:
-    """The message, by its leader of this term."""
+def view(
+    log: Log,
+    home: int,
+    *,
+    term: int = 1,
+    now_ms: int = T0 + 1_000,
+    leads: bool = False,
+    pledged: tuple[int, int] | None = None,
+) -> MessageView:
+    """The message, as a node shows it in this term."""
     id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
     found = find(log.store, id)
     told, nodes = at_once(log.store.history(found.home)), ["n1", "n2", "n3"]
-    return view_message(log.store, found, id, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told)
+    return view_message(
+        log.store, found, id, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told, leads=leads,
+        pledged=pledged,
+    )  # fmt: skip
 
 
 def events(log: Log, home: int, term: int) -> list[tuple[str, int | None, str]]:
@@ -74,6 +85,17 @@ def test_a_plan_of_a_leader_before_may_have_begun_whatever_this_ones_clock_shows
     log.apply(replace(lease(home), planned=True))
     early = [view(log, home, term=term, now_ms=T0 - 200) for term in (1, 2)]
     assert [(each.state, each.attempt) for each in early] == [("scheduled", 0), ("leased", 1)]
+
+
+def test_a_leader_knows_what_it_has_begun_though_its_clock_went_back(log: Log) -> None:
+    """Seed 19464: a leader's clock was held 4 s back after a strict push, and GET said attempt 0 to its receiver."""
+    (home,) = placed(log.apply(schedule(T0)))
+    log.apply(replace(lease(home), planned=True))
+    back_ms = T0 - 4_000
+    begun = view(log, home, now_ms=back_ms, leads=True)
+    assert (begun.state, begun.attempt, begun.handed_over_ms) == ("leased", 1, T0)
+    waiting = view(log, home, now_ms=back_ms, leads=True, pledged=(1, 1))
+    assert (waiting.state, waiting.attempt, waiting.handed_over_ms) == ("scheduled", 0, None)
 
 
 def test_a_planned_push_whose_lease_was_extended_was_made(log: Log) -> None:
