@@ -63,7 +63,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def _drawn(line: str) -> bool:
     """Whether a line is part of a drawing or of an example, not of a sentence."""
-    return line.startswith("    ") or any(mark in line for mark in ("--->", "-->", "<--", "+--", "|  ", ">>>"))
+    return line.startswith(("    ", "|")) or any(mark in line for mark in ("--->", "-->", "<--", "+--", "|  ", ">>>"))
 
 
 def word_count(sentence: str) -> int:
