@@ -1,4 +1,4 @@
-"""One entry on its way into the store, with all that its commands change and whom they tell."""
+"""An entry on its way into the store, with all that its commands change and the parts that they notify."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from storage.store import Store
 
 @dataclass(slots=True)
 class Dispatched:
-    """The replicated dispatch state. All before (tick, local_index) is dispatched; `applied_index`: what its leader had
-    applied; `now_ms`: the newest stamp. Invariant: it never goes back but by Realign."""
+    """The replicated dispatch state: all before (tick, local_index) is dispatched. Only Realign moves it back.
+
+    `applied_index`: what its leader had applied. `now_ms`: the newest stamp.
+    """
 
     tick: int
     local_index: int
@@ -22,7 +24,7 @@ class Dispatched:
 
     @property
     def floor_ms(self) -> int:
-        """Where its slot begins: no unit goes before it."""
+        """The begin of its slot: no unit goes before it."""
         return self.tick * MS_PER_TICK
 
 

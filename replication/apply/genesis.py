@@ -1,4 +1,4 @@
-"""How a cluster begins: its id, its secret, its first members. Once."""
+"""How a cluster begins, once: its id, its secret, its first members."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storage.format.level import FOUNDED
 
 
 def apply_genesis(applying: Applying, command: Genesis) -> None:
-    """Found the cluster, if nobody did."""
+    """Found the cluster, unless it is founded already."""
     store = applying.store
     if store.cluster_id is not None:
         return

@@ -7,7 +7,7 @@ from replication.command.level import RaiseLevel
 
 
 def apply_raise_level(applying: Applying, command: RaiseLevel) -> bool:
-    """Raise the level; whether it rose. It never goes down, and the same command twice changes nothing."""
+    """Raise the level. True if it rose. It never goes down, and the same command twice changes nothing."""
     store = applying.store
     if command.basis != store.catalog.members.index or command.level <= store.level:
         return False

@@ -1,11 +1,15 @@
 """The replicated machine: applies entries to the store, the same on every node.
 
-`apply` is a function of (what was applied before, index, term, entry) alone: it reads no clock and draws nothing, so
-all nodes build identical files. What it returns goes to whoever proposed the entry; what it tells (told.py) lets the
-leader's dispatcher follow along. Which commands there are, and in which order an entry applies them, says registry.py.
+`apply` depends on nothing but (what was applied before, index, term, entry). It reads no clock and draws nothing, so
+all nodes build identical files. Its result goes to the proposer of the entry. Its notifications (told.py) let the
+leader's dispatcher follow. registry.py lists the commands and their order in an entry.
 
-Invariants: the dispatch state never goes back but by Realign; `applied_index` grows by what Raft says; an entry is read
-whole before anything of it is applied, so a broken one changes nothing and gives the same refusal on every node.
+Invariants:
+
+- The dispatch state never goes back except by Realign.
+- `applied_index` grows as Raft says.
+- An entry is read whole before any of it is applied. So a broken entry changes nothing and gives the same refusal on
+  every node.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an entry did: one result per section, in the entry's order; or why it was refused as a whole."""
+    """The effect of an entry: one result per section, in the entry's order, or why all of it was refused."""
 
     index: int
     term: int
@@ -39,7 +43,7 @@ class Applied:
 
 
 class Machine:
-    """Applies entries to `store`. One per group; driven by the Raft group alone. `told`: who hears of it."""
+    """Applies entries to `store`. One per group, driven by the Raft group alone. `told` notifies its listeners."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -55,24 +59,27 @@ class Machine:
 
     @property
     def level(self) -> int:
-        """The newest version of entries that every member reads: by it apply decides what it writes."""
+        """The newest version of entries that every member reads. It decides what apply writes."""
         return self.store.level
 
     @property
     def tick(self) -> int:
-        """Of the dispatch state: the second up to which all is dispatched."""
+        """The second up to which all is dispatched (dispatch state)."""
         return self.dispatched.tick
 
     @property
     def local_index(self) -> int:
-        """Of the dispatch state: how far the second `tick` is dispatched."""
+        """How far the second `tick` is dispatched (dispatch state)."""
         return self.dispatched.local_index
 
     def apply(self, index: int, term: int, entry: bytes) -> Applied:
-        """Apply the entry at `index`. Raises `UnknownCommand` (this node must stop) for a command it cannot read, and
-        whatever the disk raises; a malformed entry is refused in the result, on every node alike."""
+        """Apply the entry at `index`.
+
+        Raises `UnknownCommand` (this node must stop) for a command it cannot read, and any error of the disk. A
+        malformed entry is refused in the result, on every node alike.
+        """
         assert index > self.applied_index, (index, self.applied_index)
-        self.store.catalog.written.take()  # what was written before is not of this entry
+        self.store.catalog.written.take()  # earlier writes do not belong to this entry
         try:
             envelope = decode_entry(entry)
             commands = self._read(envelope)
@@ -92,7 +99,7 @@ class Machine:
         return Applied(index, term, results)
 
     def _read(self, envelope: Envelope) -> list[tuple[CommandRow, Any]]:
-        """Its commands. Raises UnknownCommand, EntryRefused."""
+        """The entry's commands. Raises UnknownCommand, EntryRefused."""
         unknown = [section.kind for section in envelope.sections if section.kind not in COMMANDS]
         if unknown:
             raise UnknownCommand(f"command kind {unknown[0]} is unknown to this node")
@@ -106,7 +113,7 @@ class Machine:
         return commands
 
     def _check_version(self, envelope: Envelope, commands: Sequence[tuple[CommandRow, Any]]) -> None:
-        """No entry is of a version above the level, but the one that raises it; no command comes before its level."""
+        """Refuse a version above the level, except in the entry that raises it, and a command before its level."""
         raised = [command.level for _, command in commands if isinstance(command, RaiseLevel)]
         if envelope.version > max(self.level, *raised, FOUNDED):
             raise EntryRefused(f"an entry of version {envelope.version} at level {self.level}")
@@ -117,13 +124,13 @@ class Machine:
             raise EntryRefused(f"{early[0].name} at level {self.level}: there is none before level {early[0].since}")
 
     def _apply_one(self, row: CommandRow, command: Any, applying: Applying) -> Any:
-        """What its proposer is answered. What a dispatcher meant to do is void in an entry of another term."""
+        """Return the proposer's answer. A command that is bound to its term is void in an entry of another term."""
         if row.term_bound and applying.envelope.term != applying.term:
             return None
         return row.apply(applying, command)
 
     def _advance(self, index: int, term: int, entry: bytes) -> None:
-        """Extend the rolling hash over what was applied, what that wrote and where it left the dispatch state."""
+        """Extend the rolling hash over the entry, its writes and the dispatch state after it."""
         at = self.dispatched
         state = f"{at.tick} {at.local_index} {at.applied_index} {at.now_ms} {self.store.unit_count}"
         if has(self.level, "hash-version"):
@@ -137,7 +144,7 @@ class Machine:
         self.store.applied_index, self.store.applied_term = index, term
 
     def checkpoint_record(self) -> CheckpointRecord:
-        """What the next checkpoint says of the machine; the store fills in the files' lengths."""
+        """The machine's part of the next checkpoint. The store fills in the files' lengths."""
         return CheckpointRecord(
             applied_index=self.applied_index,
             applied_term=self.applied_term,

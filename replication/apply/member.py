@@ -1,7 +1,7 @@
-"""How Genesis fills the table of members, and how a change of one of them is applied: by the table alone.
+"""How Genesis fills the table of members, and how a change of a member is applied, by the table alone.
 
-The leader has looked at more before it proposed (node/cluster/member_changes.py: is the node there, would the quorum
-be); here is what makes a change impossible whatever anybody saw, so that it is void on all nodes alike.
+The leader checks more before it proposes: is the node there, would a quorum stay (node/cluster/member_changes.py). Here
+stand the reasons that make a change void on all nodes alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from replication.command.member import ADD, PROMOTE, ChangeMember
 from storage.tables.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
 
 MEMBERS_MAX = 9
-"""Voters and learners together: a majority of more is slower, and a hello carries them all."""
+"""Voters and learners together. A majority of more is slower, and a hello carries them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MemberChanged:
 
 
 def found_members(members: Members, genesis: Genesis, index: int) -> None:
-    """The first members, all with a vote; a number is the place in Genesis, from 1."""
+    """Enter the first members, all with a vote. A member's number is its place in Genesis, from 1."""
     addresses = genesis.addresses or (("", ""),) * len(genesis.nodes)
     for node_id, (raft, http) in zip(genesis.nodes, addresses, strict=True):
         member = Member(number=members.next_number, id=node_id, raft=raft, http=http, role=VOTER, since_index=index)
@@ -34,7 +34,7 @@ def found_members(members: Members, genesis: Genesis, index: int) -> None:
 
 
 def apply_change_member(applying: Applying, command: ChangeMember) -> MemberChanged:
-    """Apply the change; void ones change nothing."""
+    """Apply the change. A void one changes nothing."""
     changed = apply_change(applying.store.catalog.members, command, applying.index)
     if changed.member is not None:
         applying.told.members()
@@ -42,7 +42,7 @@ def apply_change_member(applying: Applying, command: ChangeMember) -> MemberChan
 
 
 def apply_change(members: Members, command: ChangeMember, index: int) -> MemberChanged:
-    """The change of a table of members."""
+    """Change a table of members."""
     void = _why_void(members, command)
     if void is not None:
         return MemberChanged(None, void)
@@ -79,7 +79,7 @@ def _why_void(members: Members, command: ChangeMember) -> str | None:
 
 
 def why_not_added(members: Members, node_id: str, raft: str, http: str) -> str | None:
-    """Why a node of this id and these addresses cannot become a member, by the table; None if it can."""
+    """Why the table does not let a node of this id and these addresses become a member. None if it does."""
     known, current = members.find(node_id), members.current()
     if known is not None and known.role == REMOVED:
         return f"{node_id} was a member until entry {known.since_index}; an id is not given again, choose another"

@@ -1,4 +1,4 @@
-"""What a restored cluster does with messages that became due while it was not there: the rule moves on."""
+"""What a restored cluster does with messages that became due before the restore: the rule moves on."""
 
 from replication.apply.applying import Applying
 from replication.command.overdue import OverdueCutoff
@@ -6,7 +6,7 @@ from storage.tables.overdue import OverdueRule
 
 
 def apply_overdue_cutoff(applying: Applying, command: OverdueCutoff) -> OverdueRule | None:
-    """Returns what is left to be done."""
+    """Move the rule on. Return the rest of it that is still to be done."""
     catalog = applying.store.catalog
     row = catalog.overdue_rule
     if row is not None and row.cutoff_ms is None and not command.done:

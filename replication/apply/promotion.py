@@ -1,4 +1,4 @@
-"""Promotion: a new leader doubts what the one before may have handed over."""
+"""Promotion: a new leader doubts what the leader before it may have handed over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.format.level import has
 
 
 def apply_promotion(applying: Applying, command: Promotion) -> None:
-    """After an election all that is there and due by then is in doubt; what was before stays so."""
+    """After an election, put all that is there and due by then in doubt. An older doubt stays."""
     store = applying.store
     if not has(store.level, "doubt"):
         return

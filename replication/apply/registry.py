@@ -1,8 +1,12 @@
-"""The commands of the log, a row each: how it is read and applied, since which level, and whether a term bounds it.
+"""The commands of the log, a row each: how it is read and applied, since which level, and if a term bounds it.
 
-The order in an entry is that of the numbers: the dispatch state takes effect before the units it clamps, moved ones
-too; Leases of earlier hand-overs before a Cancel that must see them; what receivers said before what clients wish. A
-command carries every input of its apply, random bits and absolute times included.
+An entry applies commands in the order of the numbers:
+
+- The dispatch state takes effect before the units it clamps, moved ones too.
+- Leases of earlier hand-overs come before a Cancel that must see them.
+- What receivers said comes before what clients wish.
+
+A command carries every input of its apply, including random bits and absolute times.
 """
 
 from __future__ import annotations
@@ -45,9 +49,13 @@ KIND_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """One command. `number`: the kind of its section, never used again for another. `apply` returns what its proposer
-    is answered. `since`: the level of the cluster from which on it may stand in an entry. `term_bound`: it says what a
-    dispatcher means to do, so it is void in an entry that a later leader completed."""
+    """One command.
+
+    - `number`: the kind of its section, never used again for another.
+    - `apply`: returns the answer for its proposer.
+    - `since`: the level of the cluster from which on it may stand in an entry.
+    - `term_bound`: it says what a dispatcher means to do, so it is void in an entry that a later leader completed.
+    """
 
     number: int
     unpack: Callable[[Section], Any]
@@ -57,12 +65,12 @@ class CommandRow:
 
     @property
     def name(self) -> str:
-        """The function's, without `apply_`."""
+        """The name of its apply function, without `apply_`."""
         return str(getattr(self.apply, "__name__", self.apply)).removeprefix("apply_")
 
 
 def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
-    """By number. Raises BadRow."""
+    """The rows by number. Raises BadRow."""
     found = by_number_with_level("command", rows, range(1, KIND_MAX + 1))
     readers: set[Callable[[Section], Any]] = set()
     for row in found.values():

@@ -1,8 +1,8 @@
 """How a PutTopic changes a topic's settings, and a DropTopic removes it.
 
-No node looks through its hours for messages of a topic that is dropped: that would hold up apply. The leader has
-looked, in its own time; and the command is void unless it stands in the log right behind what the leader looked at, and
-nothing was appended in its own entry before it. All nodes have the same log up to there, so it is empty on all.
+No node looks through its hours for messages of a dropped topic, because that would hold up apply. The leader has
+looked, in its own time. The command must stand in the log right behind what the leader looked at, with nothing appended
+before it in its own entry. Else it is void. All nodes have the same log up to there, so the topic is empty on all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.tables.topic import Topic
 
 @dataclass(frozen=True, slots=True)
 class TopicPut:
-    """Result of PutTopic: the whole topic; `changed` is False when `revision` was not the client's."""
+    """Result of PutTopic: the whole topic. `changed` is False when `revision` was not the client's."""
 
     topic: Topic | None
     changed: bool
@@ -40,7 +40,7 @@ def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
         before = topic.settings if topic is not None else {}
         settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
         doubt = NO_DOUBT if topic is None else store.doubt
-        # Until the leader of the term has said what it doubts there may be more to doubt than is kept.
+        # Until the leader of the term has stated its doubt, there may be more to doubt than is kept.
         said = topic is None or store.doubt.term == envelope.term
         if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
             settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
@@ -50,12 +50,14 @@ def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
 
 
 DROPPED, UNKNOWN, MISMATCH, CHANGED = 0, 1, 2, 3
-"""Results of DropTopic: done; no such topic; another revision; something may have come since the leader looked."""
+"""Results of DropTopic: done; no such topic; another revision; messages may have come since the leader looked."""
 
 
 def apply_drop_topic(applying: Applying, command: DropTopic) -> int:
-    """Remove the topic. Its number is never given again, so what it leaves behind (ended messages, their keys) belongs
-    to no other topic."""
+    """Remove the topic.
+
+    Its number is never given again. So the ended messages and keys that it leaves belong to no other topic.
+    """
     store = applying.store
     topic = store.catalog.topic(command.name, command.namespace)
     if topic is None:
@@ -70,7 +72,9 @@ def apply_drop_topic(applying: Applying, command: DropTopic) -> int:
 
 
 def _merged(old: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """`old` with what `change` sets. None takes a setting away; a map, such as the target, is merged by its fields."""
+    """`old` with the changes of `change`. None removes a setting. A map, such as the target, is merged field by
+    field.
+    """
     merged = dict(old)
     for name, value in change.items():
         if value is None:

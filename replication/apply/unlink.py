@@ -10,8 +10,10 @@ from storage.store import Store
 
 
 def apply_unlink(applying: Applying, command: Unlink) -> int:
-    """Unlink those hours that are over: passed by the tick, everything settled, the last settle past retention. Returns
-    how many."""
+    """Unlink the hours that are over, and return how many.
+
+    An hour is over if the tick passed it, everything in it is settled, and the last settle is past retention.
+    """
     store, tick = applying.store, applying.dispatched.tick
     genesis = store.catalog.genesis
     assert genesis is not None
@@ -27,10 +29,12 @@ def apply_unlink(applying: Applying, command: Unlink) -> int:
 
 
 def _drop_keys(store: Store, hour: int) -> None:
-    """The hour is about to be unlinked: its keys go. They may be a million: from level 2 on by and by."""
+    """Drop the keys of an hour that is about to be unlinked. They may be a million, so from level 2 on they go by and
+    by.
+    """
     if not has(store.level, "lazy-keys"):
         store.catalog.drop_hour_keys(hour)
         return
     first, end = store.span(hour)
-    if first < end:  # else it is unlinked already, and perhaps not all of its keys are dropped yet
+    if first < end:  # else it is unlinked already, and some of its keys may still wait to be dropped
         store.catalog.forget_hour_keys(hour, end & INDEX_MAX)

@@ -1,15 +1,15 @@
-"""How far a message may raise the term of this node: a term is a u32 on three disks, and it never goes back.
+"""How far a message may raise the term of this node. A term is a u32 on three disks, and it never goes back.
 
-A single frame with the largest term there is would end a cluster: every node adopts it, and nobody can stand for the
-next one. So terms end at TERM_MAX (wire/frame_bound.py), and a node takes a later term from others only within a
+A single frame with the largest possible term would end a cluster: every node adopts it, and no node can campaign for
+the next one. So terms end at TERM_MAX (wire/frame_bound.py), and a node takes a later term from others only within a
 credit:
 
     credit: 2^20 terms at most, refilled by 16 a second; each term that a message raises ours by costs one
 
-An honest cluster never meets it. A term is begun by a candidate that a majority would vote for (pre-vote), at most one
-in each election timeout of 0.4 s. So 2^20 terms are five days of elections without a pause and without a leader; what a
-node missed while it was away is a few. From the credit alone TERM_MAX is four years of attack away, without it 2,048
-frames. A node without any term yet is exempt: it has to be able to join a cluster of any age.
+An honest cluster never meets the bound. A candidate begins a term only if a majority would vote for it (pre-vote), at
+most once in each election timeout of 0.4 s. So 2^20 terms are five days of elections without a pause and without a
+leader. A node that was away misses only a few. With the credit, TERM_MAX is four years of attack away; without it,
+2,048 frames. A node without any term yet is exempt: it must be able to join a cluster of any age.
 
 A node that is truly farther behind refuses its cluster by name and changes nothing. It comes back with an empty
 directory, or by `hourwheel node journal-term` (docs/operating.md).
@@ -31,11 +31,11 @@ class TermBound:
         self._at = now
 
     def allows(self, own: int, term: int, now: float) -> bool:
-        """Whether a message of `term` may be heard by a node that stands in term `own`."""
+        """True if a node in term `own` may hear a message of `term`."""
         return term <= own or not own or term - own <= self._credit_at(now)
 
     def rose(self, own: int, term: int, now: float) -> None:
-        """A message brought this node from term `own` to `term`."""
+        """Pay for a message that raised this node from term `own` to `term`."""
         if own:
             self._credit, self._at = max(0.0, self._credit_at(now) - (term - own)), now
 

@@ -1,22 +1,24 @@
-"""Whether this leader may act as one: heartbeats, the echoes of a majority, a window that counts from sending.
+"""If this leader may act as one: heartbeats, the echoes of a majority, and a window that counts from sending.
 
-Why not the library's notion. pysyncobj stays leader for 30 s without hearing anybody (repair R7: two leaders for 30 s),
-and it takes the time of RECEIPT of an answer as proof of life: a leader that was paused reads old answers on waking and
-believes in itself. Here every heartbeat carries the leader's monotonic time of sending; followers send it back at once,
-never behind an fdatasync. What a majority echoed was sent at time s, so each of them received it at s or later and
-votes for nobody else before s plus the silence that its echo says it owes (silence.py), 0.4 s by default. The leader
-trusts itself for a share of that, 0.25 s of 0.4 s: no other leader can have been elected by then, whatever happened to
-messages and processes in between. Clocks need only run at about the same rate; they are never compared.
+Why not the library's rule: pysyncobj stays leader for 30 s without hearing any node (repair R7: two leaders for 30 s).
+It also takes the time of RECEIPT of an answer as proof of life. So a leader that was paused reads old answers on waking
+and believes that it leads.
 
-The share is the configured trust to the configured silence of this node. So a voter that owes less than this node
-shortens the trust that its echo gives, and one that owes more lengthens it, to at most `STRETCH_MAX` times the
-configured. Each voter gives trust until a moment of its own; the majority has it until the moment that so many of them
-reach. A later echo that gives less takes nothing back: what was owed before is owed still.
+Here every heartbeat carries the leader's monotonic time of sending. Followers send it back at once, never behind an
+fdatasync. Say a majority echoed a heartbeat sent at time s. The followers of that majority received it at s or later.
+None of them votes for another other node before s plus the silence that its echo says (silence.py), 0.4 s by default.
+The leader trusts itself for a share of that, 0.25 s of 0.4 s. No other leader can be elected by then, whatever happens
+to messages and processes in between. Clocks need only run at about the same rate; they are never compared.
 
-A peer whose disk has forgotten is not recorded: it may have forgotten a vote for somebody else. A learner is recorded
-and not counted until it has a vote; what it echoed as a learner counts then, for it owes the same silence.
+The share is the configured trust to the configured silence of this node. A voter that owes less than this node shortens
+the trust that its echo gives. A voter that owes more lengthens it, to at most `STRETCH_MAX` times the configured. Each
+voter gives trust until a moment of its own. The majority gives it until the latest moment that enough of them reach. A
+later echo that gives less takes nothing back, because the earlier silence is still owed.
 
-The same echoes decide when to step down (`holds`): the library counts answers to append_entries, which wait for the
+A peer whose disk has forgotten is not recorded, because it may have forgotten a vote for another node. A learner is
+recorded, and counts only once it has a vote. Its echoes as a learner count then, for it owes the same silence.
+
+The same echoes decide when to step down (`holds`). The library counts answers to append_entries, which wait for the
 follower's disk, so a slow disk would depose a healthy leader.
 """
 
@@ -35,7 +37,7 @@ class Trust:
     """Newest echoed stamp of each peer, and until when it gives trust, in seconds of the leader's monotonic clock.
 
     `window_s` and `fallback_s` are for voters that owe `silence_s`. Invariant: no stamp is later than the moment at
-    which it was recorded, and trust from it ends before the silence that was owed for it.
+    which it was recorded. Trust from a stamp ends before the silence that was owed for it.
     """
 
     def __init__(self, peers: Collection[str], *, window_s: float, fallback_s: float, silence_s: float) -> None:
@@ -50,10 +52,10 @@ class Trust:
         self._window_s = window_s
         self._fallback_s = fallback_s
         self._grace = NEVER
-        self._until = self._reached(self._trusted)  # kept, since it is asked for with every message
+        self._until = self._reached(self._trusted)  # kept: every message asks for it
 
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
-        """From now on `peers` are all others, `voters` those whose echoes count; `own`: this node counts itself."""
+        """From now on `peers` are all others, and the echoes of `voters` count. `own`: this node counts itself."""
         self._stamps = {peer: self._stamps.get(peer, NEVER) for peer in peers}
         self._trusted = {peer: self._trusted.get(peer, NEVER) for peer in peers}
         self._held = {peer: self._held.get(peer, NEVER) for peer in peers}
@@ -62,18 +64,20 @@ class Trust:
         self._look()
 
     def lead(self, now: float) -> None:
-        """A new term begins: what was echoed before says nothing about it."""
+        """Begin a new term: earlier echoes say nothing about it."""
         for peer in self._stamps:
             self.forget(peer)
         self._grace = now
 
     def resumed(self, now: float) -> None:
-        """The process stood still: answers may be waiting unread, so do not step down before reading them."""
+        """Note that the process stood still. Answers may wait unread, so do not step down before reading them."""
         self._grace = now
 
     def echoed(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
-        """`peer` sent back the stamp of a heartbeat of this term, and owes so long a silence for it. A stamp from the
-        future is nobody's echo."""
+        """Record that `peer` sent back the stamp of a heartbeat of this term, and owes `owed_s` of silence for it.
+
+        A stamp from the future echoes no heartbeat, so it is ignored.
+        """
         if self._stamps.get(peer, stamp) < stamp <= now:
             self._stamps[peer], self._owed[peer] = stamp, owed_s
             stretch = min(owed_s / self._silence_s, STRETCH_MAX)
@@ -82,33 +86,35 @@ class Trust:
             self._look()
 
     def forget(self, peer: str) -> None:
-        """The peer came back with another disk: what it echoed before is void."""
+        """Void all echoes of the peer: it came back with another disk."""
         if peer in self._stamps:
             self._stamps[peer] = self._trusted[peer] = self._held[peer] = NEVER
             self._owed.pop(peer, None)
             self._look()
 
     def confirmed(self, now: float) -> float:
-        """The latest time of sending that a majority of the voters (this node, if one, with now) has echoed; -inf if
-        none."""
+        """The latest time of sending that a majority of the voters has echoed; -inf if none.
+
+        This node, if it is a voter, counts with `now`.
+        """
         return _or(self._reached(self._stamps), now)
 
     @property
     def alone(self) -> bool:
-        """Whether this node by itself is a majority."""
+        """True if this node by itself is a majority."""
         return self._until is None
 
     def until(self, now: float) -> float:
-        """Monotonic time at which trust ends."""
+        """The monotonic time at which trust ends."""
         return _or(self._until, now + self._window_s)
 
     def holds(self, now: float) -> bool:
-        """Whether to stay leader at all: a majority was heard within the fallback time."""
+        """True if this node should stay leader at all: it heard a majority within the fallback time."""
         return now < max(_or(self._reached(self._held), now + self._fallback_s), self._grace + self._fallback_s)
 
     @property
     def pace(self) -> float:
-        """1, or the share of this node's silence that the voter owes who owes the least: trust lasts no longer."""
+        """The smallest silence of a voter as a share of this node's, at most 1. Trust lasts no longer."""
         owed = (self._owed.get(peer, self._silence_s) for peer in self._counting)
         return min(1.0, min(owed, default=self._silence_s) / self._silence_s)
 
@@ -116,7 +122,7 @@ class Trust:
         self._until = self._reached(self._trusted)
 
     def _reached(self, moments: Mapping[str, float]) -> float | None:
-        """The latest moment that a majority of the voters has reached; None where this node alone is one."""
+        """The latest moment that a majority of the voters has reached. None if this node alone is a majority."""
         ordered = sorted((moments[peer] for peer in self._counting), reverse=True)
         needed = (len(ordered) + self._own_counts) // 2 + 1 - self._own_counts
         return ordered[needed - 1] if needed else None

@@ -1,7 +1,6 @@
-"""What orders hand-overs of a unit, and rows of a command that name a unit more than once.
+"""The order of hand-overs of a unit, and of rows of a command that name a unit more than once.
 
-The fence is (term, attempt): whoever holds a lower one than the newest the log knows speaks of a hand-over that others
-have followed.
+The fence is (term, attempt). A claim below the newest one in the log belongs to a hand-over that a later one replaced.
 """
 
 from __future__ import annotations
@@ -34,9 +33,12 @@ def fence(term: npt.NDArray[np.uint32] | np.uint32, attempt: U16) -> U64:
 
 
 def rounds(position: U64, claim: U64) -> Iterator[Round]:
-    """All rows, in rounds: each takes the first row left of every unit, so that a later row sees what an earlier one
-    did. Rows with the claim of that first row are its repeats: a request that names one receipt ten thousand times
-    costs one round, not ten thousand."""
+    """All rows, in rounds. Each round takes the first row left of every unit, so a later row sees what an earlier one
+    did.
+
+    Rows with the claim of that first row are its repeats. So a request that names one receipt ten thousand times costs
+    one round.
+    """
     left = np.arange(len(position))
     while len(left):
         order, head = _grouped(position[left])
@@ -62,7 +64,7 @@ def first_of_each(position: U64) -> npt.NDArray[np.bool_]:
 
 
 def _grouped(position: U64) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """The rows by position, in order within each; and which of these begin a new position."""
+    """The rows by position, in order within each position, and a mask of the rows that begin a new position."""
     order = position.argsort(kind="stable")
     ranked = position[order]
     head = np.ones(len(order), bool)

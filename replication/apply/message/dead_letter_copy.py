@@ -1,7 +1,7 @@
 """Copies of dead messages in the dead-letter topic that their own topic names.
 
-The message itself stays where it died, until its hour goes, and can be redriven. The copy is a message of its own:
-born now, due now, under a new id whose random bits the leader drew; its extension says in "dead" what it is a copy of.
+The message itself stays where it died until its hour goes, and can be redriven. The copy is a message of its own: born
+now, due now, under a new id whose random bits the leader drew. The "dead" of its extension describes the original.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.store import Store
 from storage.tables.topic import Topic
 
 HOPS_MAX = 8
-"""Dead-letter topics may have dead-letter topics; so far does a copy of a copy go."""
+"""Dead-letter topics may have dead-letter topics. A copy of a copy goes this far."""
 
 
 class Copies(NamedTuple):
@@ -45,7 +45,7 @@ def copy_dead(
     random: U64,
     errors: Sequence[str],
 ) -> Copies | None:
-    """Copy those of these dead messages whose topic has a dead-letter topic; None if there are none.
+    """Copy those of these dead messages whose topic has a dead-letter topic. None if there are none.
 
     `attempt`: all hand-overs of the message, as far as its place knows.
     """
@@ -75,25 +75,25 @@ def _with_dead_letter(store: Store, numbers: U32) -> dict[int, Topic]:
 
 
 def _target(topic: Topic) -> str:
-    """The name of its dead-letter topic, "" for none."""
+    """The name of the topic's dead-letter topic, "" for none."""
     name = topic.settings.get("dead_letter")
     return name if isinstance(name, str) else ""
 
 
 def _path(record: Record) -> list[str]:
-    """The topics in which the messages died that this is a copy of, the first of them first."""
+    """The topics in which the message and its originals died, the first one first. Empty unless it is a copy."""
     dead = record.extension.get("dead")
     return [*dead.get("path", []), dead["topic"]] if dead else []
 
 
 def _may_go_on(record: Record, source: Topic) -> bool:
-    """Whether a copy ends somewhere: no message comes back to a topic it died in."""
+    """True if the copies end: no message comes back to a topic it died in."""
     path = _path(record)
     return _target(source) not in (source.name, *path) and len(path) < HOPS_MAX
 
 
 def _about(record: Record, source: Topic, reason: int, attempts: int, error: str) -> dict[str, Any]:
-    """What a copy says of the message that died. `reason` is the code of its last failure; its word is the API's."""
+    """What a copy says of its original. `reason` is the code of the last failure; the API has the word for it."""
     at = np.array([record.position], np.uint64)
     (name,) = encode_ids(record.group, at, np.array([record.random], np.uint64)).tolist()
     about: dict[str, Any] = {
@@ -111,7 +111,7 @@ def _about(record: Record, source: Topic, reason: int, attempts: int, error: str
 def _topic_numbers(
     store: Store, sources: dict[int, Topic], records: Sequence[Record], envelope: Envelope
 ) -> tuple[U32, list[int]]:
-    """The number of each copy's topic; one that nobody configured is created with defaults."""
+    """The number of each copy's topic. A topic that is not configured is created with defaults."""
     numbers: dict[int, int] = {}
     created: list[int] = []
     for record in records:
@@ -136,7 +136,9 @@ def _append(
     envelope: Envelope,
     floor_ms: int,
 ) -> Fresh:
-    """New messages with body, tags, headers, content type and priority of these; key, target and policy stay behind."""
+    """Append new messages with body, tags, headers, content type and priority of these. Key, target and policy stay
+    behind.
+    """
     count = len(records)
     drafts = replace(
         drafts_of(records),

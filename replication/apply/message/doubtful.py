@@ -1,10 +1,10 @@
-"""What the log says of hand-overs that it may not know, or that may not have been: the one place that judges it.
+"""The one place that judges doubt: a hand-over that the log may not know, or that may not have been.
 
     fast      due when a leader died (storage/catalog/doubt.py): it may have handed the unit over, and not written so
-    strict    a push of which nobody heard before its lease ended, or its leader died: it may not have been sent
+    strict    a push of unknown outcome, whose lease ended or whose leader died: it may not have been sent
     restored  in a cluster made from a backup, all that was in it: the old cluster went on without us
 
-A message that moves takes the doubt along in its record, so the place where it stands answers for all places before.
+A message that moves takes the doubt along in its record. So its present place answers for all places before.
 """
 
 from __future__ import annotations
@@ -31,13 +31,19 @@ DOUBTFUL_FIELD = "doubtful"
 
 STRICT_SINCE = "strict_since_ms"
 STRICT_DOUBT = "strict_doubt_ms"
-"""Kept beside the settings of a strict topic: since when it is one, and from level 3 on until when units were in doubt
-then: none, in one that was strict from its first message. No later hand-over can be unknown to the log."""
+"""Kept beside the settings of a strict topic: since when it is strict, and the end of doubt at that moment.
+
+The second comes from level 3 on. It says up to which due time units were in doubt then; none, if the topic was strict
+from its first message. No later hand-over can be unknown to the log.
+"""
 
 
 def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False) -> Mask:
-    """Whether there is a doubt about units at these places, [n]; not what their records say. No lease of theirs runs.
-    `heard`: somebody knows what became of the newest hand-over."""
+    """True where there is a doubt about the unit at a place, [n]. Records are not asked. No lease of these units may
+    run.
+
+    `heard`: the outcome of the newest hand-over is known.
+    """
     units = store.units(places)
     doubtful = doubt.of(places, units["due_ms"])
     for number in set(units["topic"].tolist()):
@@ -45,7 +51,7 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
         if topic is not None and STRICT_SINCE in topic.settings:
             rows = np.flatnonzero(units["topic"] == number)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
-    rows = np.flatnonzero(~doubtful)  # of any topic: it may have been strict when they were planned
+    rows = np.flatnonzero(~doubtful)  # of any topic: it may have been strict when the push was planned
     doubtful[rows] = _untold(store, places[rows], heard=heard)
     restored = store.catalog.restored
     if restored is not None:
@@ -56,8 +62,10 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
 def with_doubt(
     store: Store, places: U64, extensions: Sequence[dict[str, Any]], heard: Mask | None = None
 ) -> Sequence[dict[str, Any]]:
-    """The extensions of messages that leave these places, with the doubt that they take along. `heard`: rows of which
-    somebody heard what became of the newest hand-over, in whatever term it was planned."""
+    """The extensions of messages that leave these places, with the doubt that they take along.
+
+    `heard`: rows whose newest hand-over has a known outcome, in any term it was planned.
+    """
     if not has(store.level, "doubt"):
         return extensions
     doubtful = doubtful_at(store, store.doubt, places)
@@ -70,8 +78,7 @@ def with_doubt(
 
 
 def planned_before(store: Store, places: U64, again: Mask) -> U16:
-    """The bit of the code of a new lease at each of these places: PLANNED_BEFORE, or none. `again`: those that were
-    leased before."""
+    """The bit of the code of a new lease at each of these places: PLANNED_BEFORE, or none. `again`: leased before."""
     code = np.zeros(len(places), np.uint16)
     rows = np.flatnonzero(again)
     if len(rows) and has(store.level, "doubt"):
@@ -80,13 +87,13 @@ def planned_before(store: Store, places: U64, again: Mask) -> U16:
 
 
 def _strict_from_ms(topic: Topic) -> int:
-    """What was due later was handed over strictly or not at all."""
+    """The due time after which each unit was handed over strictly or not at all."""
     until_ms = topic.settings.get(STRICT_DOUBT)
     return int(topic.settings[STRICT_SINCE]) + CLOCKS_MS if until_ms is None else int(until_ms)
 
 
 def _untold(store: Store, places: U64, *, heard: bool = False) -> Mask:
-    """Where a push was planned, and nobody said what became of it: the newest, unless `heard`, or one before."""
+    """True where a push was planned and its outcome is unknown: the newest push, unless `heard`, or an earlier one."""
     newest = store.newest(places)
     code, what = newest["code"], newest["what"]
     planned = (what == LEASED) & (code & (PLANNED_BEFORE if heard else PLANNED | PLANNED_BEFORE) > 0)

@@ -1,8 +1,8 @@
-"""What a failed hand-over does: the message moves to its next try, or it is dead, perhaps with a copy elsewhere.
+"""The effect of a failed hand-over: the message moves to its next try, or it is dead, perhaps with a copy elsewhere.
 
-A Fail is judged like an ack: by the hand-over it names, not by who decided it. So it holds in an entry that a later
-leader completed, where a Lease or a dispatch state of the old one is void: those say what a dispatcher means to do, and
-its windows are gone with it, while a failure was told by the receiver and stays true. If the new leader has handed the
+A Fail is judged like an ack: by the hand-over it names, not by its proposer. So it holds in an entry that a later
+leader completed. A Lease or a dispatch state of the old leader is void there: it says what a dispatcher means to do,
+and its windows are gone. But the receiver reported the failure, and that stays true. If the new leader has handed the
 message over again meanwhile, the fence (term, attempt) makes the old Fail stale.
 """
 
@@ -37,7 +37,7 @@ _EXTENSION_BYTES_MAX = 0xFFFF
 
 
 class _Failed(NamedTuple):
-    """A result per row (ACKED: done, now or before by this very hand-over; STALE; INVALID), and what changed."""
+    """A result per row (ACKED: done, now or before by this very hand-over; STALE; INVALID), and the changes."""
 
     result: U8
     moves: list[Moves]
@@ -46,8 +46,10 @@ class _Failed(NamedTuple):
 
 
 def apply_fail(applying: Applying, command: Fail) -> U8:
-    """Move or end the messages whose hand-overs failed. A result per row: ACKED (done, now or before by this very
-    hand-over), STALE, INVALID."""
+    """Move or end the messages whose hand-overs failed.
+
+    A result per row: ACKED (done, now or before by this very hand-over), STALE, INVALID.
+    """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     claim = fence(command.term, command.attempt)
     failed = _Failed(np.full(len(command.position), STALE, np.uint8), [], [], [])
@@ -66,7 +68,7 @@ def apply_fail(applying: Applying, command: Fail) -> U8:
 def _fail_round(
     store: Store, command: Fail, envelope: Envelope, floor_ms: int, claim: U64, rows: Rows, failed: _Failed
 ) -> None:
-    """Rows that name each unit once."""
+    """Take rows that name each unit once."""
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
@@ -74,7 +76,7 @@ def _fail_round(
     again = done_before(store, position, states, claimed == newest)
     failed.result[rows[states.state == UNKNOWN_STATE]] = INVALID
     failed.result[rows[taken | again]] = ACKED
-    # Hand-overs so far: a claim of a later term may be of a lower attempt than the log knows.
+    # Hand-overs so far. A claim of a later term may have a lower attempt than the log knows.
     attempt = np.maximum(command.attempt[rows], states.attempt)
     retried = command.fate[rows] != DEAD
     dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
@@ -87,7 +89,7 @@ def _fail_round(
 def done_before(
     store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Where a Fail of this very hand-over took effect before: not where a reschedule or redrive after it did."""
+    """True where a Fail of this very hand-over took effect before, and no reschedule or redrive came after it."""
     done: npt.NDArray[np.bool_] = (states.state == DEAD_STATE) & same
     gone = LEADS_AWAY[states.state] & same
     rows = gone.nonzero()[0]
@@ -151,14 +153,14 @@ def _bury(
 
 
 def _texts(command: Fail, rows: Rows) -> Sequence[str]:
-    """What each failure said, "" for nothing. A receiver's words may be cut, or no UTF-8 at all."""
+    """The text of each failure, "" for none. A receiver's text may be cut, or not be UTF-8 at all."""
     if not command.texts:
         return [""] * len(rows)
     return [command.texts[row].decode(errors="ignore") for row in rows.tolist()]
 
 
 def _with_error(record: Record, text: str) -> dict[str, Any]:
-    """The record's extension with the newest failure's text; without it where both do not fit."""
+    """The record's extension with the newest failure's text, or without the text where both do not fit."""
     others = {name: value for name, value in record.extension.items() if name != "error"}
     with_error = others | {"error": text} if text else others
     return with_error if len(pack_map(with_error)) <= _EXTENSION_BYTES_MAX else others

@@ -1,8 +1,8 @@
-"""Where messages stand: from the home that an id names to the place of the newest unit, and back.
+"""Where messages live: from the home that an id names to the place of the newest unit, and back.
 
-A message that was moved (a retry, another due time) lives at a place that is not its home. What happens to it is
-written there; that it lives there, and how it ended, is written at home as well, so that the home alone answers for it
-and its hour goes only when nobody can ask any more.
+A message that was moved (a retry, another due time) lives at a place that is not its home. Its changes are written at
+that place. Its home also keeps the place, and how the message ended. So the home alone answers for the message. The
+home's hour goes only when no client can ask any more.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ _VERDICTS: U8 = table(
 
 @dataclass(frozen=True, slots=True)
 class MessageLocation:
-    """Messages by home. `states` are those of the places where they live, with all hand-overs ever in `attempt`; of
-    one that ended, its home's. Unknown also for a position that is nobody's home: no id names it."""
+    """Messages by home. `states` are those of the places where they live, with all hand-overs ever in `attempt`.
+
+    The state of a message that ended is its home's. A position that is no message's home is UNKNOWN: no id names it.
+    """
 
     place: U64
     states: StateColumns
 
 
 def find_standing(store: Store, home: U64) -> MessageLocation:
-    """Where these messages stand."""
+    """Find where these messages live."""
     states = store.states(home)
     homes = store.homes(home)
     if homes is home:
@@ -96,10 +98,10 @@ def revisions(records: Sequence[Record]) -> U32:
 
 
 def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> U8:
-    """Whether what ends or moves messages on a client's wish may: FREE, or why not. `wanted` revisions, 0: any. HELD:
-    the message has not ended, and its state (storage/format/states.py) lets nothing be done with it.
+    """FREE where a client may end or move the message, else why not. `wanted`: revisions, 0 for any.
 
-    A unit whose lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence free.
+    HELD: the message has not ended, and its state (storage/format/states.py) lets nothing be done with it. A unit whose
+    lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence FREE.
     """
     states = standing.states
     found: U8 = _VERDICTS[states.state]

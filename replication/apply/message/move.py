@@ -1,12 +1,13 @@
-"""How messages move to another due time: the move itself, and the two wishes that are moves, reschedule and redrive.
+"""How messages move to another due time: the move itself, and the two client commands that move, reschedule and
+redrive.
 
     home     pending/leased --> forwarded (to the newest place, always) ------> as it ended there
     old place                   moved                                           (nothing more)
     new place                   pending --> ...                             --> delivered, cancelled, dead
 
-A move appends the message again where its new due time belongs, with its id, and lets its attempts count on: the new
-unit's `attempt` says how many hand-overs came before. What was known of the old place answers `stale` from then on: a
-receipt names the place it was given at.
+A move appends the message again where its new due time belongs. The message keeps its id, and its attempts count on:
+the new unit's `attempt` is the number of earlier hand-overs. From then on a receipt of the old place is answered
+`stale`, because a receipt names the place it was given at.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from storage.store import Store
 RESCHEDULED = FREE  # the other results are those of replication.apply.message.message_location
 REDRIVEN, NOT_DEAD = 1, 0
 CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
-"""Codes of the records of a move that no failure caused; those of failures are below."""
+"""Codes of the records of a move that no failure caused. Codes of failures are smaller."""
 
 
 class Leaving(NamedTuple):
-    """Messages about to move, by the places they leave; all columns [n]."""
+    """Messages about to move, by the places they leave. All columns are [n]."""
 
     home: U64
     place: U64
@@ -56,8 +57,11 @@ class Leaving(NamedTuple):
 
 
 class Rescheduled(NamedTuple):
-    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD; the new due time as stored, 0 unless
-    it was rescheduled; revision and place as they are now, 0 for a message that is settled or unknown."""
+    """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
+
+    `due_ms` is the new due time as stored, 0 unless the message was rescheduled. `revision` and `position` are the
+    present ones, 0 for a message that is settled or unknown.
+    """
 
     result: U8
     due_ms: I64
@@ -77,9 +81,12 @@ def move(
     subscription: int = 0,
     heard: npt.NDArray[np.bool_] | None = None,
 ) -> Moves:
-    """Append the messages at their new places, with the doubts about where they were, and say so at home and there.
-    `uncounted` attempts do not count for the retry policy any more; what is None stays as it was. `heard`: rows
-    that move because somebody heard what became of the newest hand-over."""
+    """Append the messages at their new places, with the doubts about the old ones. Record the move at home and at the
+    old place.
+
+    `uncounted` attempts do not count for the retry policy any more. An argument of None changes nothing. `heard`: rows
+    that move because the outcome of the newest hand-over is known.
+    """
     extensions = with_doubt(store, leaving.place, extensions, heard)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
     units = store.units(leaving.place)
@@ -119,8 +126,11 @@ def move(
 
 
 def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
-    """Move messages to another due time. A message whose lease still runs is refused, as in a cancel; one in several
-    rows goes from one row's due time to the next one's."""
+    """Move messages to another due time.
+
+    A message whose lease still runs is refused, as in a cancel. A message in several rows goes from one row's due time
+    to the next one's.
+    """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     count = len(command.home)
     answer = Rescheduled(
@@ -137,7 +147,7 @@ def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
 def _reschedule_round(
     store: Store, command: Reschedule, envelope: Envelope, rows: Rows, answer: Rescheduled, floor_ms: int
 ) -> list[Moves]:
-    """Move what may move of rows that name each message once, and write their answers."""
+    """Move the movable ones of rows that name each message once, and write the answers of all."""
     home = command.home[rows]
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
@@ -174,8 +184,11 @@ def _reschedule_round(
 
 
 def apply_redrive(applying: Applying, command: Redrive) -> U8:
-    """Try dead messages again, their attempts counted anew; REDRIVEN or NOT_DEAD per row. One is gone with the hour
-    where it died, though its home may stay: all that changed of it on its way stood there."""
+    """Try dead messages again, with attempts counted anew. REDRIVEN or NOT_DEAD per row.
+
+    A dead message is gone with the hour where it died, though its home may stay. All changes on its way stood in that
+    hour.
+    """
     store, floor_ms = applying.store, applying.dispatched.floor_ms
     states = store.states(command.home)
     dead = (states.state == DEAD_STATE) & (store.homes(command.home) == command.home)
@@ -213,7 +226,7 @@ def apply_redrive(applying: Applying, command: Redrive) -> U8:
 
 
 def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
-    """Whose topic was not dropped since they died: nobody could ever take the others."""
+    """True for messages whose topic still exists. No consumer could ever take the others."""
     topics = store.units(homes)["topic"]
     gone = [number for number in set(topics.tolist()) if store.catalog.topic_by_number(number) is None]
     return ~np.isin(topics, gone)

@@ -1,11 +1,11 @@
 """How a lease is taken back whose hand-over was never begun.
 
-In strict mode a Lease is committed before the hand-over, so it can happen that there is none after all: the message is
-cancelled or moved, leadership is given away, the consumer has gone. The leader that leased it knows that nobody got it,
-and a new leader knows it of pushes planned for a time that has not come yet.
+In strict mode a Lease is committed before the hand-over. So the hand-over may never come: the message is cancelled or
+moved, leadership is given away, the consumer has gone. The leader that leased the unit knows that no consumer got it. A
+new leader knows it of pushes planned for a time that has not come yet.
 
-The unit is pending again, and its attempts are those that were made: the number that was given back is given to the
-next hand-over. No receipt bears it, for it was in no answer and on no wire.
+The unit is pending again. Its attempts are those that were made, so the next hand-over gets the same number. No receipt
+has that number, for it was in no answer and on no wire.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.format.states import LEASED, RELEASED
 
 
 def apply_release(applying: Applying, command: Release) -> U8:
-    """Take leases back; 1 where one was: the newest one of an open unit, by the very hand-over named."""
+    """Take leases back. 1 where it took back the newest lease of an open unit, given by the very hand-over named."""
     store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
     named = fence(command.term, command.attempt) == fence(states.term, states.attempt)

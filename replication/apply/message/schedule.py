@@ -1,6 +1,6 @@
 """How new messages become units: topics named for the first time, keys that are taken, the clamp, the append.
 
-No Python work per message; only rows with a key cost a look-up each, for a key is an index of its own.
+No Python work per message. Only a row with a key costs a look-up, for a key is an index of its own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from storage.tables.key import KeyEntry
 
 
 class Scheduled(NamedTuple):
-    """A result per row. For REPLAYED, CONFLICT and KEPT rows position, random and due are the key's holder's: what a
-    replayed request was answered, and of others when the message is due by now."""
+    """A result per row. REPLAYED, CONFLICT and KEPT rows have position, random and due time of the key's holder.
+
+    A replayed request gets the due time of its first answer. The others get the holder's due time by now.
+    """
 
     position: U64
     random: U64
@@ -36,8 +38,10 @@ class Scheduled(NamedTuple):
 
 
 def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
-    """Append the rows whose key is free (or that have none). A unit too late for the slot of the dispatch state is put
-    there; the asked due time stays in the log."""
+    """Append the rows whose key is free (or that have none).
+
+    A unit too late for the slot of the dispatch state is put there. The asked due time stays in the log.
+    """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     numbers, created = _topic_numbers(store, command, envelope)
     topic = numbers[command.topic]
@@ -88,7 +92,7 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
 
 
 def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
-    """The number of each of the command's topics; one never configured is created with defaults."""
+    """The number of each of the command's topics. A topic that is not configured is created with defaults."""
     created: list[int] = []
     numbers = np.empty(len(command.topics), np.uint32)
     for i, name in enumerate(command.topics):
@@ -104,7 +108,7 @@ Holders = dict[int, tuple[KeyEntry | None, int | None]]
 
 
 def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, status: U8) -> Holders:
-    """For each row whose key is taken, who holds it; sets the row's status."""
+    """The holder of the key for each row whose key is taken. Sets the row's status."""
     holders: Holders = {}
     here: dict[tuple[int, bytes], Key] = {}
     for key in command.keys:
@@ -124,7 +128,7 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
 
 
 def _due_now(store: Store, holder: KeyEntry) -> int:
-    """When the holder of a key is due, where it stands by now; as it was scheduled, if that hour is gone."""
+    """The due time of a key's holder where it lives now, or as it was scheduled if that hour is gone."""
     home = np.array([holder.position], np.uint64)
     if store.states(home).state[0] == UNKNOWN or (place := store.last_place(holder.position)) == GONE:
         return holder.due_ms
@@ -138,7 +142,7 @@ def _verdict(key: Key, fingerprint: bytes) -> int:
 
 
 def _holds(store: Store, holder: KeyEntry, envelope: Envelope) -> bool:
-    """Whether a key is still taken: until its message has been settled for the key retention."""
+    """True if a key is still taken: until its message has been settled for the key retention."""
     genesis = store.catalog.genesis
     assert genesis is not None
     settled_ms = store.settled_at(holder.position)

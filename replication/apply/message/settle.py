@@ -1,6 +1,6 @@
 """How hand-overs, acks, longer leases and cancels change units. All vectorised: columns in, a result per row out.
 
-The life of a unit, as its settle records tell it:
+The life of a unit, as its settle records say:
 
                       Lease, Extend            Settle
     pending ------------------------> leased ---------> delivered
@@ -9,13 +9,13 @@ The life of a unit, as its settle records tell it:
        |  Cancel                                        (Fail: fail.py; moves: move.py)
        +-----------------> cancelled   (leased with the lease still running: refused)
 
-A lease whose hand-over was never begun is taken back by a Release (release.py).
+A Release takes back a lease whose hand-over was never begun (release.py).
 
-An ack settles an unsettled unit if its (term, attempt) is not older than the newest lease, whether or not the log knows
-that lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done. An Extend and a Fail
-are judged the same way.
+An ack settles an unsettled unit if its (term, attempt) is not older than the newest lease. The log need not know the
+lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done. An Extend and a Fail are
+judged the same way.
 
-Leases and what answers them name places; cancels name homes (message_location.py says what these are).
+Leases, and commands that answer them, name places. Cancels name homes (message_location.py defines both).
 """
 
 from __future__ import annotations
@@ -78,13 +78,15 @@ __all__ = [
 ACKED, STALE, INVALID = 0, 1, 2
 EXTENDED = ACKED
 CANCELLED = FREE
-NONE, KNOWN, DOUBTFUL = 0, 1, 2  # what is known of hand-overs before a cancel
+NONE, KNOWN, DOUBTFUL = 0, 1, 2  # hand-overs before a cancel: none, known, in doubt
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A result per row: `result` CANCELLED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD; `attempts` made before;
-    `prior`."""
+    """A result per row. `result`: CANCELLED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
+
+    `attempts`: made before. `prior`: NONE, KNOWN or DOUBTFUL.
+    """
 
     result: U8
     attempts: U16
@@ -92,8 +94,10 @@ class Cancelled:
 
 
 def apply_lease(applying: Applying, command: Lease) -> U8:
-    """Record hand-overs; 1 where the Lease took effect. A Lease of a settled or unknown unit, or one not newer than
-    the newest, is a no-op."""
+    """Record hand-overs; 1 where the Lease took effect.
+
+    A Lease of a settled or unknown unit, or one not newer than the newest, does nothing.
+    """
     store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
     newer = fence(np.uint32(envelope.term), command.attempt) > fence(states.term, states.attempt)
@@ -115,14 +119,16 @@ def apply_lease(applying: Applying, command: Lease) -> U8:
                 subscription=command.subscription,
             )
         )
-    if applying.told.listener is not None:  # followers have nobody to make these for
+    if applying.told.listener is not None:  # a follower has no listener to make these for
         applying.told.leased(command.position[effective], command.attempt[effective], command.lease_end_ms[effective])
     return effective.astype(np.uint8)
 
 
 def apply_settle(applying: Applying, command: Settle) -> U8:
-    """Ack; returns a result per row: ACKED, STALE, INVALID. The same unit may stand in several rows: a client that acks
-    twice in one request."""
+    """Ack. Return a result per row: ACKED, STALE, INVALID.
+
+    The same unit may stand in several rows, when a client acks it twice in one request.
+    """
     store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
     result = np.full(len(command.position), STALE, np.uint8)
@@ -136,7 +142,7 @@ def apply_settle(applying: Applying, command: Settle) -> U8:
 
 
 def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64, rows: Rows, result: U8) -> Rows:
-    """Ack rows that name each unit once and write their results; returns those that settled their unit."""
+    """Ack rows that name each unit once and write their results. Return the rows that settled their unit."""
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
@@ -163,8 +169,11 @@ def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64,
 
 
 def apply_extend(applying: Applying, command: Extend) -> U8:
-    """Let leases end later: never earlier than they end by now, of several rows by one hand-over at the latest end. A
-    result per row: EXTENDED, STALE, INVALID. Below level 3 the last row's end counts, earlier or later."""
+    """Let leases end later. Return a result per row: EXTENDED, STALE, INVALID.
+
+    A lease never ends earlier than before. Of several rows by one hand-over the latest end counts. Below level 3 the
+    last row's end counts, earlier or later.
+    """
     store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
     result = np.full(len(command.position), STALE, np.uint8)
@@ -185,10 +194,10 @@ def apply_extend(applying: Applying, command: Extend) -> U8:
 def _extend_round(
     store: Store, command: Extend, envelope: Envelope, claim: U64, lease_end_ms: I64, rows: Rows, result: U8
 ) -> Rows:
-    """Extend rows that name each unit once and write their results and ends; returns those that took effect.
+    """Extend rows that name each unit once and write their results and ends. Return the rows that took effect.
 
-    The record is that of the lease again, with another end: when and by whom the unit was handed over stays the newest
-    record's to say, unless the log never knew of this hand-over.
+    The record is that of the lease again, with another end. It repeats when and by which node the unit was handed over,
+    unless the log never knew of this hand-over.
     """
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
@@ -220,7 +229,7 @@ def _extend_round(
 
 
 def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16:
-    """The code of an extended lease. Who extends it was handed the message, so it is not planned any more."""
+    """The code of an extended lease. The consumer that extends it has the message, so it is not planned any more."""
     if not has(store.level, "by-receipt"):
         return np.zeros(len(code), np.uint16)
     by_receipt = ~known | (code & np.uint16(BY_RECEIPT) > 0)
@@ -228,7 +237,7 @@ def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16
 
 
 def apply_cancel(applying: Applying, command: Cancel) -> Cancelled:
-    """Cancel; returns a result per row. Cancelled twice is cancelled both times, with the same answer."""
+    """Cancel. Return a result per row. A second cancel gets the same answer as the first."""
     store, envelope = applying.store, applying.envelope
     count = len(command.home)
     answer = Cancelled(np.empty(count, np.uint8), np.empty(count, np.uint16), np.empty(count, np.uint8))
@@ -242,7 +251,7 @@ def apply_cancel(applying: Applying, command: Cancel) -> Cancelled:
 
 
 def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows, answer: Cancelled) -> U64:
-    """Cancel rows that name each message once and write their answers; returns the places cancelled."""
+    """Cancel rows that name each message once and write their answers. Return the cancelled places."""
     home = command.home[rows]
     standing = find_standing(store, home)
     states = standing.states
@@ -272,7 +281,7 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
 
 
 def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
-    """What is known of hand-overs before, where they are cancelled now. `doubtful`: what the leader says.
+    """NONE, KNOWN or DOUBTFUL for hand-overs before a cancel. `doubtful`: what the leader says.
 
     A doubt wins over what is known, and a message that was moved has it in its record. Below level 3 what is known won.
     """

@@ -1,4 +1,4 @@
-"""Why a hand-over ended though nobody heard what became of it."""
+"""Codes of hand-overs that ended with an unknown outcome."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ UNHEARD: Final = (CODE_LEASE_ENDED, CODE_STOPPED, CODE_RESTORED)
 
 
 def nobody_heard(code: U16, ended_ms: I64, lease_end_ms: I64) -> npt.NDArray[np.bool_]:
-    """Of hand-overs that came to nothing with these codes, at these times: which of them nobody had heard of, [n]."""
+    """True for hand-overs that failed with these codes at these times and whose outcome is unknown, [n]."""
     unheard: npt.NDArray[np.bool_] = np.isin(code, UNHEARD) | ((code == CODE_MAX_AGE) & (ended_ms >= lease_end_ms))
     return unheard
