@@ -1,4 +1,4 @@
-"""Whether the nodes hold the same state: the leader names an index, every node says its rolling hash there.
+"""Checks that the nodes hold the same state: the leader names an index, and every node says its rolling hash there.
 
     leader                                     follower
     heartbeat: check_index = 1207     ->       (has applied 1207)
@@ -8,17 +8,17 @@
                agreed_sum = 9f..      ->       the same here: fine. Another: it asks all others itself (`sum_asked`),
                                                and if a majority says the same, it is the odd one out and stops
 
-No message of its own while all agree, no disk, no wait: a round is as long as a round trip, or a second where a node
-has not applied the index yet (it is asked again later; a difference does not go away). The leader that finds itself
-against a majority is the odd one out like any other and stops, and the others elect one of them.
+While all agree this costs no message of its own, no disk and no wait. A round takes a round trip. It takes a second
+where a node has not applied the index yet. That node is asked again later, and a difference does not go away. A leader
+that finds itself against a majority is the odd one out like any other node. It stops, and the others elect a leader.
 
-A hash says by which version it was made (state_hashes.py). One of another version than this node's is no opinion: it
-agrees with nobody and differs from nobody.
+A hash says by which version it was made (state_hashes.py). A hash of another version than this node's is no opinion: it
+does not agree or differ.
 
-Without a majority on one side nobody can say who is wrong: nobody stops, `split` says who stands where, and it is
-decided when one more node is heard. No node stops on the word of one other, be that the leader: a follower that is told
-to differ hears it from a majority before it stops, so one node that has gone mad cannot stop the rest. Only the hash is
-compared; why a node differs (a bug, a bit of memory, an edited file) it does not say.
+Without a majority on one side nobody can say which node is wrong. Then no node stops, and `split` says each node's
+hash. It is decided when one more node is heard. No node stops on the word of one other, not even of the leader. A
+follower that differs asks the others, and stops only if a majority differs from it. So one faulty node cannot stop the
+rest. Only the hash is compared. It does not say why a node differs (a bug, a bit of memory, an edited file).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dataclasses import dataclass
 from replication.raft.state_hashes import StateHashes, comparable
 
 ASK_AGAIN = 40
-"""Heartbeats for which one index is asked about, before a newer one is: some node may not remember it any more."""
+"""Heartbeats that ask about one index before they ask about a newer one: some node may not remember it any more."""
 ROUND_S = 1.0
 """How long a round waits for nodes that are connected and have not applied its index."""
 
 
 class OddOneOut(Exception):
-    """What this node applied had another effect than on a majority of the members. Its data is not to be trusted."""
+    """This node's applied entries had another effect than on a majority of the members. Do not trust its data."""
 
     def __init__(self, node_id: str, index: int, own: bytes, agreed: bytes) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class OddOneOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Nodes that differ without a majority on one side: the hash of each that was heard, after entry `index`."""
+    """Nodes that differ without a majority on one side: the hash of each node that was heard, after entry `index`."""
 
     index: int
     sums: Mapping[str, bytes]
@@ -59,15 +59,18 @@ class Split:
 
 
 class Agreement:
-    """The leader's side, and what is agreed as every node knows it. `agreed_index` and `agreed_sum`: the newest hash
-    that a majority was heard to have, (0, b"") before the first in this process."""
+    """The leader's side, and what every node knows to be agreed.
+
+    `agreed_index` and `agreed_sum`: the newest hash that a majority was heard to have, (0, b"") before the first in
+    this process.
+    """
 
     def __init__(self, node_id: str, sums: StateHashes) -> None:
         self.agreed_index = 0
         self.agreed_sum = b""
         self.split: Split | None = None
         self.differing: tuple[str, ...] = ()
-        """Members that were found to stand elsewhere than the majority in this term; they stop."""
+        """Members that were found in this term to have another hash than the majority. They stop."""
         self.asked = 0
         """Index of the round, 0 while there is nothing to compare."""
         self._accused = 0
@@ -79,18 +82,20 @@ class Agreement:
         self._until = float("-inf")
 
     def lead(self) -> None:
-        """A term as leader begins: what was heard in an earlier one says nothing."""
+        """Begin a term as leader: answers of an earlier term say nothing."""
         self.asked, self.split, self.differing = 0, None, ()
         self._said.clear()
         self._until = float("-inf")
 
     def sum_at(self, index: int) -> bytes:
-        """This node's hash after the entry at `index`; b"" if it has none to tell."""
+        """This node's hash after the entry at `index`. b"" if it does not have it."""
         return self._sums.at(index) or b""
 
     def tick(self, now: float, voters: Collection[str], connected: Collection[str]) -> None:
         """Begin the next round if this one is over: all of the `connected` peers answered, or it took too long.
-        `voters` are all others that count."""
+
+        `voters` are all others that count.
+        """
         if self.asked and now < self._until and not set(connected) <= self._said.keys():
             return
         newest = self._sums.newest
@@ -100,22 +105,25 @@ class Agreement:
             self._decide(voters)
 
     def answered(self, peer: str, index: int, held: bytes, voters: Collection[str]) -> None:
-        """`peer` stands at this hash after the entry at `index`. Raises OddOneOut if a majority differs from us."""
+        """Take the hash that `peer` has after the entry at `index`. Raises OddOneOut if a majority differs from us."""
         if index == self.asked and index:
             self._said[peer] = held
             self._decide(voters)
 
     def forget(self, peer: str) -> None:
-        """What it said is no opinion any more: its disk was emptied, or it is no member. A split that it was one side
-        of is none."""
+        """Drop the peer's answers: its disk was emptied, or it is no member. A split ends if the peer was one side of
+        it.
+        """
         self._said.pop(peer, None)
         if self.split is not None:
             sums = {node_id: held for node_id, held in self.split.sums.items() if node_id != peer}
             self.split = Split(self.split.index, sums) if len(set(sums.values())) > 1 else None
 
     def heard(self, index: int, held: bytes) -> int:
-        """The leader says that a majority stands at this hash. An index at which to ask all others, 0 if there is no
-        need: this node stands there too, or cannot tell."""
+        """Take the leader's word that a majority has this hash. Return an index at which to ask all others.
+
+        0 means that there is no need: this node has the same hash, or cannot tell.
+        """
         own = self._sums.at(index)
         if own is None or not comparable(own, held):
             return 0
@@ -129,8 +137,10 @@ class Agreement:
         return self._accused
 
     def told(self, peer: str, index: int, held: bytes, voters: Collection[str], majority: int) -> None:
-        """Asked, `peer` says that it stands at this hash; b"" if it cannot tell. Raises OddOneOut when a `majority` of
-        the `voters` stands at one hash that is not this node's."""
+        """Take the answer of `peer` to this node's question: its hash, or b"" if it cannot tell.
+
+        Raises OddOneOut when a `majority` of the `voters` has one hash that is not this node's.
+        """
         own = self._sums.at(index)
         if index != self._accused or own is None or not held or not comparable(own, held):
             return

@@ -19,7 +19,7 @@ from replication.wire.frame import Message
 
 
 class Diverged(Exception):
-    """Another committed entry, a second leader of a term: what cannot be, unless a disk has forgotten what it held."""
+    """Another committed entry, or a second leader of a term. Both are impossible unless a disk forgot what it held."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RaftContext:
         return self.roster.peers
 
     def stale(self, peer: str, message: Message) -> bool:
-        """Whether the message is of an earlier term. R8: the sender is told; else a deposed leader goes on unaware."""
+        """True if the message is of an earlier term. The sender is told (R8), else a deposed leader goes on unaware."""
         if message["term"] >= self.core.term:
             return False
         self.wire.send(peer, {"type": "stale_term", "term": self.core.term})

@@ -1,13 +1,13 @@
 """The follower's side: entries and heartbeats of the leader. The library checks and appends; this guards its edges.
 
-The library commits min(leader's commit, end of the own log). That is right for a log that was cut behind every message,
-as the stock library does. Ours keeps what was not contradicted (R2), and what stands behind the last entry of a message
-may be another leader's: so the commit index is lowered to what the message itself proves before the library sees it,
-and a heartbeat, which proves nothing, commits only what was proven before in this term (`_verified`).
+The library commits min(leader's commit, end of the own log). That is right for a log that every message cuts at its
+end, as in the stock library. Our log keeps entries that were not contradicted (R2). Entries behind the last one of a
+message may be another leader's. So the commit index is lowered to what the message itself proves before the library
+sees it. A heartbeat proves nothing, so it commits only what was proven before in this term (`_verified`).
 
-What is committed here is in every later leader's log. A message that begins before that point (one that came again, a
-leader that searches for where logs agree) is shortened to begin behind it: the library would cut its log down to there
-first, and cry that applied entries are lost.
+Each entry committed here is in every later leader's log. A message may begin before that point: it came again, or a
+leader searches for where the logs agree. It is shortened to begin behind that point. Else the library would cut its log
+down to there, and report that applied entries are lost.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ NEVER = float("-inf")
 
 
 class Follower:
-    """What this node heard of leaders. `_verified` is (term, index): up to index the log is that term's leader's."""
+    """What this node heard of leaders. `_verified` is (term, index): up to index the log equals that term's
+    leader's.
+    """
 
     def __init__(self, context: RaftContext, votes: Votes) -> None:
         self.heard_s = NEVER
-        """Monotonic second at which a leader of the then current term was heard last."""
+        """Monotonic second at which a leader of the then current term was last heard."""
         self.answering = 0
-        """Number of the append_entries the library is handling, for its answer."""
+        """Number of the append_entries that the library is handling, for its answer."""
         self.answered: tuple[str, Message] | None = None
-        """The newest answer to append_entries, and whom it was for."""
+        """The newest answer to append_entries, and the leader it was for."""
         self.low_water = 0
-        """What the leader last said every peer has."""
+        """The index that every peer has, as the leader last said."""
         self.released = False
-        """Whether the leader said last that this node, which is leaving, is not needed for a majority any more."""
+        """True if the leader said last that no majority needs this node, which is leaving, any more."""
         self.leader_commit = 0
-        """What the leader last said is committed; this node may not have it yet."""
+        """The index committed, as the leader last said. This node may not have it yet."""
         self.median = MedianHeard(context.options.heartbeat_s)
         self._context = context
         self._core = context.core
@@ -48,7 +50,7 @@ class Follower:
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message this part takes."""
+        """The kinds of message that this part takes."""
         return {
             "append_entries": self._append_entries,
             "heartbeat": self._heartbeat,
@@ -57,23 +59,29 @@ class Follower:
         }
 
     def may_forget(self, leader: str, term: int, index: int) -> bool:
-        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
+        """True if this node may forget its log for a snapshot up to `index` that `leader` offered in `term`.
 
-        It may if it forgets nothing that it acknowledged and the snapshot does not hold. What it acknowledged in this
-        term is `_verified`. What it acknowledged in earlier terms and was committed is in this leader's log, and the
-        leader found no entry of this node's that it still has, so all such entries are older than its journal, which
-        begins before `index`. What was not committed nobody was promised.
+        It may if it forgets no entry that it acknowledged and the snapshot lacks. There are three kinds of entries:
 
-        A leader that is right about its own journal never offers less than `_verified`: those entries are in its log,
-        so it would have found them. This node asks all the same, for what it forgets cannot be acknowledged again.
+        - It acknowledged those up to `_verified` in this term.
+        - It acknowledged others in earlier terms, and they were committed. They are in this leader's log. The leader
+          found no entry of this node's that it still has, so all such entries are older than its journal, which begins
+          before `index`.
+        - Entries that were not committed were promised to no client.
+
+        A leader that is right about its own journal never offers less than `_verified`. Those entries are in its log,
+        so it would have found them. This node checks all the same, for it cannot acknowledge again what it forgets.
         """
         core, (known_term, known) = self._core, self._verified
         follows = core.state == FOLLOWER and core.leader_id == leader and core.term == term
         return follows and core.commit_index < index and (known_term != term or known <= index)
 
     def connected(self, peer: str) -> None:
-        """A connection to or from the peer is new. If it leads, what it was answered last may be lost: it sent as soon
-        as its own connection was up, and ours was not yet. It would wait `resend_s`; to hear it twice does no harm."""
+        """Repeat the last answer to a leader whose connection is new, because that answer may be lost.
+
+        The leader sent as soon as its own connection was up, and ours was not yet. Else it would wait `resend_s`. To
+        hear an answer twice does no harm.
+        """
         if self.answered is not None and self._core.leader_id == peer:
             told, message = self.answered
             if told == peer and message["term"] == self._core.term:
@@ -84,7 +92,7 @@ class Follower:
         self._votes.heard_leader(self.heard_s)
 
     def _listen(self, wish_s: float) -> None:
-        """A heartbeat came: how long a silence is owed for it, by its gap to the one before and the leader's wish."""
+        """Owe the silence that a heartbeat asks for: by its gap to the one before and by the leader's wish."""
         context, core = self._context, self._core
         now, before = context.monotonic(), self._beat
         self._beat = (core.term, now)
@@ -108,7 +116,9 @@ class Follower:
             self._verified = (core.term, max(verified, proven) if term == core.term else proven)
 
     def _check(self, peer: str, message: Message) -> None:
-        """Two leaders in one term, or another committed entry, cannot be unless a disk lost what it had promised."""
+        """Raise Diverged for a second leader in one term or another committed entry: a disk lost what it had
+        promised.
+        """
         core = self._core
         if message["term"] == core.term and core.state == LEADER:
             raise Diverged(f"{peer} leads term {core.term}, and so does this node: a vote was given twice")
@@ -121,7 +131,7 @@ class Follower:
                 raise Diverged(f"{peer} has entry {index} of term {term}, committed here is one of term {here}")
 
     def _shortened(self, message: Message) -> Message:
-        """The same, without what is committed here already."""
+        """The same message without the entries that are committed here already."""
         committed = self._core.commit_index
         skip = committed - message["prevLogIdx"]
         if skip <= 0:
@@ -166,11 +176,11 @@ class Follower:
             "leaving": vitals.leaving,
             "busy": vitals.busy,
             "voter": context.journal.voter,
-            "silence_ms": int(context.silence.promise_s * 1000),  # rounded down: never more than is owed
+            "silence_ms": int(context.silence.promise_s * 1000),  # rounded down: never more than it owes
             "sum_index": index if held else 0,
             "sum": held,
         }
-        context.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not that we have anything
+        context.wire.send(peer, echo)  # never behind an fdatasync: it says that we listen, not what we have
         doubtful = context.agreement.heard(message["agreed_index"], message["agreed_sum"])
         for other in context.peers if doubtful else ():
             context.wire.send(other, {"type": "sum_asked", "index": doubtful})

@@ -1,7 +1,7 @@
-"""The leader's side: heartbeats, entries, answers; what is committed, and whether to lead at all.
+"""The leader's side: heartbeats, entries, answers, what is committed, and if it should lead at all.
 
-progress.py keeps the book on the followers and election/trust.py on their echoes; this turns both into messages. A
-heartbeat is small and its echo waits for nobody's disk, so trust depends on processes and network only; append_entries
+progress.py keeps the book on the followers, and election/trust.py on their echoes. This part turns both into messages.
+A heartbeat is small, and its echo waits for no disk. So trust depends on processes and network only. append_entries
 carry the log and are answered when it is on disk.
 """
 
@@ -18,8 +18,10 @@ from replication.raft.pysyncobj_core import LEADER
 from replication.wire.frame import Message
 
 UNSAID_S = 0.4
-"""What a voter of a build before protocol 2 owes, whose echoes do not say: the default of its configuration, or this
-node's own, if that is less."""
+"""The silence of a voter of a build before protocol 2, whose echoes do not say it: the default of its configuration.
+
+If this node's own silence is less, that counts.
+"""
 
 
 def _nothing() -> None:
@@ -27,7 +29,7 @@ def _nothing() -> None:
 
 
 class Leader:
-    """What this node does as leader. `peers` are the live records of all others, also while it is not."""
+    """What this node does as leader. `peers` are the live records of all others, also while it does not lead."""
 
     def __init__(self, context: RaftContext) -> None:
         options = context.options
@@ -44,24 +46,24 @@ class Leader:
         self.next_beat = NEVER
         """When heartbeats go out again, while this node leads."""
         self._members_index = 0
-        self._stores: dict[str, bytes] = {}  # of all that ever connected: one may become a member later
+        self._stores: dict[str, bytes] = {}  # of all nodes that ever connected: one may become a member later
         self.untrusted_s = 0.0
-        """Seconds since the start in which this node led and was not sure to, once it had been."""
+        """Seconds in which this node led without trust, after it had trust once, since the start."""
         self._sure_until = NEVER
         self.on_trusted: Callable[[], None] = _nothing
-        """Trust is there again after it had ended, or for the first time."""
+        """Called when trust returns, or comes for the first time."""
         self.on_renewed: Callable[[], None] = _nothing
-        """Trust ends at another time."""
+        """Called when trust ends at another time."""
         self.lets_go = False
-        """Nodes that leave may go though they leave no majority behind: nothing needs one any more."""
+        """True if leaving nodes may end although no majority stays: nothing needs one any more."""
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message this part takes."""
+        """The kinds of message that this part takes."""
         return {"next_node_idx": self._answered, "echo": self._echo}
 
     def set_members(self) -> None:
-        """The roster has changed: book new members in, removed ones out."""
+        """Book new members in and removed ones out: the roster has changed."""
         roster, last = self._context.roster, self._core.last_index
         for gone in sorted(self.peers.keys() - set(roster.peers)):
             self._context.agreement.forget(gone)
@@ -75,7 +77,7 @@ class Leader:
         self._progress.set_members(roster.peers, roster.others, own=roster.votes, last_index=last)
 
     def begin(self, now: float) -> None:
-        """This node became leader; its no-op is not yet in the log."""
+        """Begin to lead. The no-op of the term is not yet in the log."""
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
         self._context.agreement.lead()
@@ -84,23 +86,23 @@ class Leader:
         self.lets_go = False
 
     def tick(self, now: float) -> None:
-        """Commit what a majority has; step down if no majority listens."""
+        """Commit what a majority has. Step down if no majority listens."""
         core, index = self._core, self._progress.majority_index(self._context.journal.durable_index)
-        # Only an entry of the own term is committed by counting (figure 8 of the Raft paper); it brings the rest along.
+        # Counting commits only an entry of the own term (figure 8 of the Raft paper); it brings the earlier ones along.
         if index > core.commit_index and self._context.journal.term_at(index) == core.term:
             core.commit_index = index
         if self._is_out() or not self.trust.holds(now):
             core.step_down()
 
     def keep_time(self, now: float) -> None:
-        """Heartbeats that are due. They go before anything that takes time: trust counts from `now`."""
+        """Send heartbeats that are due. They go before anything that takes time, because trust counts from `now`."""
         if now >= self.next_beat:
             voters = self._context.roster.others
             self._context.agreement.tick(now, voters, [peer for peer in voters if self._context.wire.connected(peer)])
             self._beat_all(now)
 
     def send(self, now: float) -> None:
-        """Heartbeats and entries that are due."""
+        """Send heartbeats and entries that are due."""
         self.keep_time(now)
         last = self._core.last_index
         for follower in self._progress.followers.values():
@@ -108,8 +110,10 @@ class Leader:
                 self._append(follower, last, now)
 
     def _is_out(self) -> bool:
-        """Whether its own removal is applied here, and by a majority of those that stay. Sooner they would not know
-        that it is committed, and might need a vote of this node, which ends."""
+        """True if this node and a majority of those that stay have applied the removal of this node.
+
+        Sooner the others would not know that it is committed. They might need a vote of this node, and it ends.
+        """
         roster = self._context.roster
         if roster.votes:
             return False
@@ -128,7 +132,9 @@ class Leader:
             self._context.wire.send(peer, self._told(peer, told))
 
     def connected(self, peer: str, store_id: bytes) -> None:
-        """A connection to or from the peer is new. Another store_id: its disk was wiped, it has nothing any more."""
+        """Take a new connection to or from the peer. Another store_id means that its disk was wiped and has nothing any
+        more.
+        """
         former, self._stores[peer] = self._stores.get(peer, store_id), store_id
         known = self.peers.get(peer)
         if known is None:
@@ -139,7 +145,7 @@ class Leader:
         self._progress.reconnected(peer, self._core.last_index)
 
     def forget(self, peer: str) -> None:
-        """The peer has forgotten what it acknowledged: its disk was wiped, or is an old copy of itself."""
+        """Void what the peer acknowledged: its disk was wiped, or is an old copy of itself."""
         if peer in self.peers:
             self._progress.forget(peer)
             self.trust.forget(peer)
@@ -157,15 +163,17 @@ class Leader:
 
     @property
     def low_water(self) -> int:
-        """Every peer is known to have the log up to here, so nobody needs the journal before it."""
+        """Every peer is known to have the log up to here, so no peer needs the journal before it."""
         return min((f.match for f in self._progress.followers.values()), default=self._core.applied_index)
 
     def beat(self, peer: str, now: float) -> None:
-        """A heartbeat to this peer alone, out of turn: it learns what is committed and says what it has applied."""
+        """Send a heartbeat to this peer alone, out of turn. It learns what is committed, and says what it has
+        applied.
+        """
         self._context.wire.send(peer, self._told(peer, self._heartbeat(now)))
 
     def outnumbered(self) -> bool:
-        """Whether the nodes that are up and do not leave, this one perhaps among them, are no majority."""
+        """True if the nodes that are up and do not leave are no majority. This node may be one of them."""
         staying = int(self._context.roster.votes and not self._context.vitals().leaving)
         staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
         return staying < self._context.roster.majority
@@ -252,12 +260,12 @@ class Leader:
         if follower.voter:
             self._trust(peer, stamp, message["silence_ms"] / 1000, now)
         elif follower.match == self._core.last_index and now - follower.nudged_s >= self._context.options.nudge_s:
-            # It has all there is and waits for a committed entry made after it came (RegainVote): give it one.
+            # The peer has all entries and waits for a committed one made after it came (RegainVote): append one.
             follower.nudged_s = now
             self._core.append(NO_OP)
 
     def _trust(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
-        """A voter's echo: trust goes on. What came between is lateness, for the silence to bridge."""
+        """Extend trust by a voter's echo. The time since the last echo is lateness, which the silence has to bridge."""
         trust, options = self.trust, self._context.options
         confirmed, before = trust.confirmed(now), self._sure_until
         trust.echoed(peer, stamp, owed_s or min(UNSAID_S, options.election_min_s), now)

@@ -1,42 +1,43 @@
-"""Who has a voice in the group: voters, learners, and why changing them one at a time is safe.
+"""Which nodes count in the group: voters, learners, and why changing them one at a time is safe.
 
 A change (ChangeMember: add a learner, give it a vote, remove a member) is an entry of the log like any other. It takes
-effect on a node when that node APPLIES it, as etcd does it, so the members are always a function of what is applied and
-come from the replicated table alone. C0, C1, C2, ... are the sets of voters that the log's changes make, one after the
-other; neighbours differ by at most one voter, so every majority of one shares a node with every majority of
-the next.
+effect on a node when that node APPLIES it, as in etcd. So the members depend on the applied entries alone, and come
+from the replicated table alone. C0, C1, C2, ... are the sets of voters that the log's changes make, one after the
+other. Neighbours differ by at most one voter, so every majority of one shares a node with every majority of the next.
 
 Rules, each with the reason it is needed:
 
-1. A leader proposes a change only when it is established and has applied every change before (`RaftGroup.changing`).
-   So a log that holds change n + 1 was written by a leader that had applied change n: change n is committed.
-2. A node stands for election only when it has applied all it knows to be committed and its log holds at most ONE change
-   that it has not applied. If it holds more, rule 1 says that all but the last are committed: it takes them for that,
-   applies them, and then stands (`Ballot`). A commit index alone would not do: it is not on disk with every entry, and
-   a node that lost it in a power cut would count with voters of two changes ago.
-3. Who counts is judged by the one who counts: the leader counts disks, echoes and votes of the voters of what IT has
-   applied, itself only if it is one. A node gives its vote, and acknowledges, whatever it believes of itself: one that
-   does not yet know of its own promotion may be needed for the majority that tells it.
-4. A leader that applies its own removal leads on, without counting itself, until a majority of those that stay has
-   applied it too, and steps down then. They might need its vote otherwise, and it ends. Should it lose leadership
-   before, it stands no more, and whoever asks it for a pre-vote hears what is committed (`Ballot._committed`): the log
-   of who knows may be longer, and without that word neither of the two would ever lead.
+1. A leader proposes a change only when it is established and has applied every change before (`RaftGroup.changing`). So
+   a log that holds change n + 1 was written by a leader that had applied change n, hence change n is committed.
+2. A node campaigns only when it has applied all it knows to be committed. Its log may hold at most ONE change that it
+   has not applied. If it holds more, all but the last are committed by rule 1: it applies them and then campaigns
+   (`Votes._may_stand`). A commit index alone is not enough, for it is not on disk with every entry. A node that lost it
+   in a power cut would count with voters of two changes ago.
+3. The node that counts judges by its own applied log. The leader counts disks, echoes and votes of the voters of what
+   IT has applied, and itself only if it is a voter. A node gives its vote, and acknowledges, whatever it believes of
+   itself. A node that does not yet know of its own promotion may be needed for the majority that tells it.
+4. A leader that applies its own removal leads on without counting itself. It steps down, and ends, when a majority of
+   those that stay has applied the removal too. Sooner they might need its vote. If it loses leadership before, it does
+   not campaign again, and tells what is committed to any node that asks it for a pre-vote (`Votes._committed`). Its log
+   may be the longer one, and without that answer neither of the two would ever lead.
 
-Claim: two leaders that count at the same time do it in neighbouring sets. Let X win with the voters of Cn, and let
-change n + 2 be committed, first by a leader in Cn+1, in a term before X's. A voter of X's majority of Cn is in the
-majority of Cn+1 that holds that entry, so X's log holds it too (a vote goes to no shorter log), hence changes n + 1 and
-n + 2; by rule 2 X has applied n + 1 before it stood, and does not count in Cn. Contradiction. With neighbouring sets
-every argument of plain Raft that rests on "two majorities have a node in common" holds as it stands: one leader a term,
-committed entries stay, and election/trust.py's window, whose common node keeps quiet. The variant without rules 1 and 2
-loses acknowledged entries in tests/replication/raft/test_members_model.py.
+Claim: two leaders that count at the same time do it in neighbouring sets. Proof:
 
-Learners (R20: the library counts a node that was just added at once, so adding an empty one to three of which one is
-down stops the cluster until it has caught up): a learner is sent everything and counts for nothing, neither for commits
-nor for trust nor for elections. The node's leader gives it a vote when it has caught up
-(node/cluster/member_changes.py).
+- Let X win with the voters of Cn, and let change n + 2 be committed, first by a leader in Cn+1, in a term before X's.
+- A voter of X's majority of Cn is in the majority of Cn+1 that holds that entry. A vote goes to no shorter log, so X's
+  log holds the entry too, hence changes n + 1 and n + 2.
+- By rule 2 X applied n + 1 before it campaigned, and does not count in Cn. Contradiction.
 
-A node with an empty directory is no voter by the rule in election/may_vote.py, whatever the table says: that one is
-about what a disk has forgotten, this one about who was asked. Both must hold for a node to count.
+With neighbouring sets every argument of plain Raft that rests on "two majorities have a node in common" stays valid.
+That is one leader a term, committed entries stay, and the window of election/trust.py, whose common node keeps quiet.
+The variant without rules 1 and 2 loses acknowledged entries in tests/replication/raft/test_members_model.py.
+
+Learners (R20). The library counts an added node at once. So adding an empty node to three, of which one is down, stops
+the cluster until it has caught up. A learner is sent everything and does not count, for commits, trust or elections.
+The leader gives it a vote when it has caught up (node/cluster/member_changes.py).
+
+By the rule in election/may_vote.py a node with an empty directory is no voter, whatever the table says. That rule is
+about what a disk has forgotten, this page about which nodes were given a vote. Both must hold for a node to count.
 """
 
 from __future__ import annotations
@@ -48,16 +49,16 @@ from replication.raft.pysyncobj_core import Core
 
 
 class Roster:
-    """Who counts, by what is applied here. Invariants: all sorted; nobody is a voter and a learner."""
+    """The nodes that count, by what is applied here. Invariants: all sorted, and no node is both voter and learner."""
 
     def __init__(self, node_id: str, peers: Collection[str]) -> None:
         self._node_id = node_id
         self.voters: tuple[str, ...] = tuple(sorted({node_id, *peers}))
-        """All with a vote, this node too if it has one."""
+        """All nodes with a vote, this node too if it has one."""
         self.learners: tuple[str, ...] = ()
 
     def set(self, voters: Collection[str], learners: Collection[str]) -> None:
-        """Another change is applied, or the table was read at the start."""
+        """Take the members after another applied change, or from the table at the start."""
         assert not set(voters) & set(learners), (voters, learners)
         self.voters, self.learners = tuple(sorted(voters)), tuple(sorted(learners))
 
@@ -73,17 +74,19 @@ class Roster:
 
     @property
     def votes(self) -> bool:
-        """Whether this node is a voter: else it neither stands nor counts itself."""
+        """True if this node is a voter. Else it does not campaign or count itself."""
         return self._node_id in self.voters
 
     @property
     def majority(self) -> int:
-        """How many voters are one."""
+        """The number of voters that are a majority."""
         return len(self.voters) // 2 + 1
 
 
 def unapplied_changes(core: Core, is_change: IsChange) -> list[int]:
-    """Indexes of the changes in the log behind what is applied. Reads that part of the log: ask when it is short."""
+    """Indexes of the changes in the log behind what is applied. It reads that part of the log, so ask when it is
+    short.
+    """
     found: list[int] = []
     at = core.applied_index + 1
     while at <= core.last_index:

@@ -1,4 +1,4 @@
-"""The timings and bounds of one Raft group, and what it reports of its peers: plain values, checked together once."""
+"""The timings and bounds of one Raft group, and its reports of its peers: plain values, checked together once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replication.wire.frame import ENTRIES_MAX, FRAME_BYTES_MAX, META_BYTES_MAX,
 
 MIB = 1024 * 1024
 CATCHING_UP: Final = 100
-"""Entries behind which a node counts as catching up."""
+"""A node this many entries behind counts as catching up."""
 IsChange = Callable[[bytes], bool]
 
 
@@ -20,45 +20,53 @@ def _no_change(_: bytes) -> bool:
 
 @dataclass(frozen=True)
 class GroupOptions:
-    """Times in seconds, sizes in bytes. The relations checked below are what safety and liveness rest on."""
+    """Times in seconds, sizes in bytes. Safety and liveness rest on the relations checked below."""
 
     node_id: str
     peers: tuple[str, ...]
-    """Node ids of the others, all with a vote: who they are until `RaftGroup.set_members` says more."""
+    """Node ids of the others, all with a vote, until `RaftGroup.set_members` says more."""
     founds: bool = True
-    """Whether an empty node with empty peers may take itself for the beginning of a cluster; not one that joins."""
+    """True if an empty node with empty peers may begin a cluster. False for a node that joins."""
     number: int = 0
-    """The group's, in ids, entries and files."""
+    """The number of the group in ids, entries and files."""
     heartbeat_s: float = 0.05
     trust_s: float = 0.25
-    """Trust in one's leadership, counted from sending. More bridges hiccups; must stay below election_min_s."""
+    """How long a leader trusts itself, counted from sending. More bridges hiccups. It must stay below
+    election_min_s.
+    """
     election_min_s: float = 0.4
     election_max_s: float = 0.8
     """A silent leader is given up after a random time between the two. Less: faster failover, more false alarms."""
     apart_ms: int = 500
-    """A node whose clock is farther than this from its leader's stands for election after the others only. Delay counts
-    as difference: lower only where the network is fast."""
+    """A node whose clock is farther than this from its leader's campaigns only after the others.
+
+    Delay counts as difference, so lower it only where the network is fast.
+    """
     fallback_s: float = 0.35
     """A leader that no majority echoes steps down after this."""
     stall_s: float = 0.15
-    """A pause between ticks that counts as having stood still."""
+    """A pause between ticks of at least this means that the process stood still."""
     resend_s: float = 5.0
     idle_s: float = 0.5
     nudge_s: float = 1.0
     outcome_s: float = 5.0
     """A proposal without outcome is `unknown` after this."""
     transfer_s: float = 1.0
-    """A transfer is called off unless its target has everything on disk and applied within this; nothing is proposed
-    meanwhile, so it is also how long a transfer that fails may hold up the service."""
+    """A transfer is called off unless its target has everything on disk and applied within this.
+
+    Nothing is proposed meanwhile, so a transfer that fails may hold up the service for as long.
+    """
     apply_slice_s: float = 0.02
     """Applying pauses after this, so that heartbeats are not late during a long replay."""
     max_entry_bytes: int = 8 * MIB
     max_batch_bytes: int = 4 * MIB
-    """Entries of one append_entries. More: fewer round trips; heartbeats on the same connection wait for longer."""
+    """Bytes of entries in one append_entries. More: fewer round trips, but heartbeats on the same connection wait
+    longer.
+    """
     max_batch_entries: int = 4096
     max_pending_bytes: int = 64 * MIB
     is_change: IsChange = _no_change
-    """Whether a command of the log changes who counts."""
+    """True if a command of the log changes the members."""
 
     def __post_init__(self) -> None:
         if self.node_id in self.peers or len(set(self.peers)) != len(self.peers):
@@ -72,11 +80,14 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a node says of itself in every echo: its node clock, the bytes free on its disk, whether that is less than
-    its reserve; for a planned stop, whether it shall not lead (`retiring`), waits to end (`leaving`), and has pushes on
-    the wire, or outcomes of theirs that are not in the log (`busy`); and, as leader, how far its clock is ahead of the
-    median of all, and how much farther at the most (`ahead_ms`), for which it looks at all peers: only a heartbeat
-    asks."""
+    """What a node says of itself in every echo.
+
+    - `wall_ms`: its node clock. `free_bytes`: free on its disk. `low`: that is less than its reserve.
+    - For a planned stop: `retiring`, it shall not lead; `leaving`, it waits to end.
+    - `busy`: it has pushes on the wire, or outcomes of pushes that are not in the log.
+    - `ahead_ms`: how far a leader's clock is ahead of the median of all, and how much farther at the most. The leader
+      looks at all peers for it, so only a heartbeat asks.
+    """
 
     wall_ms: int
     free_bytes: int
@@ -90,49 +101,51 @@ class Vitals:
 DRIFT_MS_PER_S: Final = 2.0
 """Two node clocks come apart no faster, unless one is set: 500 ppm in the rate of each, 500 ppm that each is slewed."""
 PARTING_S: Final = 120.0
-"""Two right clocks come apart for no longer: NTP sets them right (A7). A longer time would hold a right leader back by
-seconds, and its leases would end when the clock that was away is heard again."""
+"""Two right clocks come apart for no longer, because NTP sets them right (A7).
+
+A longer time would hold a right leader back by seconds. Its leases would end when a lost clock is heard again.
+"""
 WHOLE_MS: Final = 1.0
-"""What rounding to whole milliseconds hides."""
+"""The error of rounding to whole milliseconds."""
 
 
 def parted_ms(age_s: float) -> float:
-    """How far two right clocks have come apart at most, so long after one heard the other."""
+    """How far two right clocks have come apart at most, `age_s` after one heard the other."""
     return min(age_s, PARTING_S) * DRIFT_MS_PER_S
 
 
 @dataclass(slots=True)
 class Peer:
-    """A peer as this node knows it. All but `connected` and `store_id` are filled on the leader, from echoes."""
+    """A peer as this node knows it. On the leader echoes fill all fields but `connected` and `store_id`."""
 
     node_id: str
     connected: bool = False
     applied_index: int = 0
     match_index: int = 0
     clock_offset_ms: float = 0.0
-    """Its node clock minus ours, by the echo that says it best."""
+    """Its node clock minus ours, by the most exact echo."""
     clock_error_ms: float = float("inf")
     """How far that may be wrong: half the round trip of that echo, when it came (`last_clock_s`)."""
     last_clock_s: float = 0.0
     free_bytes: int = 0
     low: bool = False
-    """Inside its reserve of free space."""
+    """True if the free space is less than its reserve."""
     retiring: bool = False
     leaving: bool = False
     busy: bool = False
     last_echo_s: float = float("-inf")
     """Monotonic second at which its last echo came."""
     voter: bool = False
-    """It has a vote, and its disk has all it ever promised (`remembers`)."""
+    """True if it has a vote, and its disk has all it ever promised (`remembers`)."""
     remembers: bool = False
     learner: bool = False
-    """A member without a vote yet: it counts for nothing."""
+    """True for a member without a vote yet. It does not count."""
     stranded: bool = False
-    """What it needs next is no longer in the leader's journal."""
+    """True if the leader's journal no longer has the entry that it needs next."""
     store_id: bytes = b""
 
     def least_offset_ms(self, now: float) -> float:
-        """By how much its node clock is ahead of ours at least at this monotonic second."""
+        """How far its node clock is ahead of ours, at least, at this monotonic second."""
         return self.clock_offset_ms - self.clock_error_ms - parted_ms(now - self.last_clock_s)
 
     def _error_ms(self, now: float) -> float:
@@ -140,7 +153,7 @@ class Peer:
         return self.clock_error_ms + (now - self.last_clock_s) * DRIFT_MS_PER_S
 
     def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
-        """Take over what an echo says; `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
+        """Take over an echo. `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
         self.applied_index = message["applied_index"]
         self.free_bytes, self.low = message["free_bytes"], message["low"]
         self.retiring, self.leaving, self.busy = message["retiring"], message["leaving"], message["busy"]
@@ -149,10 +162,11 @@ class Peer:
         self.last_echo_s = now
 
     def _hear_clock(self, offset_ms: float, error_ms: float, now: float) -> None:
-        """Its clock was found so far ahead, give or take the error.
+        """Take a measurement of how far its clock is ahead, give or take the error.
 
-        One that waited, in the socket of a process that was stopped, says little: what is known better stays, for as
-        long as both can be true. Where they contradict each other a clock was set since."""
+        An echo that waited, in the socket of a stopped process, says little. The more exact measurement stays, as long
+        as both can be true. If they contradict each other, a clock was set since.
+        """
         known_error_ms = self._error_ms(now)
         contradicts = abs(offset_ms - self.clock_offset_ms) > error_ms + known_error_ms
         if error_ms <= known_error_ms or contradicts:

@@ -1,8 +1,8 @@
-"""What must not leave before its write is on disk waits here (repair R1).
+"""Messages that must not leave before their write is on disk wait here (repair R1).
 
-The library answers success, votes and asks for votes before anything is synced: a power cut on three nodes lost 979 of
-979 acknowledged commands. A message that says "I have this entry" or "I gave this vote" is therefore kept until the
-journal's `durable_seq` has reached what `write_seq` was when the message was made. They leave in order.
+The library answers success, votes and asks for votes before anything is synced. A power cut on three nodes lost 979 of
+979 acknowledged commands. So a message that says "I have this entry" or "I gave this vote" waits. It leaves when the
+journal's `durable_seq` reaches the `write_seq` of when the message was made. Messages leave in order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HELD = frozenset(("next_node_idx", "request_vote", "response_vote"))
 
 
 class Outbox:
-    """Messages on their way to the wire. Invariant: the write numbers of those that wait never fall."""
+    """Messages on their way to the wire. Invariant: the write numbers of the waiting ones never fall."""
 
     def __init__(self, journal: Journal, send: Callable[[str, Message], bool]) -> None:
         self._journal = journal
@@ -25,7 +25,7 @@ class Outbox:
         self._held: deque[tuple[int, str, Message]] = deque()
 
     def send(self, peer: str, message: Message) -> None:
-        """Send now if nothing it depends on is still unwritten, else when it is."""
+        """Send the message now, or as soon as the writes that it depends on are durable."""
         journal = self._journal
         if message["type"] in HELD and (self._held or journal.durable_seq < journal.write_seq):
             self._held.append((journal.write_seq, peer, message))

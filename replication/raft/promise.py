@@ -1,23 +1,30 @@
-"""What nodes are known to have promised, so that one which comes back with less does not vote as if it had not.
+"""What nodes are known to have promised, so that a node which comes back with less does not vote as if nothing
+happened.
 
-An old copy of a data directory that is put back (a VM's snapshot, a restored backup of one node) is whole, passes every
-checksum, and has forgotten votes it gave and entries it acknowledged. Raft has no answer to that: with one other node
-such a copy can elect a leader without an acknowledged entry. But the others remember. A node's promises only grow, in
-the order of (term, index): it has voted, stood or led in `term`, and has all entries up to `index` of that term's
-leader on its disk. Each is made durable before the message that shows it leaves, so a node that is what it was never
-stands below what any message of it ever showed.
+An old copy of a data directory may be put back (a VM's snapshot, a restored backup of one node). The copy is whole and
+passes every checksum. But it has forgotten votes it gave and entries it acknowledged. Raft has no answer to that. With
+one other node such a copy can elect a leader without an acknowledged entry. But the others remember.
 
-So whoever is connected says `standing`: what I have promised myself, and what I know that you have. Who finds itself
-below what others know gives up its vote and is handled like a wiped disk: it follows, and votes again when a leader
-has committed, without it, an entry made after that (election/may_vote.py, RegainVote). A leader that finds a follower
-below what it knows takes back everything it believed to be on its disk.
+A node's promises only grow, in the order of (term, index). It has voted, campaigned or led in `term`, and has on its
+disk all entries up to `index` of that term's leader. Each promise is durable before the message that shows it leaves.
+So a node whose disk lost nothing never stands below what any message of it ever showed.
 
-A node talks over the connection it dials and hears over the one that the peer dials. So one that was restarted is often
-heard before it can be told: what it has forgotten is kept for the greeting that reaches it.
+On each connection a node sends `standing`: its own promises, and what it knows of the peer's. A node that finds itself
+below what others know gives up its vote and is handled like a wiped disk. It follows, and votes again when a leader has
+committed, without it, an entry made after that (election/may_vote.py, RegainVote). A leader that finds a follower below
+what it knows takes back everything it believed to be on that disk.
 
-What a node knows of others is kept in memory only, from the messages to itself. So it stays undetected when no node
-that remembers is reached before the vote: all of them were restarted too, or are cut off, or the only one that heard
-the promise is gone; and when nothing was promised between the copy and the end. docs/guarantees.md says what follows.
+A node talks over the connection it dials and hears over the one that the peer dials. So a restarted node is often heard
+before it can be told. What it has forgotten is kept for the greeting that reaches it.
+
+A node keeps what it knows of others in memory only, from the messages to itself. So an old copy stays undetected in two
+cases:
+
+- It reaches no node that remembers before the vote. All of them were restarted too, or are cut off, or the only one
+  that heard the promise is gone.
+- It promised nothing between the copy and the end.
+
+docs/guarantees.md says what follows.
 """
 
 from __future__ import annotations
@@ -39,8 +46,8 @@ log = logging.getLogger("hourwheel.promise")
 class Promises:
     """One node's own promises and those of the others it knows.
 
-    `distrust(why)` is called when this node has less than others know, `forget(peer)` when a peer has. Invariant: `own`
-    never goes back; it is at least what this node's disk had when it started.
+    It calls `distrust(why)` when this node has less than others know, and `forget(peer)` when a peer has. Invariant:
+    `own` never goes back. It is at least what this node's disk had when it started.
     """
 
     def __init__(
@@ -52,9 +59,9 @@ class Promises:
         forget: Callable[[str], None],
     ) -> None:
         self.own: Promise = (core.term, journal.last_index)
-        self._admitted = NOTHING  # the most that others knew and this node had forgotten
+        self._admitted = NOTHING  # the newest promise that others knew and this node had forgotten
         self._known: dict[str, Promise] = {}
-        self._forgotten: dict[str, Promise] = {}  # by peer, until it stands there again; it may not have been told yet
+        self._forgotten: dict[str, Promise] = {}  # by peer, until it stands there again; it may not be told yet
         self._stores: dict[str, bytes] = {}
         self._send = send
         self._distrust = distrust
@@ -62,20 +69,23 @@ class Promises:
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message this part takes."""
+        """The kinds of message that this part takes."""
         return {"standing": self._standing}
 
     def made(self, term: int, index: int = 0) -> None:
-        """This node is about to show that it promised so much."""
+        """Note a promise that this node is about to show."""
         self.own = max(self.own, (term, index))
 
     def showed(self, peer: str, term: int, index: int = 0) -> None:
-        """A message of `peer` showed that it had promised so much."""
+        """Note a promise that a message of `peer` showed."""
         self._known[peer] = max(self._known.get(peer, NOTHING), (term, index))
 
     def greet(self, peer: str, store_id: bytes) -> None:
-        """A connection was made: say where this node stands, and what it knows of the peer. One that works on another
-        directory than before was wiped: it has forgotten what it promised on the former one, and knows that."""
+        """Tell a new connection where this node stands, and what it knows of the peer.
+
+        A peer on another directory than before was wiped. It has forgotten its promises on the former one, and knows
+        that.
+        """
         if self._stores.setdefault(peer, store_id) != store_id:
             self._stores[peer] = store_id
             self._known.pop(peer, None)

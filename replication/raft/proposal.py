@@ -1,15 +1,15 @@
-"""What was proposed here and what became of it (repair R13).
+"""What was proposed here, and what came of it (repair R13).
 
-The library says LEADER_CHANGED for a command that commits a moment later, so a client that tries again does it twice;
-and a request lost in a reset never calls back. Here a node proposes only as leader, remembers (index, term) of each
-proposal, and answers from the log alone: the entry applied at that index has that term, then this is its result; it has
-another term, then ours is gone for good. Stepping down decides nothing. What is still open after the deadline is
-`unknown`, which is the truth.
+The library says LEADER_CHANGED for a command that commits a moment later. So a client that tries again does it twice.
+And a request lost in a reset never calls back. Here a node proposes only as leader, and remembers (index, term) of each
+proposal. It answers from the log alone. If the entry applied at that index has that term, its result is the answer. If
+it has another term, the proposal is gone for good. Stepping down decides nothing. A proposal still open after the
+deadline is `unknown`, which is the truth.
 
 An applied entry of a later term decides more than its own index. Terms never fall along a log, and what is applied is
-in every later leader's log: so behind an entry of term t there is never again one of an earlier term, and what was
-proposed here in an earlier term, behind it, is gone for good as well. A deposed leader thus knows all its outcomes as
-soon as it applies its successor's first entry, instead of after the deadline.
+in every later leader's log. So no entry of an earlier term ever comes behind an entry of term t. A proposal of an
+earlier term behind it is gone for good. So a deposed leader knows all its outcomes as soon as it applies its
+successor's first entry, not only after the deadline.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CHANGING = "changing"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`result` of apply, or `error`: "not-leader", "overloaded" and "changing" (a change of members while another is
-    under way) did not happen, "unknown" may have.
+    """`result` of apply, or `error`.
 
-    `index` is the entry's place in the log, 0 if it never got one.
+    "not-leader", "overloaded" and "changing" (a change of members while another is under way) did not happen. "unknown"
+    may have happened. `index` is the entry's place in the log, 0 if it never got one.
     """
 
     result: Any = None
@@ -41,7 +41,7 @@ Done = Callable[[Outcome], None]
 
 
 class Pending:
-    """Open proposals by index. `bytes` is what they hold; `deadline_s` after proposing one is unknown."""
+    """Open proposals by index. `bytes` is their size. A proposal is unknown `deadline_s` after it was made."""
 
     def __init__(self, deadline_s: float) -> None:
         self.bytes = 0
@@ -53,7 +53,9 @@ class Pending:
         return len(self._open)
 
     def add(self, index: int, term: int, size: int, now: float, done: Done) -> None:
-        """A command of `size` bytes was appended. One that stood there in an earlier term was overwritten: gone."""
+        """Add an appended command of `size` bytes. A proposal of an earlier term at this index was overwritten, so it
+        is gone.
+        """
         self._discard(index)
         self._open[index] = (term, size, now + self._deadline_s, done)
         self.bytes += size
@@ -65,7 +67,7 @@ class Pending:
             found[3](Outcome(error=NOT_LEADER, index=index))
 
     def applied(self, index: int, term: int, result: Any) -> None:
-        """The entry at `index` was applied. What stands behind it in an earlier term never will be."""
+        """Answer the proposal at `index`, which was applied. Proposals of an earlier term behind it are gone."""
         found = self._open.get(index)
         if found is not None and found[0] == term:
             del self._open[index]
@@ -79,7 +81,7 @@ class Pending:
                 self._discard(gone)
 
     def expire(self, now: float) -> None:
-        """What has been open for too long is unknown. Insertion order is deadline order."""
+        """Answer `unknown` to proposals that are open for too long. Insertion order is deadline order."""
         while self._open:
             index = next(iter(self._open))
             _term, size, deadline, done = self._open[index]
@@ -90,5 +92,5 @@ class Pending:
             done(Outcome(error=UNKNOWN, index=index))
 
     def close(self) -> None:
-        """The node stops: nobody will learn more."""
+        """Answer `unknown` to all open proposals: the node stops, and nothing more can be learned."""
         self.expire(float("inf"))

@@ -1,19 +1,24 @@
-"""pysyncobj behind a typed fence: what of it is used, what is replaced, and a check that it is the version we read.
+"""pysyncobj behind a typed fence: what is used of it, what is replaced, and a check that it is the version we read.
 
-Used as it is: the follower's side of AppendEntries (the log matching check), the voter's side of RequestVote, counting
-votes, becoming leader with a no-op, and every change of term, vote and state. Replaced, each for a flaw of RAFT.md:
+Used as it is:
 
-- the tick (R6, R7): when to campaign and when to step down is election/may_vote.py's and election/trust.py's;
+- the follower's side of AppendEntries (the log matching check) and the voter's side of RequestVote;
+- counting votes, becoming leader with a no-op, and every change of term, vote and state.
+
+Replaced, each for a flaw of RAFT.md:
+
+- the tick (R6, R7): election/may_vote.py says when to campaign, election/trust.py when to step down;
 - committing (R1): a leader counts its own copy only when its disk has it, so progress.py computes the majority;
 - sending entries (R3, R4, R18): one batch in flight per follower, never in chunks (`__sendAppendEntries` is empty);
-- applying (R12, R15, R19): the library unpickles every command, finds the method by its place in a sorted list, and an
-  exception stops ticks and network for good. Here an entry of one byte is the library's no-op, every other entry is a
-  command, given to one function as the bytes that came. `__doApplyCommand` is never reached;
+- applying (R12, R15, R19): the library unpickles every command and finds the method by its place in a sorted list. An
+  exception there stops ticks and network for good. Here an entry of one byte is the library's no-op. Every other entry
+  is a command, given to one function as the bytes that came. `__doApplyCommand` is never reached;
 - its journal and its transport, by objects of ours;
 - its clock, random numbers, poller, pipe, DNS, dump file: none of them is used while the group runs.
 
-The journal is put in place after construction: the module-level `createJournal` would have to be patched for the whole
-process. `_SyncObj__x` is the library's private `self.__x`; a version that moves one of those names fails the check.
+The journal is put in place after construction, because the module-level `createJournal` would have to be patched for
+the whole process. `_SyncObj__x` is the library's private `self.__x`. A version that moves one of those names fails the
+check.
 """
 
 from __future__ import annotations
@@ -68,7 +73,7 @@ class LibraryRefused(Exception):
 
 
 class _Gate(Transport):  # type: ignore[misc]  # pysyncobj has no types
-    """What the library believes to be its transport: hands every message to the group."""
+    """The transport of the library: it hands every message to the group."""
 
     def __init__(self, send: Callable[[str, Message], None]) -> None:
         super().__init__(None, None, [])
@@ -174,11 +179,11 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         return self.journal[offset : offset + count]
 
     def set_voters(self, others: Sequence[str]) -> None:
-        """The voters besides this node: the library counts votes against them."""
+        """Set the voters besides this node. The library counts votes against them."""
         self._SyncObj__otherNodes = {self._node(peer) for peer in others}
 
     def _node(self, peer: str) -> Node:
-        # Also of a peer that is no member as far as is applied here: it may be the leader that says what is.
+        # Also for a peer that is no member by what is applied here: it may be the leader that says who is.
         return self._nodes.setdefault(peer, Node(peer))
 
     def handle(self, peer: str, message: Message) -> None:
@@ -186,44 +191,44 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._SyncObj__onMessageReceived(self._node(peer), message)
 
     def append(self, command: bytes) -> int:
-        """As leader: put a command at the end of the log; its index. It is not committed, not even durable."""
+        """As leader: put a command at the end of the log. Return its index. It is not committed, not even durable."""
         index = self.last_index + 1
         self.journal.add(command, index, self.term)
         return index
 
     def adopt(self, term: int) -> None:
-        """Somebody is in a later term: follow there, voting for nobody yet."""
+        """Follow in a later term, which a message showed, without a vote yet."""
         assert term > self.term, (term, self.term)
         self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = None
 
     def follow(self, peer: str) -> None:
-        """`peer` is the leader of the current term."""
+        """Follow `peer`, the leader of the current term."""
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = self._node(peer)
 
     def step_down(self) -> None:
-        """No longer leader, in the same term."""
+        """Stop leading, in the same term."""
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = None
 
     def campaign(self) -> None:
-        """Begin an election: a new term, the own vote; the caller asks the peers, or calls `win`."""
+        """Begin an election with a new term and the own vote. The caller asks the peers, or calls `win`."""
         self._SyncObj__raftLeader = None
         self._SyncObj__setState(CANDIDATE)
         self._SyncObj__setCurrentTerm(self.term + 1, self._me.id)
         self._SyncObj__votesCount = 1
 
     def win(self) -> None:
-        """Candidate, and the own vote is a majority: lead."""
+        """Become leader: this candidate's own vote is a majority."""
         assert self.state == CANDIDATE, self.state
         assert not self._SyncObj__otherNodes, "others have a vote"
         self._SyncObj__onBecomeLeader()
 
 
 def check_library() -> None:
-    """Raises LibraryRefused unless pysyncobj is the pinned version and knows every setting we give it (R19)."""
+    """Check that pysyncobj is the pinned version and knows every setting we give it (R19). Raises LibraryRefused."""
     found = pysyncobj.version.VERSION
     if found != VERSION:
         raise LibraryRefused(f"pysyncobj {found}, this build needs {VERSION}: its private names are used")

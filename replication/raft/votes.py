@@ -1,13 +1,13 @@
 """Votes, pre-votes and the voter rule as messages: may_vote.py decides, the library counts, this connects the two.
 
-The library answers RequestVote correctly (term, log, one vote a term) but asks nobody first, forgets who answered, and
-knows neither quiet times nor nodes that must not vote. So requests reach it only when this node may vote at all, and
-answers only once per peer (R5, R6).
+The library answers RequestVote correctly (term, log, one vote a term). But it asks no peer first, forgets which peer
+answered, and knows no quiet times and no nodes that must not vote. So requests reach it only when this node may vote at
+all, and answers only once per peer (R5, R6).
 
-A transfer (transfer.py) is the one election that asks nobody first: the leader itself wants it. Its target campaigns
-for the next term at once and says so in its requests; a voter then does not wait out the silence that it owes the
-leader it heard last, because that leader stepped down before it asked. All other rules hold as ever: one vote a term,
-on disk before it leaves, to no shorter log.
+A transfer (transfer.py) is the one election without pre-votes, because the leader itself wants it. Its target campaigns
+for the next term at once and says so in its requests. A voter then does not wait out the silence that it owes the
+leader it heard last, because that leader stepped down before it asked. All other rules hold: one vote a term, on disk
+before it leaves, to no shorter log.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from replication.wire.frame import Message
 from replication.wire.frame_bound import TERM_MAX
 
 YIELDS_FOR = 4
-"""A node that shall not lead stands all the same when nobody has led for so many of the longest election timeouts: the
-others cannot win, as when it alone has the newest committed entries. To wait for ever would leave a majority idle."""
+"""A node that shall not lead campaigns all the same after this many of the longest election timeouts without a leader.
+
+The others cannot win then, as when this node alone has the newest committed entries. To wait for ever would leave a
+majority idle.
+"""
 
 
 class Votes:
@@ -45,12 +48,12 @@ class Votes:
         self._regain = RegainVote()
         self._heard_s = context.monotonic()
         self.given_term = 0
-        """The term for which the leader before gave this node leadership, if it won it."""
-        self._voted_seq = 0  # the write that holds the own vote
+        """The term for which the former leader gave this node leadership, if it won."""
+        self._voted_seq = 0  # the write with the own vote
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message this part takes."""
+        """The kinds of message that this part takes."""
         return {
             "stale_term": self._stale_term,
             "request_vote": self._request_vote,
@@ -68,8 +71,8 @@ class Votes:
         if not self._context.journal.voter:
             self._seek_vote(now)
         elif self._core.state == CANDIDATE and self._context.roster.majority == 1:
-            # The own vote is a majority, and it counts when it is on disk, as every vote does: a leader whose power is
-            # cut before would lead the same term twice, and be told that it has forgotten one.
+            # The own vote is a majority, and it counts when it is on disk, like every vote. Else a leader whose power
+            # is cut before would lead the same term twice, and hear that it has forgotten a vote.
             if self._context.journal.durable_seq >= self._voted_seq:
                 self._core.win()
         elif self._core.state != LEADER and self._election.due(now) and self._ready(now):
@@ -84,24 +87,27 @@ class Votes:
         return self._election.due_s
 
     def heard_leader(self, now: float) -> None:
-        """The leader of the current term spoke."""
+        """Note that the leader of the current term spoke."""
         self._heard_s = now
         self._election.heard_leader(now)
 
     def heard_heartbeat(self, term: int, last_index: int, median_ms: int | None) -> None:
-        """The leader of `term` said where its log ends, and what the median of the nodes' clocks shows; None where that
-        was some time ago."""
+        """Note where the log of the leader of `term` ends, and the median of the nodes' clocks. None: it waited on the
+        way.
+        """
         self._regain.heartbeat(term, last_index)
         if median_ms is not None:
             apart_ms = abs(self._context.vitals().wall_ms - median_ms)
             self._election.reluctant = apart_ms > self._context.options.apart_ms
 
     def granted(self) -> None:
-        """The library gives a vote."""
+        """Note that the library gives a vote."""
         self._election.granted(self._context.monotonic())
 
     def distrust(self) -> None:
-        """This node's disk has forgotten promises (promise.py): it is a voter again by rule (b) alone, from now on."""
+        """Give up the vote: this node's disk has forgotten promises (promise.py). Only rule (b), from now on, returns
+        it.
+        """
         self._context.journal.set_voter(False)
         self._regain = RegainVote()
         if self._core.state != FOLLOWER:
@@ -126,18 +132,20 @@ class Votes:
         return (not vitals.retiring or (alone and not vitals.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
-        """Rule 2 of members.py. What is known to be committed is applied first. There is an end of terms."""
+        """True by rule 2 of members.py. What is known to be committed is applied first. False in the last possible
+        term.
+        """
         context, core = self._context, self._core
         if core.term >= TERM_MAX or core.applied_index < core.commit_index:
             return False
         changes = unapplied_changes(core, context.options.is_change)
-        if len(changes) > 1:  # all but the last are committed, or it would not have been proposed
+        if len(changes) > 1:  # all but the last are committed, else the last would not be proposed
             core.commit_index = changes[-2]
             return False
-        return context.roster.votes  # asked last: what was just found committed may make it a voter
+        return context.roster.votes  # asked last: a change just found committed may make it a voter
 
     def _may_grant(self, *, transfer: bool = False) -> bool:
-        # A leader does not vote either: it steps down by itself once no majority echoes it, or when told of its term.
+        # A leader does not vote either. It steps down when no majority echoes it, or when a peer tells it a later term.
         quiet = not transfer and not self._election.may_grant(self._context.monotonic())
         return self._context.journal.voter and self._core.state != LEADER and not quiet
 
@@ -154,7 +162,7 @@ class Votes:
         self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
 
     def _timeout_now(self, peer: str, message: Message) -> None:
-        """The leader of this very term gave up and chose this node. Of any other term, or of anybody else: void."""
+        """Campaign: the leader of this very term gave up and chose this node. Void from any other term or peer."""
         core = self._core
         named = message["term"] == core.term and core.leader_id == peer and core.state == FOLLOWER
         if named and self._context.journal.voter and self._may_stand():
@@ -172,7 +180,7 @@ class Votes:
 
     def _response_vote(self, peer: str, message: Message) -> None:
         if message["term"] > self._core.term:
-            return  # a vote that nobody asked for
+            return  # a vote that this node did not ask for
         self._context.promises.showed(peer, message["term"])
         in_time = self._core.state == CANDIDATE and message["term"] == self._core.term
         if in_time and peer in self._context.roster.others and self._election.first_vote(peer):
@@ -181,14 +189,15 @@ class Votes:
     def _pre_vote(self, peer: str, message: Message) -> None:
         core = self._core
         if message["term"] <= core.term:
-            # It would campaign in a term that is over: it has to know ours before it can win.
+            # The peer would campaign in a term that is over. It has to know ours before it can win.
             self._context.wire.send(peer, {"type": "stale_term", "term": core.term})
             return
         theirs = (message["last_log_term"], message["last_log_index"])
         if self._may_grant() and theirs >= (core.last_term, core.last_index):
             self._context.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
         elif self._election.may_grant(self._context.monotonic()):
-            # What is committed is a fact, whoever says it, and may be a change of the members that the asker counts.
+            # What is committed is a fact, whichever node says it. It may be a change of the members that the asker
+            # counts.
             index = core.commit_index
             entry_term = self._context.journal.term_at(index) or 0
             self._context.wire.send(peer, {"type": "committed", "index": index, "entry_term": entry_term})
@@ -199,13 +208,15 @@ class Votes:
             self._campaign(self._context.monotonic())
 
     def _committed(self, peer: str, message: Message) -> None:
-        """`peer`, which does not vote for us, knows that this entry is committed; if our log holds it, so do we."""
+        """Take the word of `peer`, which does not vote for us, that an entry is committed. It counts if our log has
+        that entry.
+        """
         core, index = self._core, message["index"]
         if core.state == LEADER or index <= core.commit_index:
             return
         if self._context.journal.term_at(index) == message["entry_term"]:
             if core.state == CANDIDATE:
-                core.step_down()  # its votes were asked for by the members of before
+                core.step_down()  # it asked the former members for votes
             core.commit_index = index
 
     def _census_asked(self, peer: str, message: Message) -> None:

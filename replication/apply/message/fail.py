@@ -1,8 +1,8 @@
 """The effect of a failed hand-over: the message moves to its next try, or it is dead, perhaps with a copy elsewhere.
 
 A Fail is judged like an ack: by the hand-over it names, not by its proposer. So it holds in an entry that a later
-leader completed. A Lease or a dispatch state of the old leader is void there: it says what a dispatcher means to do,
-and its windows are gone. But the receiver reported the failure, and that stays true. If the new leader has handed the
+leader completed. A Lease or a dispatch state of the old leader is void there. It says what a dispatcher meant to do,
+and its windows are gone. The receiver reported the failure, and that stays true. If the new leader has handed the
 message over again meanwhile, the fence (term, attempt) makes the old Fail stale.
 """
 
