@@ -11,13 +11,13 @@ from typing import Final
 from replication.wire.link import Address, log
 
 RETRY_S: Final = 0.1
-#: Accepted in one turn of the loop.
+#: Connections accepted in one turn of the loop.
 AT_ONCE: Final = 16
 _SHORTAGE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Gives each connection that is made to `listen` to `accepted`, as a socket that does not block."""
+    """Gives each connection made to `listen` to `accepted`, as a socket that does not block."""
 
     def __init__(self, listen: Address, accepted: Callable[[socket.socket], None]) -> None:
         self._listen, self._accepted = listen, accepted
@@ -26,18 +26,18 @@ class Acceptor:
 
     @property
     def address(self) -> Address:
-        """Where it listens: the port is the real one if 0 was asked for."""
+        """The address it listens on. The port is the real one if 0 was asked for."""
         assert self._socket is not None, "not started"
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
     @property
     def listens(self) -> bool:
-        """Whether connections can be made."""
+        """True if connections can be made."""
         return self._socket is not None
 
     def start(self) -> None:
-        """Listen. Raises OSError when the address cannot be had (in use, not of this machine)."""
+        """Listen. Raises OSError if the address is not available (in use, not of this machine)."""
         family = socket.AF_INET6 if ":" in self._listen[0] else socket.AF_INET
         server = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -52,7 +52,7 @@ class Acceptor:
         self._read()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._retry is not None:
             self._retry.cancel()
         if self._socket is not None:

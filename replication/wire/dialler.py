@@ -1,4 +1,4 @@
-"""How a node reaches another one: a connection with a greeting on it, and the task that keeps the one for Raft up."""
+"""How a node reaches another one: a connection with a greeting, and the task that keeps the one for Raft up."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ T = TypeVar("T")
 
 
 async def dial(address: Address, greeting: Callable[[], list[bytes]]) -> tuple[Connection, Hello | Refusal] | None:
-    """A connection to this address and what is said there to the greeting, which is made once it stands; None if
-    nothing that speaks so answers within CONNECT_S. Who does not keep the connection ends it."""
+    """Connect to this address and return the answer to the greeting, which is made once the connection stands.
+
+    None if nothing there speaks our protocol and answers within CONNECT_S. A caller that does not keep the connection
+    must end it.
+    """
     return await _dial(address, greeting, lambda connection, said: (connection, said), None)
 
 
@@ -35,8 +38,11 @@ async def dial_calls(
     opened: Callable[[Connection, bytes], T],
     complain: Callable[..., None],
 ) -> T | Refusal | None:
-    """The same for calls between nodes. `opened` gets the connection with the greeting of the other side, in the step
-    in which that comes; what it gives is given back. It may raise FrameRefused."""
+    """The same for calls between nodes.
+
+    `opened` gets the connection with the other side's greeting, in the step in which that comes. Its result is
+    returned. It may raise FrameRefused.
+    """
 
     def refused(line: Connection, said: Hello | Refusal) -> Refusal | None:
         line.abort()
@@ -70,7 +76,7 @@ async def _dial(
             await loop.create_connection(lambda: connection, *address)
             connection.write(greeting())
             found = await heard
-    except (OSError, TimeoutError, UnicodeError):  # the last: a host that is no name
+    except (OSError, TimeoutError, UnicodeError):  # UnicodeError: a host that is no name
         return None
     finally:
         if found is None:
@@ -79,9 +85,11 @@ async def _dial(
 
 
 async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
-    """Greet the node at this address as `own`: its hello, or why it cannot be a member. None if nothing there speaks
-    so."""
-    opened = await dial(address, own.encode)  # it may be of a build that reads no longer form
+    """Greet the node at this address as `own`. Return its hello, or why it cannot be a member.
+
+    None if nothing there speaks our protocol.
+    """
+    opened = await dial(address, own.encode)  # its build may not read the longer form
     if opened is None:
         return None
     connection, said = opened
@@ -94,7 +102,7 @@ async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
 class Dialler:
     """Keeps the connection to one peer up until `close`.
 
-    `accept` judges the peer's hello, `up` is told of each connection, `ended` of the end of the task.
+    `accept` judges the peer's hello. `up` gets each connection. `ended` gets the end of the task.
     """
 
     def __init__(
@@ -119,12 +127,14 @@ class Dialler:
         self._task.add_done_callback(ended)
 
     def hurry(self) -> None:
-        """The peer is known to be up: do not wait for the rest of the pause."""
+        """Skip the rest of the pause: the peer is known to be up."""
         self._wake.set()
 
     def renew(self) -> None:
-        """Dial again, within PING_S: this node knows its cluster, and says it in its hello. The old connection stands
-        until the new one does, and what was sent on it arrives (`Incoming`)."""
+        """Dial again, within PING_S: this node knows its cluster now, and says so in its hello.
+
+        The old connection stands until the new one does, and all sent on it arrives (`Incoming`).
+        """
         self._renewing = True
 
     def end(self) -> None:
@@ -153,8 +163,10 @@ class Dialler:
                 pause = min(2 * pause, BACK_OFF_MAX_S)
 
     async def _converse(self) -> bool:
-        """Connections from dialling to the end of the last; False if none came to be. One that is renewed stands until
-        the new one does."""
+        """Hold connections from dialling to the end of the last. False if none came about.
+
+        A connection that is renewed stands until the new one does.
+        """
         opened = await self._open()
         try:
             if opened is None:
@@ -172,7 +184,7 @@ class Dialler:
                 former.abort()
 
     async def _open(self) -> tuple[Connection, Hello] | None:
-        """A connection on which both sides agreed, and what the peer said."""
+        """A connection on which both sides agreed, and the peer's hello."""
         opened = await dial(self.address, self._say)
         if opened is None:
             return None
@@ -189,7 +201,7 @@ class Dialler:
         return hello.encode(hello.form)
 
     async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
-        """Until it ends (None), or there is a newer one in its place."""
+        """Watch the connection until it ends (None), or until a newer one takes its place."""
         loop = asyncio.get_running_loop()
         checked = loop.time()
         while not connection.closed.done():

@@ -1,28 +1,31 @@
-"""Who may come in by the Raft port, before there is TLS: strangers, guests, and whose place is taken.
+"""Which connections may come in by the Raft port, before there is TLS: strangers, guests, and contested places.
 
-A connection that has not said hello is a **stranger**. STRANGERS_MAX of them are kept. One more closes the oldest of
-the address that has most, so whoever holds many keeps nobody else out.
+A connection without a hello is a **stranger**. STRANGERS_MAX of them are kept. One more closes the oldest of the
+address that has most. So an address with many connections keeps no other out.
 
-A peer without a cluster id is a **guest** of a node that has one: a node with an empty disk, which cannot know the id
-before somebody told it. A guest is believed to be the member it names only while the node at that member's own address,
-which this node dials, says the same store id. What it may say is in GUEST_KINDS. It asks and it acknowledges, and its
-acknowledgements count for nothing. So nothing that comes without the id moves a term, a vote or a leader:
+A peer without a cluster id is a **guest** of a node that has one. It has an empty disk, and cannot know the id before
+another node tells it. A guest names a member, and this node dials that member's own address. It believes the name only
+if the node there says the same store id. A guest may say what is in GUEST_KINDS. It asks and acknowledges, and its
+acknowledgements do not count. So a message without the id moves no term, no vote and no leader:
 
-| a guest says | it is |
-|---|---|
-| `census`, `pre_vote`, `snapshot_pull` | answered, at the member's own address; nothing here changes |
-| `census_answer` | heard: the asker has a cluster id, so it does not take itself for the first node whatever is said |
-| `next_node_idx` | heard with `voter` false: the leader sends what comes next, and counts it for no majority |
-| `echo`, `standing`, `sum_asked`, `sum_told`, `stale_term`, `committed`, `pre_vote_ok`, `response_vote` | not heard |
-| all else: what only a leader or a candidate says | refused by name: the connection is closed |
+    a guest says                           it is
+    census, pre_vote, snapshot_pull        answered, at the member's own address; nothing here changes
+    census_answer                          heard: this node has a cluster id, so no answer makes it the first node
+    next_node_idx                          heard with `voter` false: the leader sends what comes next, and counts it
+                                           for no majority
+    echo, standing, sum_asked, sum_told,   not heard
+    stale_term, committed, pre_vote_ok,
+    response_vote
+    all that only a leader or candidate    refused by name: the connection is closed
+    says
 
-A connection that was made before this node had the id stays what it was for GUEST_S, in which the others learn the id
-too and dial again. A guest is closed after GUEST_S as well, unless it pulls a snapshot: it may have an id by now.
+A connection made before this node had the id keeps its rights for GUEST_S. In that time the others learn the id too and
+dial again. A guest is closed after GUEST_S as well, unless it pulls a snapshot, because it may have an id by now.
 
-**A place is kept.** A member has one connection to this node. Somebody who says to be that member while the connection
-stands gets it only if the one who holds it does not answer a ping within CONTEST_S. A real member that comes back after
-a cut meets nobody who answers. Who says another store id than the node at the member's own address has to outlast that
-one in the same way.
+**A place is kept.** A member has one connection to this node. Another connection that claims to be that member gets the
+place only if the holder does not answer a ping within CONTEST_S. A real member that comes back after a cut meets no
+holder that answers. The node at the member's own address may say another store id than the new connection. Then the new
+connection gets the place only if that node does not answer.
 """
 
 from __future__ import annotations
@@ -38,9 +41,9 @@ from replication.wire.link import Connection
 from replication.wire.said_seldom import SaidSeldom
 
 STRANGERS_MAX: Final = 64
-"""Connections that have not said hello, or whose place is contested."""
+"""Connections without a hello, or with a contested place."""
 CONTEST_S: Final = 0.7
-"""Longer than a peer's pause between two pings, shorter than the second that whoever dials waits for an answer."""
+"""Longer than a peer's pause between two pings, shorter than the second that a dialling node waits for an answer."""
 LATE_S: Final = 0.05
 GUEST_S: Final = 5.0
 CONNECTED: Final = "connected"
@@ -51,10 +54,10 @@ UNHEARD_KINDS: Final = frozenset(
 
 
 class Door:
-    """The strangers of one node, and who gets a member's place.
+    """The strangers of one node, and which connection gets a member's place.
 
-    `incoming` is the transport's table of connections that members made. `dialled` gives the one that this node made
-    to a member. `admit` and `refuse` end a greeting.
+    `incoming` is the transport's table of connections that members made. `dialled` returns the connection that this
+    node made to a member. `admit` and `refuse` end a greeting.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Door:
         self._seldom = seldom
 
     def make_room(self) -> None:
-        """Another stranger comes: close the oldest of the address that has most, if there are too many."""
+        """Close the oldest stranger of the address that has most, if there are too many: another one comes."""
         if len(self.strangers) < STRANGERS_MAX:
             return
         share = Counter(stranger.host for stranger in self.strangers)
@@ -83,7 +86,7 @@ class Door:
         oldest.abort()
 
     def knock(self, connection: Connection, said: Hello, own: Hello) -> None:
-        """A peer with an acceptable hello: let it in, or see first whether its place is really free."""
+        """Let a peer with an acceptable hello in, or see first if its place is really free."""
         holder = self._holder(said, own)
         if holder is None:
             self._admit(connection, said)
@@ -93,7 +96,7 @@ class Door:
         self._decide_at(asked_s + CONTEST_S, connection, said, own, (holder, asked_s))
 
     def heard(self, guest: Connection, message: Message) -> Message | None:
-        """What is heard of a guest's message, None if nothing: see the table above."""
+        """Return the heard part of a guest's message, None for nothing. See the table above."""
         assert guest.hello is not None, "not greeted"
         kind, peer = message["type"], guest.hello.node_id
         if kind not in GUEST_KINDS:
@@ -109,7 +112,7 @@ class Door:
         return message | {"voter": False} if "voter" in message else message
 
     def _holder(self, said: Hello, own: Hello) -> Connection | None:
-        """The living connection that speaks against this hello, None if there is none."""
+        """The living connection that contradicts this hello, None if there is none."""
         dialled, former = self._dialled(said.node_id), self._incoming.get(said.node_id)
         there = dialled.hello if dialled is not None and dialled.alive else None
         if there is not None and there.store_id != said.store_id:

@@ -1,4 +1,4 @@
-"""The line between a group and its connections: what it sends through, and what it is told."""
+"""The border between a group and its connections: the group sends through `Wire` and is told by `WireEvents`."""
 
 from typing import Protocol
 
@@ -6,23 +6,23 @@ from replication.wire.frame import Message
 
 
 class Wire(Protocol):
-    """What the group sends through. `send` never blocks; False: it was not taken, as when the peer is away."""
+    """The group sends through this. `send` never blocks. False: the message was not taken, as when the peer is away."""
 
     def send(self, peer: str, message: Message) -> bool:
-        """Take a message for `peer`; it arrives at most once, and in order with the others, or not at all."""
+        """Take a message for `peer`. It arrives at most once, and in order with the others, or not at all."""
 
     def connected(self, peer: str) -> bool:
-        """Whether messages for `peer` have a chance."""
+        """True if messages for `peer` have a chance."""
 
 
 class WireEvents(Protocol):
-    """What a wire tells the group."""
+    """The events that a wire reports to the group."""
 
     def receive(self, peer: str, message: Message) -> None:
-        """A message of `peer`, its kind and fields checked."""
+        """Take a message of `peer`. Its kind and fields are checked."""
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
-        """A connection to or from `peer` was made; it works on the directory `store_id`."""
+        """Take a new connection to or from `peer`, which works on the directory `store_id`."""
 
     def fail(self, error: BaseException) -> None:
-        """The wire itself is broken, by a mistake of ours: the node has to stop."""
+        """Stop the node: the wire itself is broken, by a mistake of ours."""

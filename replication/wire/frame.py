@@ -1,9 +1,9 @@
 """One message between nodes as bytes: length-framed msgpack with every limit checked before anything is allocated.
 
-Why not the library's wire (repair R15): pysyncobj sends pickle and zlib without authentication. Whoever reaches the
-port executes code, sends 600 MiB bombs, reads all payloads and changes the membership. Here a frame is data only: a
-kind out of a fixed table, exactly the fields of that kind, each of its type and range, nothing else; whatever does not
-fit closes the connection.
+Why not the library's wire (repair R15): pysyncobj sends pickle and zlib without authentication. Any client that reaches
+the port can execute code, send 600 MiB bombs, read all payloads and change the membership. Here a frame is data only.
+It is a kind out of a fixed table, with exactly the fields of that kind, each of its type and range. Anything else
+closes the connection.
 
 ```
 0        4        8        12
@@ -13,14 +13,15 @@ fit closes the connection.
 +--------+--------+--------+---------------------------+----------------------------------+
 ```
 
-`size` counts the whole frame. `crc` is CRC32C over meta and blob: TCP's own sum misses one damaged segment in 65,536,
-and a damaged command would be written, sealed with a good checksum, into a follower's journal. Commands stand outside
-the msgpack so that the sender writes the very bytes its journal holds and the receiver copies each exactly once.
-Entries of one frame are consecutive by construction: only the index before the first travels, never an index each.
+`size` counts the whole frame. `crc` is CRC32C over meta and blob. TCP's own sum misses one damaged segment in 65,536. A
+damaged command would then be written, sealed with a good checksum, into a follower's journal.
+
+Commands stand outside the msgpack. So the sender writes the very bytes its journal holds, and the receiver copies each
+exactly once. Entries of one frame are consecutive: only the index before the first travels, never an index each.
 
 The two ends of a connection speak the newest protocol that both know. A field that came later stands in `_LATER` with
-the protocol since which it is sent, behind the older fields of its kind; from a peer of an older protocol the message
-has the default in its place. A kind that came later stands in `_SINCE`: it is not sent to an older peer.
+the protocol since which it is sent, behind the older fields of its kind. From a peer of an older protocol the message
+has the default in its place. A kind that came later stands in `_SINCE`. It is not sent to an older peer.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ import msgpack
 from replication.wire.frame_bound import MOST, PIECE_BYTES_MAX, SUM_SIZES
 
 Message = dict[str, Any]
-"""A Raft message as pysyncobj makes it: `type` and the fields of the kind, entries as (command, index, term); of a
-snapshot's piece `data`, its bytes."""
+"""A Raft message as pysyncobj makes it: `type` and the fields of the kind.
+
+Entries are (command, index, term). A snapshot's piece has its bytes in `data`.
+"""
 
 PROTOCOL = (1, 4)
 """Range of protocol versions this build speaks, oldest and newest."""
@@ -140,7 +143,7 @@ SNAPSHOT_KINDS = ("snapshot_offer", "snapshot_pull", "snapshot_piece")
 
 
 class Later(NamedTuple):
-    """A field that a kind got later: the protocol since which it is sent, and what it is from an older peer."""
+    """A field that a kind got later: the protocol since which it is sent, and its value from an older peer."""
 
     name: str
     kind: type
@@ -165,7 +168,7 @@ class _Kind(NamedTuple):
     number: int
     fields: tuple[tuple[str, type], ...]
     defaults: Message
-    """Of the fields that this protocol does not send yet."""
+    """Defaults of the fields that this protocol does not send yet."""
 
 
 @cache
@@ -189,21 +192,21 @@ def table(protocol: int) -> list[tuple[str, int, tuple[tuple[str, type], ...]]]:
 
 
 def speaks(protocol: int, kind: str) -> bool:
-    """Whether a peer of this protocol knows such messages."""
+    """True if a peer of this protocol knows this kind of message."""
     return kind in _kinds(protocol)[0]
 
 
 class FrameRefused(Exception):
-    """These bytes are not a frame of ours: the connection they came on has to be closed. Says what was wrong."""
+    """These bytes are not a frame of ours, so their connection has to be closed. Says what was wrong."""
 
 
 def encode_frame(meta: list[Any], blobs: list[bytes] | None = None) -> list[bytes]:
-    """Head (header and meta) and then the blobs as they are, ready to be written one after the other."""
+    """Return the head (header and meta) and then the blobs as they are, ready to be written one after the other."""
     return seal(msgpack.packb(meta, use_bin_type=True), blobs)
 
 
 def seal(packed: bytes, blobs: list[bytes] | None = None) -> list[bytes]:
-    """The same of a meta that is packed already."""
+    """The same for a meta that is packed already."""
     crc, size = google_crc32c.value(packed), HEADER.size + len(packed)
     for blob in blobs or ():
         crc = google_crc32c.extend(crc, blob)
@@ -252,7 +255,7 @@ def decode_message(meta: bytes, blob: memoryview, crc: int, protocol: int = PROT
 
 
 def _within(field: str, value: Any) -> bool:
-    """Whether a value of the right type is one that can be."""
+    """True if a value of the right type is in its range."""
     if type(value) is int:
         return 0 <= value <= MOST[field]
     return type(value) is not bytes or len(value) in SUM_SIZES
@@ -289,7 +292,7 @@ def _entries(
 
 
 def unseal(meta: bytes, blob: memoryview, crc: int) -> bytes:
-    """What stands behind the meta of a frame. Raises FrameRefused where a byte is not the one that was sent."""
+    """The bytes behind the meta of a frame. Raises FrameRefused if they are not the bytes that were sent."""
     data = bytes(blob)
     found = google_crc32c.extend(google_crc32c.value(meta), data)
     if found != crc:

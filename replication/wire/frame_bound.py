@@ -1,14 +1,16 @@
-"""The largest value of every number in a frame, and why: what is stored of it somewhere must fit there.
+"""The largest value of every number in a frame, and why: each place that stores it must hold it.
 
-| field | largest | stored as |
-|---|---|---|
-| terms | 2^31 - 1 | u32 in the journal, in segments, settle records, delivery records and receipts |
-| indexes | 2^56 - 1 | u64 in the journal, i64 in the checkpoint; sums and differences of two must fit as well |
-| times of clocks | the end of hour 2^24 - 1 | i64 columns; an id has 24 bits for the hour |
-| seq, number, stamp, offset, sizes | 2^56 - 1 | compared and added only; a stamp is divided as a float |
-| crc | 2^32 - 1 | compared only |
+    field                               largest                    stored as
+    terms                               2^31 - 1                   u32 in the journal, in segments, settle records,
+                                                                   delivery records and receipts
+    indexes                             2^56 - 1                   u64 in the journal, i64 in the checkpoint; sums and
+                                                                   differences of two must fit as well
+    times of clocks                     the end of hour 2^24 - 1   i64 columns; an id has 24 bits for the hour
+    seq, number, stamp, offset, sizes   2^56 - 1                   compared and added only; a stamp is divided as a
+                                                                   float
+    crc                                 2^32 - 1                   compared only
 
-Half of what a u32 holds is left above the largest term, so that a term is also added to without a look at the width.
+Half of the range of a u32 is left above the largest term. So code may add to a term without a check of its width.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ TERM_MAX: Final = (1 << 31) - 1
 INDEX_MAX: Final = (1 << 56) - 1
 MS_MAX: Final = (1 << 24) * 3_600_000 - 1
 SUM_SIZES: Final = (0, 16, 17)
-"""Bytes of a rolling hash, from level 2 on with its version before it; none if a node cannot tell."""
+"""Bytes of a rolling hash, from level 2 on with its version before it. 0 if a node cannot tell."""
 
 PIECE_BYTES_MAX: Final = 1024 * 1024
-"""A piece of a snapshot: what a heartbeat on the same connection may have to wait for."""
+"""A piece of a snapshot. A heartbeat on the same connection may have to wait for it."""
 FILES_MAX: Final = 1 << 24
 SILENCE_MS_MAX: Final = 1 << 24
 MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -12,10 +12,11 @@ def _ignore(_meta: bytes, _blob: memoryview, _crc: int) -> None:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames; memory is one fixed buffer and, once needed, one that held a larger frame.
+    """Cuts a byte stream into frames. Memory is one fixed buffer and, once needed, one that held a larger frame.
 
-    `on_frame(meta, blob, crc)` is called in order; `blob` is only valid during the call. `limit` is the largest frame
-    allowed now: small until the peer has said who it is (`trust`), so that a stranger cannot make the node allocate.
+    `on_frame(meta, blob, crc)` is called in order. `blob` is only valid during the call. `limit` is the largest frame
+    allowed now. It is small until the peer has said its name (`trust`), so that a stranger cannot make the node
+    allocate.
     """
 
     BUFFER_BYTES = 256 * 1024
@@ -32,25 +33,28 @@ class FrameReader:
         self._filled = 0
 
     def trust(self, limit: int) -> None:
-        """From now on frames may be larger; it may be called from `on_frame`."""
+        """Allow larger frames from now on. May be called from `on_frame`."""
         buffer = memoryview(bytearray(self.BUFFER_BYTES))
         buffer[: self._end] = self._buffer[: self._end]
         self.limit, self._buffer = limit, buffer
 
     def close(self) -> None:
-        """Nothing more comes. The buffers go now: a reader and its owner name each other, so that they would stay until
-        the collector comes by, and strangers would fill the memory meanwhile."""
+        """Free the buffers: nothing more comes.
+
+        A reader and its owner name each other. So the buffers would stay until the garbage collector runs, and
+        strangers would fill the memory meanwhile.
+        """
         self._buffer = self._spare = memoryview(b"")
         self._large, self._on_frame = None, _ignore
 
     def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """The place for the next bytes. Never empty."""
         if self._large is not None:
             return self._large[self._filled :]
         return self._buffer[self._end :]
 
     def received(self, count: int) -> None:
-        """`count` bytes have been put into `space()`. Raises FrameRefused."""
+        """Take `count` bytes that were put into `space()`. Raises FrameRefused."""
         if self._large is not None:
             self._filled += count
             if self._filled == len(self._large):

@@ -1,19 +1,19 @@
-"""Who is speaking: the first frame of every connection, in both directions, and the reasons to hang up.
+"""The first frame of every connection, in both directions: it names the speaker. And the reasons to hang up.
 
-A Raft node that listens to the wrong peer loses data politely: one of another cluster, one whose disk was swapped, one
-that was told another address. So nothing but a hello is accepted first, both sides check, and a refusal is answered
-with its reason, logged and kept for `cluster status`: a mistake in a config file is then read, not guessed.
+A Raft node that listens to the wrong peer loses data without an error. Such a peer is of another cluster, or has a
+swapped disk or a wrong address. So only a hello is accepted first, and both sides check it. A refusal is answered with
+its reason, logged, and kept for `cluster status`. So a mistake in a config file can be read there.
 
-A hello also says whom the speaker knows as members (contacts.py): a node that is not in our list and shows a newer one,
-of our cluster, that names us both, is let in, or a node that slept through changes would refuse those who came since. A
-node that was removed is told so, and stops: it would ask for ever.
+A hello also lists the members that the speaker knows (contacts.py). A node that is not in our list is let in if it
+shows a newer list of our cluster that names us both. Else a node that slept through changes would refuse the nodes that
+came since. A node that was removed hears so and stops. Else it would ask for ever.
 
 A hello has ten fields that every build reads. From protocol 2 on it can have one more, a map that later builds add to:
-`group` and `level`. Nobody says it first to a node that may not read it: a node dials with the long form once the
-level of the cluster is high enough, and answers in the form that the other understands (storage/format/level.py).
+`group` and `level`. No node says it first to a node that may not read it. A node dials with the long form once the
+level of the cluster is high enough (storage/format/level.py). It answers in the form that the other understands.
 
-`store_id` names the directory a node works on, drawn when the directory was made. The same node id with another store
-id is a wiped disk: what the leader believed to be on it (its match index) is not there any more.
+`store_id` names the directory that a node works on, drawn when the directory was made. The same node id with another
+store id is a wiped disk: what the leader believed to be on it (its match index) is gone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REMOVED = "removed"
 UNKNOWN_NODE = "unknown-node"
 OTHER_CLUSTER = "other-cluster"
 MEMBERS_MAX = 32
-"""Of the list in a hello: a cluster has nine at most, a configuration may name some more."""
+"""Of the list in a hello. A cluster has nine at most, but a configuration may name some more."""
 STORE_ID_MAX = 64
 Range = tuple[int, int]
 _FIELDS = 10
@@ -44,19 +44,22 @@ _GROUPS = 1 << 12
 
 
 def asks_for_calls(meta: bytes) -> bool:
-    """Whether the first frame of a connection is such a greeting: a short array that begins with that number."""
+    """True if the first frame of a connection asks for calls: a short array that begins with that number."""
     return meta[1:2] == bytes((CALLS,)) and meta[0] & 0xF0 == 0x90
 
 
 def entries_of(formats: dict[str, Range]) -> Range:
-    """Which versions of entries a node reads, by what it says; the first builds say nothing."""
+    """The versions of entries that a node reads, by its formats. The first builds name none."""
     return formats.get("entry", (FOUNDED, FOUNDED))
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a node says of itself. `cluster_id` is None before Genesis; `formats` maps a name to (oldest, newest);
-    `level` is that of the cluster as far as it has applied."""
+    """A node's description of itself.
+
+    `cluster_id` is None before Genesis. `formats` maps a name to (oldest, newest). `level` is the cluster's, as far as
+    the node has applied.
+    """
 
     node_id: str
     to: str
@@ -70,7 +73,7 @@ class Hello:
 
     @property
     def form(self) -> int:
-        """The protocol whose hello every member reads: to be said to a node that has not spoken yet."""
+        """The protocol whose hello every member reads, for a node that has not spoken yet."""
         return 2 if has(self.level, "hello-group") else 1
 
     def shared(self, other: Hello) -> int:
@@ -88,9 +91,12 @@ class Hello:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people. `formats` is
-    what the refusing node reads, as in a hello: a node that is about to be added refuses everybody. The detail goes to
-    whoever asked, and to the status page, so it names no cluster; `note` is for this node's own log."""
+    """Why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people.
+
+    `formats` are the formats that the refusing node reads, as in a hello: a node that waits to be added refuses every
+    node. The detail goes to the asking node and to the status page, so it names no cluster. `note` is for this node's
+    own log.
+    """
 
     reason: str
     detail: str
@@ -104,7 +110,7 @@ class Refusal:
 
 
 class HelloRefused(FrameRefused):
-    """A hello that this build cannot read, and what to answer to it."""
+    """A hello that this build cannot read, with the answer to it."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.detail)
@@ -112,8 +118,10 @@ class HelloRefused(FrameRefused):
 
 
 def decode_greeting(meta: bytes) -> Hello | Refusal:
-    """The first frame of a connection. Raises FrameRefused if it is neither hello nor refusal, HelloRefused if it is a
-    hello of a newer build."""
+    """Decode the first frame of a connection.
+
+    Raises FrameRefused if it is no hello and no refusal, HelloRefused if it is a hello of a newer build.
+    """
     fields = unpack_meta(meta)
     if len(fields) in (3, 4) and fields[0] == REFUSAL and all(type(text) is str for text in fields[1:3]):
         formats = _formats(fields[3]) if len(fields) == 4 else {}
@@ -145,7 +153,7 @@ def _formats(formats: Any) -> dict[str, Range]:
 
 
 def _more(more: Any) -> tuple[int, int]:
-    """Group and level out of the map of a long hello; what else a newer build says there is not looked at."""
+    """Group and level out of the map of a long hello. Other items of a newer build are ignored."""
     if type(more) is not dict:
         raise FrameRefused("hello with a field of the wrong type")
     group, level = more.get("group", 0), more.get("level", FOUNDED)
@@ -155,12 +163,12 @@ def _more(more: Any) -> tuple[int, int]:
 
 
 def _printable(text: str) -> str:
-    """It is shown and logged: what would end a line or hide in it goes."""
+    """The text without characters that would end a line or hide in it: it is shown and logged."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def in_own_words(said: Refusal, peer: str) -> Refusal:
-    """A refusal as it may be shown: an older build names the cluster in it."""
+    """A refusal that may be shown: an older build names the cluster in it."""
     if said.reason != OTHER_CLUSTER:
         return said
     return Refusal(OTHER_CLUSTER, f"{peer} says that it belongs to another cluster", note=said.detail)
@@ -189,7 +197,7 @@ def _overlap(ours: Range, theirs: Range) -> bool:
 
 
 def check(own: Hello, theirs: Hello) -> Refusal | None:
-    """Whether `theirs` may talk with us; None is yes. `own.to` is not looked at."""
+    """Return why `theirs` may not talk with us, None if it may. `own.to` is ignored."""
     if not _overlap(own.protocol, theirs.protocol):
         return Refusal("protocol", f"{theirs.node_id} speaks protocol {theirs.protocol}, {own.node_id} {own.protocol}")
     refusal = check_entries(theirs.node_id, theirs.formats, own.level)
@@ -218,7 +226,7 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
 
 
 def check_entries(node_id: str, formats: dict[str, Range], level: int) -> Refusal | None:
-    """Whether a node that reads these formats can be a member at this level; None is yes."""
+    """Return why a node with these formats cannot be a member at this level, None if it can."""
     oldest, newest = entries_of(formats)
     if newest >= level:
         return None
@@ -227,7 +235,7 @@ def check_entries(node_id: str, formats: dict[str, Range], level: int) -> Refusa
 
 
 def newer(own: Hello, theirs: Hello) -> bool:
-    """Whether their list of members is to be used in place of ours: newer, of our cluster, with both of us on it."""
+    """True if their list of members should replace ours: newer, of our cluster, with both of us on it."""
     same = theirs.cluster_id is not None and own.cluster_id in (None, theirs.cluster_id)
     return same and theirs.contacts.index > own.contacts.index and theirs.contacts.lists(own.node_id, theirs.node_id)
 

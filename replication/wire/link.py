@@ -1,12 +1,15 @@
 """One TCP connection between two nodes, and those that members made. dialler.py keeps the outgoing ones up.
 
-Messages to a peer go over the connection this node dials, messages from it come over the one it dials. A direction
-that is cut then breaks alone, and nobody has to agree on whose connection survives when both dial at once.
+Messages to a peer go over the connection that this node dials. Messages from it come over the one that the peer dials.
+So a cut direction breaks alone. And when both dial at once, the nodes need not agree on which connection survives.
 
 Why not the library's connections (R16, R17): a healed partition takes it 28 s to reconnect, and its send buffers grow
-without bound. Here an attempt to connect gets one second, the pause between attempts grows to at most one second and
-ends early when the peer is heard dialling us, a silent connection is closed after two seconds (a ping goes out every
-half), and a peer that does not read loses first its entries, then the connection.
+without bound. Here:
+
+- An attempt to connect gets one second. The pause between attempts grows to at most one second, and ends early when
+  this node hears the peer dial.
+- A silent connection is closed after two seconds. A ping goes out every half second.
+- A peer that does not read loses first its entries, then the connection.
 """
 
 from __future__ import annotations
@@ -40,20 +43,20 @@ OUTBOX_BYTES_MAX = 64 * 1024 * 1024
 OUTBOX_APPEND_MAX = 16 * 1024 * 1024
 """Unsent bytes at which append_entries are dropped: they would only queue behind what is stuck."""
 JOIN_BYTES = 128 * 1024
-"""Frames below this are joined and sent with one system call; larger ones are handed over piece by piece, uncopied."""
+"""Smaller frames are joined and sent with one system call. Larger ones are handed over piece by piece, uncopied."""
 
 Address = tuple[str, int]
 Frames = Callable[[bytes, memoryview, int], None]
-"""Takes the parts of a frame: meta, blob, checksum. The blob is valid during the call alone."""
+"""Takes the parts of a frame: meta, blob, checksum. The blob is valid only during the call."""
 log = logging.getLogger("hourwheel.transport")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Frames in and out of one socket. The first frame is a greeting, given to `greeted`; then come messages of Raft.
+    """Frames in and out of one socket. The first frame is a greeting, given to `greeted`. Then come messages of Raft.
 
-    Where the first frame asks for calls between nodes, `calls` takes the connection, and says by `carry` where its
-    frames go. Until both sides agree a frame may be HELLO_BYTES_MAX at most. Anything that is no frame of ours closes
-    the connection and nothing else.
+    If the first frame asks for calls between nodes, `calls` takes the connection, and says by `carry` where its frames
+    go. Until both sides agree, a frame may be HELLO_BYTES_MAX at most. Bytes that are no frame of ours close the
+    connection and do nothing else.
     """
 
     def __init__(
@@ -64,19 +67,19 @@ class Connection(asyncio.BufferedProtocol):
         complain: Callable[..., None] = log.warning,
     ) -> None:
         self.hello: Hello | None = None
-        """What the peer said of itself, once it was accepted."""
+        """The peer's hello, once it was accepted."""
         self.protocol = PROTOCOL[0]
-        """What both sides speak, once the peer was accepted."""
+        """The protocol that both sides speak, once the peer was accepted."""
         self.guest = False
-        """Accepted without a cluster id, by a node that has one (door.py)."""
+        """True if a node with a cluster id accepted it without one (door.py)."""
         self.pulled_s = float("-inf")
-        """When it asked for a piece of a snapshot last."""
+        """When it last asked for a piece of a snapshot."""
         self.calls: Callable[[Connection, bytes], None] | None = None
-        """Takes a connection that asks for calls, with its greeting; None: nobody does."""
+        """Takes a connection that asks for calls, with its greeting. None: nothing does."""
         self.writable = True
-        """Whether the socket takes more at once."""
+        """True if the socket takes more at once."""
         self.on_writable: Callable[[], None] = lambda: None
-        """It does so again."""
+        """Called when the socket takes more again."""
         self._carried: Frames | None = None
         self._loop = asyncio.get_running_loop()
         self.born_s = self.heard_s = self._loop.time()
@@ -89,16 +92,16 @@ class Connection(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def open(self, hello: Hello, protocol: int) -> None:
-        """The peer is who it should be: from now on frames are messages of this protocol, up to the full size."""
+        """Accept the peer. From now on frames are messages of this protocol, up to the full size."""
         self.hello, self.protocol = hello, protocol
         self.trust()
 
     def carry(self, frames: Frames) -> None:
-        """All that comes from now on goes there as it is, and is no message of Raft."""
+        """Give all frames from now on to `frames` as they are. They are no messages of Raft."""
         self._carried = frames
 
     def trust(self) -> None:
-        """Frames may have the full size from now on."""
+        """Allow frames of the full size from now on."""
         self._reader.trust(FRAME_BYTES_MAX)
 
     def pause_writing(self) -> None:
@@ -106,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self.writable = False
 
     def resume_writing(self) -> None:
-        """asyncio: little is."""
+        """asyncio: little is unsent."""
         self.writable = True
         self.on_writable()
 
@@ -123,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: where to put what arrives."""
+        """asyncio: the place for arriving bytes."""
         return self._reader.space()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -141,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
         if self._transport is None or self._transport.is_closing():
-            return  # refused or replaced: what it still sends does not count
+            return  # refused or replaced: its frames do not count any more
         if self._carried is not None:
             self._carried(meta, blob, crc)
             return
@@ -160,12 +163,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def carries(self) -> bool:
-        """Whether its frames go elsewhere than to Raft."""
+        """True if its frames go elsewhere than to Raft."""
         return self._carried is not None
 
     @property
     def remote(self) -> str:
-        """The other end's address, for messages."""
+        """The other end's address, for log lines."""
         return str(self._transport.get_extra_info("peername")) if self._transport else "?"
 
     @property
@@ -181,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def alive(self) -> bool:
-        """Whether there is a socket that is not being closed."""
+        """True if there is a socket that is not being closed."""
         return self._transport is not None and not self._transport.is_closing()
 
     def write(self, pieces: list[bytes]) -> None:
@@ -196,8 +199,10 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(piece)
 
     def send(self, message: Message) -> bool:
-        """Send a message; False if too much is unsent, or the peer's build does not know such messages. A peer that
-        reads nothing at all loses the connection."""
+        """Send a message. False if too much is unsent, or the peer's build does not know this kind of message.
+
+        A peer that reads nothing at all loses the connection.
+        """
         if not speaks(self.protocol, message["type"]):
             return False
         unsent = self.unsent
@@ -217,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def end(self) -> None:
-        """Send what is not sent yet, for SILENT_S at most, and close."""
+        """Send the rest, for SILENT_S at most, and close."""
         self.finish([])
         self._loop.call_later(SILENT_S, self.abort)
 
@@ -227,7 +232,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def renewed_by(self, said: Hello) -> bool:
-        """Whether the peer that says this now is the one here, which has learned its cluster since."""
+        """True if `said` is of the same peer as this connection, and the peer has learned its cluster since."""
         return (
             self.alive
             and not self.guest
@@ -237,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def stand_behind(self, former: Connection) -> None:
-        """Read nothing more before that one has ended: for CONNECT_S at most, since a stranger may have made it."""
+        """Read nothing until `former` has ended: for CONNECT_S at most, since a stranger may have made it."""
         assert self._transport is not None, "not connected"
         self._transport.pause_reading()
         former.closed.add_done_callback(self._go_on)
@@ -252,8 +257,8 @@ class Connection(asyncio.BufferedProtocol):
 class Incoming(dict[str, Connection]):
     """The connections that members made, by member.
 
-    A renewed one goes on to carry what its member says until that has heard that the new one stands. So it is read to
-    its end, and the new one stands behind it until then: nothing is lost, and the order is kept.
+    A member goes on to use a renewed connection until it hears that the new one stands. So the old one is read to its
+    end, and the new one waits behind it. Nothing is lost, and the order is kept.
     """
 
     def __init__(self) -> None:
@@ -261,7 +266,7 @@ class Incoming(dict[str, Connection]):
         self._behind: dict[str, Connection] = {}
 
     def admit(self, connection: Connection, said: Hello) -> None:
-        """It takes the place of the one that this member made before."""
+        """Put the connection in place of the one that this member made before."""
         peer = said.node_id
         former, other = self.get(peer), self._behind.pop(peer, None)
         if other is not None:
@@ -275,7 +280,7 @@ class Incoming(dict[str, Connection]):
         self[peer] = connection
 
     def lost(self, connection: Connection) -> None:
-        """It has ended."""
+        """Remove a connection that has ended."""
         peer = connection.hello.node_id if connection.hello is not None else ""
         if self._behind.get(peer) is connection:
             del self._behind[peer]
@@ -285,5 +290,5 @@ class Incoming(dict[str, Connection]):
                 self[peer] = self._behind.pop(peer)
 
     def all(self) -> list[Connection]:
-        """Also those that stand behind another."""
+        """All connections, also those that wait behind another."""
         return [*self.values(), *self._behind.values()]

@@ -1,13 +1,16 @@
 """The wire of a Raft group: asyncio connections to every peer, and a listener that outlives a shortage of descriptors.
 
-What R15 and R16 ask for, against the library's transport: no pickle, only the frames of frame.py after a hello that
-handshake.py accepts; no utility or read-only peers, so no stranger reads payloads or changes the membership; one EMFILE
-does not close the listener for good (the library's does, and libuv's stream server treats it as fatal too, which is why
-accepting is done by hand, acceptor.py); reconnecting takes at most a second once the peer is back.
+R15 and R16 ask for this, against the library's transport:
 
-A peer has at most one connection in each direction. A new incoming one replaces the old: what the old process still had
-in flight does not count. When a peer's directory changes (`store_id`) all its other connections go, so no message of
-its former life is heard after `peer_connected` has announced the new one.
+- no pickle, only the frames of frame.py after a hello that handshake.py accepts;
+- no utility or read-only peers, so no stranger reads payloads or changes the membership;
+- one EMFILE does not close the listener for good. The library's listener closes, and libuv's stream server treats it as
+  fatal too. So connections are accepted by hand (acceptor.py);
+- reconnecting takes at most a second once the peer is back.
+
+A peer has at most one connection in each direction. A new incoming one replaces the old: frames of the old process
+still in flight do not count. When a peer's directory changes (`store_id`), all its other connections go. So no message
+of its former life is heard after `peer_connected` has announced the new one.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from replication.wire.said_seldom import SaidSeldom
 from storage.format.level import FOUNDED
 
 HEARSAY_MAX = 1 << 40
-"""So many entries the change of another's list of members may be ahead of the own log: decades of a busy cluster."""
+"""So many entries another node's list of members may be ahead of the own log: decades of a busy cluster."""
 
 
 def _nothing(*_: object) -> None:
@@ -54,8 +57,11 @@ def _now() -> float:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this node is. `store_id` names its data directory (at most 64 bytes); `formats`: name -> (oldest, newest);
-    `level` is the cluster's, as far as it is applied here."""
+    """The identity of this node.
+
+    `store_id` names its data directory (at most 64 bytes). `formats`: name -> (oldest, newest). `level` is the
+    cluster's, as far as it is applied here.
+    """
 
     node_id: str
     store_id: bytes
@@ -65,9 +71,9 @@ class Identity:
 
 
 class AsyncTransport:
-    """Implements wire_events.Wire. Create it, `attach` the group, `start` it inside the loop, `close` it.
+    """Implements events.Wire. Create it, `attach` the group, `start` it inside the loop, `close` it.
 
-    `refusals` keeps, by peer (or remote address), why the last connection was refused; a success clears it.
+    `refusals` keeps, by peer (or remote address), why the last connection was refused. A success clears it.
     """
 
     def __init__(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> None:
@@ -80,19 +86,21 @@ class AsyncTransport:
         self.contacts = self._own = Contacts(
             0, tuple(Contact(node_id, f"{host}:{port}", "") for node_id, (host, port) in everybody.items())
         )
-        """The members this node knows of: its own list, and beside it those of the newest other list it believed."""
+        """The members this node knows: its own list, with those of the newest other list that it believed."""
         self._heard = Contacts()
         self.believed: Callable[[int], bool] = lambda index: index <= HEARSAY_MAX
-        """Whether another's list of members, as of the change at this index, is to be believed."""
+        """True if another node's list of members, as of the change at this index, should be believed."""
         self.logged: Callable[[bytes], bool] = lambda cluster_id: False
-        """Whether the Genesis of that cluster stands in the own log, not applied (journal/logged_cluster.py)."""
+        """True if the Genesis of that cluster stands in the own log, not applied (journal/logged_cluster.py)."""
         self.on_contacts: Callable[[], None] = _nothing
-        """`contacts` is another, by what a peer said."""
+        """Called when a peer's list changed `contacts`."""
         self.on_removed: Callable[[str], None] = _nothing
-        """A peer says that this node was removed from the cluster, in these words."""
+        """Called with a peer's words when it says that this node was removed from the cluster."""
         self.on_calls: Callable[[Connection, bytes], None] = lambda connection, _: connection.abort()
-        """Somebody asks for calls between nodes, on this connection with this greeting: it is the hearer's now."""
-        self._formats: dict[str, dict[str, Range]] = {}  # by peer, as it said last
+        """Called with a connection that asks for calls between nodes, and its greeting. The callee owns the
+        connection.
+        """
+        self._formats: dict[str, dict[str, Range]] = {}  # by peer, from its last hello
         self._events: WireEvents | None = None
         self._diallers: dict[str, Dialler] = {}
         self._incoming = Incoming()
@@ -104,27 +112,27 @@ class AsyncTransport:
         self._swept_s = 0.0
 
     def attach(self, events: WireEvents) -> AsyncTransport:
-        """Who is told of messages and connections; the `transport_factory` of RaftGroup."""
+        """Set the receiver of messages and connections."""
         self._events = events
         return self
 
     @property
     def address(self) -> Address:
-        """Where it listens: the port is the real one if 0 was asked for."""
+        """The address it listens on. The port is the real one if 0 was asked for."""
         return self._acceptor.address
 
     @property
     def listens(self) -> bool:
-        """Whether peers can connect."""
+        """True if peers can connect."""
         return self._acceptor.listens
 
     async def start(self) -> None:
-        """Listen and dial. Raises OSError when the address cannot be had (in use, not of this machine)."""
+        """Listen and dial. Raises OSError if the address is not available (in use, not of this machine)."""
         self._acceptor.start()
         self._begin()
 
     def _begin(self) -> None:
-        """It listens: dial the others."""
+        """Dial the others: this node listens."""
         loop = asyncio.get_running_loop()
         self._swept_s = loop.time()
         self._sweeper = loop.call_later(until_next_s(PING_S), self._sweep)
@@ -135,7 +143,7 @@ class AsyncTransport:
         self._acceptor.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._sweeper = None  # from here on nobody new is dialled
+        self._sweeper = None  # from here on no new node is dialled
         for dialler in list(self._diallers.values()):
             await dialler.close()
         for connection in [*self._door.strangers, *self._incoming.all()]:
@@ -144,21 +152,23 @@ class AsyncTransport:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)  # let aborted sockets be closed before the loop is
 
-    # wire_events.Wire
+    # events.Wire
 
     def send(self, peer: str, message: Message) -> bool:
-        """See wire_events.Wire. False also when the peer reads too slowly and this is append_entries."""
+        """See events.Wire. False also when the peer reads too slowly and this is append_entries."""
         connection = self._dialled(peer)
         return connection is not None and connection.send(message)
 
     def connected(self, peer: str) -> bool:
-        """Whether the connection to `peer` is up."""
+        """True if the connection to `peer` is up."""
         connection = self._dialled(peer)
         return connection is not None and connection.alive
 
     def reads(self) -> dict[str, Range]:
-        """Which versions of entries each peer reads that is connected both ways, as it said on both connections: the
-        leader proposes only what every member reads."""
+        """The versions of entries that each peer connected both ways reads, by its hellos on both connections.
+
+        The leader proposes only what every member reads.
+        """
         found = {}
         for peer, dialler in self._diallers.items():
             lines = (dialler.connection, self._incoming.get(peer))
@@ -168,20 +178,24 @@ class AsyncTransport:
         return found
 
     def reads_calls(self, peer: str) -> Range | None:
-        """Which versions of calls between nodes this peer reads, as it said last; None where its build knows none, or
-        it has said nothing yet."""
+        """The versions of calls between nodes that this peer reads, by its last hello.
+
+        None if its build knows no calls, or no hello has come yet.
+        """
         return self._formats.get(peer, {}).get(CALLS_FORMAT)
 
     def set_level(self, level: int) -> None:
-        """The level rose: a peer that does not read it is refused from now on, and one that is connected goes."""
+        """Raise the level. A peer that does not read it is refused from now on, and a connected one goes."""
         self._identity = replace(self._identity, level=level)
         for connection in self._connections():
             if connection.hello and entries_of(connection.hello.formats)[1] < level:
                 connection.abort()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
-        """Genesis is applied: from now on others of another cluster are refused, and those connected already go. Who is
-        dialled hears the id at once, and takes this node for a guest no longer."""
+        """Set the id: Genesis is applied. Nodes of another cluster are refused from now on, and connected ones go.
+
+        The peers that this node dials hear the id at once, and do not take it for a guest any more.
+        """
         if self._identity.cluster_id == cluster_id:
             return
         self._identity = replace(self._identity, cluster_id=cluster_id)
@@ -197,7 +211,9 @@ class AsyncTransport:
     # Members.
 
     def set_contacts(self, contacts: Contacts) -> None:
-        """This node's own list, by what it has applied: dial who is new, part with who is on no list any more."""
+        """Take this node's own list, by its applied entries: dial new nodes, part with nodes that are on no list any
+        more.
+        """
         self._own = self._own.merged(contacts)
         self._meet()
 
@@ -209,11 +225,11 @@ class AsyncTransport:
             self._dial()
 
     async def probe(self, node_id: str, address: Address) -> Hello | Refusal | None:
-        """What a node at this address says to a hello meant for `node_id`; None if nothing that speaks so answers."""
+        """The answer of a node at this address to a hello for `node_id`. None if nothing there speaks our protocol."""
         return await probe(self._hello(node_id), address)
 
     def _dial(self) -> None:
-        """Diallers for all members but this node, and connections with nobody else."""
+        """Keep diallers for all members but this node, and connections with no other nodes."""
         own = self._identity.node_id
         wanted = {each.id: address_of(each.raft) for each in self.contacts.members if each.id != own}
         for peer, dialler in list(self._diallers.items()):
@@ -229,7 +245,7 @@ class AsyncTransport:
     # Greetings.
 
     def _hello(self, to: str, *, guest: bool = False) -> Hello:
-        """What this node says of itself. A guest is told neither cluster nor members: it may be anybody."""
+        """This node's hello. A guest is not told the cluster and the members: it may be any node."""
         own = self._identity
         who = (own.node_id, to, own.store_id)
         if guest:
@@ -237,7 +253,7 @@ class AsyncTransport:
         return Hello(*who, own.cluster_id, own.formats, contacts=self.contacts, level=own.level)
 
     def _judge(self, peer: str, said: Hello | Refusal) -> Refusal | None:
-        """What `peer`, whom this node dialled, answered."""
+        """Judge the answer of `peer`, which this node dialled."""
         refusal = in_own_words(said, peer) if isinstance(said, Refusal) else check(self._hello(peer), said)
         if refusal is None and isinstance(said, Hello) and said.node_id != peer:
             refusal = Refusal("wrong-address", f"at the address of {peer} there is {said.node_id}")
@@ -248,7 +264,7 @@ class AsyncTransport:
         return refusal
 
     def _up(self, peer: str, hello: Hello) -> None:
-        """A connection with `peer`, in either direction, was agreed on."""
+        """Take a connection with `peer`, in either direction, that was agreed on."""
         self.refusals.pop(peer, None)
         self._formats[peer] = hello.formats
         for connection in self._connections():
@@ -279,7 +295,9 @@ class AsyncTransport:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task that ends with an error ended by a mistake of ours: the node would be deaf without knowing it."""
+        """Fail the node if a task ended with an error: that is a mistake of ours, and the node would be deaf without
+        knowing it.
+        """
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._events is not None:
@@ -321,7 +339,7 @@ class AsyncTransport:
         connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
 
     def _admit(self, connection: Connection, said: Hello) -> None:
-        """The peer is in. Of a guest no more is believed than that it may be the member (door.py)."""
+        """Let the peer in. A guest is only believed to be possibly the member it names (door.py)."""
         self._door.strangers.pop(connection, None)
         connection.guest = self._identity.cluster_id is not None and said.cluster_id is None
         own = self._hello(said.node_id, guest=connection.guest)
@@ -364,7 +382,7 @@ class AsyncTransport:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _overstays(self, connection: Connection, now: float) -> bool:
-        """Whether it came without a cluster id, and may have one by now."""
+        """True if it came without a cluster id, and may have one by now."""
         if self._identity.cluster_id is None or connection.hello is None or connection.hello.cluster_id is not None:
             return False
         return now - max(connection.born_s, connection.pulled_s, self._founded_s) > GUEST_S

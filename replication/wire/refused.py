@@ -1,4 +1,4 @@
-"""Why connections were refused: kept by peer for the status page, said in the log now and then."""
+"""Why connections were refused: kept by peer for the status page, logged now and then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Refused:
         self._said_s: dict[tuple[str, str], float] = {}
 
     def note(self, whom: str, refusal: Refusal) -> None:
-        """A connection with `whom` was refused, by this node or by the other."""
+        """Note that this node, or the other, refused a connection with `whom`."""
         now = self._now()
         last_s = self._said_s.pop((whom, refusal.reason), -AGAIN_S)
         if now - last_s >= AGAIN_S:  # said now and then, not with every attempt

@@ -1,6 +1,6 @@
-"""What is looked at every now and then is looked at together: one wake-up of the loop serves all that is due.
+"""Periodic looks happen together: one wake-up of the loop serves all that are due.
 
-An idle node is to cost next to nothing, and what costs is to be woken, not to look.
+An idle node should cost next to nothing. The wake-up costs, not the look.
 """
 
 import asyncio
@@ -8,13 +8,15 @@ import math
 
 
 def until_next_s(every_s: float) -> float:
-    """How long until the loop's clock shows a multiple of this again; never so short that a timer which came a moment
-    early comes twice."""
+    """How long until the loop's clock shows a multiple of this again.
+
+    Never so short that a timer which came a moment early comes twice.
+    """
     now_s = asyncio.get_running_loop().time()
     left_s = (math.floor(now_s / every_s) + 1) * every_s - now_s
     return left_s if left_s > every_s / 8 else left_s + every_s
 
 
 async def next_look(every_s: float) -> None:
-    """Wait for that moment."""
+    """Wait until the loop's clock shows a multiple of this again."""
     await asyncio.sleep(until_next_s(every_s))

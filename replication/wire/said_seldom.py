@@ -1,7 +1,7 @@
-"""Log lines that others can cause: one a second at the most, however often they cause them.
+"""Log lines that strangers can cause: one a second at the most, however often they cause them.
 
-Whoever reaches the Raft port can make a node refuse a thousand connections a second. A line for each would fill the
-disk that the messages need. What is left out is counted, and the next line says so.
+Any client that reaches the Raft port can make a node refuse a thousand connections a second. A line for each would fill
+the disk that the messages need. The lines left out are counted, and the next line gives the count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SaidSeldom:
         self._say(logging.WARNING, text, values)
 
     def error(self, text: str, *values: object) -> None:
-        """Likewise."""
+        """Write the line as an error, or count it."""
         self._say(logging.ERROR, text, values)
 
     def _say(self, level: int, text: str, values: tuple[object, ...]) -> None:

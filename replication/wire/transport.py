@@ -1,4 +1,4 @@
-"""What a node asks of its connections to the peers."""
+"""The requests of a node to its connections."""
 
 from __future__ import annotations
 
