@@ -1,16 +1,16 @@
-"""A journal that begins at a snapshot: one segment that holds no command, only the place where the log goes on.
+"""A journal that begins at a snapshot: one segment without commands, which only says where the log goes on.
 
-A node that takes over a snapshot has everything up to `index` in its hours and catalog and none of the entries that
-made it. Raft still needs the last of them: the log matching check compares its (index, term). So the journal begins
-with a placeholder at (index, term), a no-op, which stands for that entry and is never read as one:
+A node that takes over a snapshot has everything up to `index` in its hours and catalog, and none of the entries that
+made it. Raft still needs the last of them, because the log matching check compares its (index, term). So the journal
+begins with a placeholder at (index, term), a no-op. It stands for that entry and is never read as one:
 
-- it is not applied: the store begins behind it (`RaftGroup.start_at`);
-- it is not sent to anybody: to send entry n a leader names the term of n - 1, and before the first entry it knows none.
-  A follower that needs the placeholder itself is stranded and gets a snapshot.
+- It is not applied: the store begins behind it (`RaftGroup.start_at`).
+- It is not sent to any node. To send entry n a leader names the term of n - 1, and before the first entry it knows
+  none. A follower that needs the placeholder itself is stranded and gets a snapshot.
 
-What this node promised goes with it: term, vote and voter flag are those of the journal it replaces. The file is made
-under the name `.new` and renamed when it is durable, as every segment is; the directory it is made in is put in the
-place of the old journal with the rest of the snapshot, by one rename. Until then the old journal is the journal.
+This node's promises go with it: term, vote and voter flag are those of the journal it replaces. The file is made under
+the name `.new` and renamed when it is durable, like every segment. One rename puts its directory, with the rest of the
+snapshot, in the place of the old journal. Until then the old journal counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESTORED_TERMS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a node has promised in elections, and must not forget: its term, whom it voted for, whether it may vote."""
+    """What a node has promised in elections, and must not forget: its term, its vote, and if it may vote."""
 
     term: int
     vote: str | None
@@ -42,7 +42,7 @@ class Promises:
 
     @classmethod
     def of(cls, journal: Journal) -> Promises:
-        """Those of a journal, as they stand now: nothing may be promised between this and the new journal's birth."""
+        """The present promises of a journal. No promise may be made between this and the new journal's birth."""
         return cls(journal.getCurrentTerm(), journal.getVotedForNodeId(), journal.voter)
 
 
@@ -57,10 +57,10 @@ def install_journal(
     group: int = 0,
     version: int = 1,
 ) -> None:
-    """Make the journal of a snapshot that covers the log up to `index`, of `term`, in `directory`; durable on return.
-    `version` is the snapshot's level.
+    """Make the journal of a snapshot that covers the log up to `index`, of `term`, in `directory`. Durable on return.
 
-    `directory` exists and is nobody's journal yet; what an earlier try left in it goes. Blocks. Raises DiskFailed.
+    `version` is the snapshot's level. `directory` exists and is not in use as a journal; files of an earlier try are
+    removed. Blocks. Raises DiskFailed.
     """
     assert index >= 1, f"a snapshot at index {index}"
     assert promises.term >= term, f"term {promises.term} before that of the snapshot, {term}"
@@ -73,14 +73,16 @@ def install_journal(
     data += segment.head(ENTRY, index, term, NO_OP) + NO_OP
     segment.batch = segment.size  # the file has no name before all of it is durable
     commit, current, flags, vote = meta
-    data += segment.head(META, commit, current, vote, flags) + vote  # so that damage before it is known for damage
+    data += segment.head(META, commit, current, vote, flags) + vote  # so that damage before it is known as damage
     create_segment(disk, segment, data)
     disk.close(segment.fd)
 
 
 def install_restored(directory: Path, manifest: Manifest, *, disk: Disk, cluster_id: bytes) -> None:
-    """Make the journal of the first node of a cluster that is made from this backup, as `install_journal` does. Every
-    hand-over of its terms is newer than any that the old cluster made. Raises SnapshotRefused, DiskFailed."""
+    """Make the journal of the first node of a cluster restored from this backup, as `install_journal` does.
+
+    Every hand-over of its terms is newer than any that the old cluster made. Raises SnapshotRefused, DiskFailed.
+    """
     term = manifest.applied_term + RESTORED_TERMS
     if term >= TERM_MAX:
         raise SnapshotRefused(f"the backup is of term {manifest.applied_term}: there are no terms left above it")

@@ -1,15 +1,17 @@
-"""pysyncobj's journal as it should be: nothing that depends on a write leaves the node before the write is on disk.
+"""pysyncobj's journal, repaired: nothing that depends on a write leaves the node before the write is on disk.
 
-The stock journal never syncs before success is answered, cuts identical entries and writes them again, keeps the whole
-log in memory, rewrites itself in place and dies of SIGBUS on a full disk (R1, R2, R9, R11, R14, R17). Here a write is
-buffered and numbered (`write_seq`); one `Sync` after the other makes them durable off the event loop (`durable_seq`);
-whoever sends what depends on a write waits for its number.
+The stock journal never syncs before success is answered, and cuts identical entries and writes them again. It keeps the
+whole log in memory, rewrites itself in place, and dies of SIGBUS on a full disk (R1, R2, R9, R11, R14, R17). Here a
+write is buffered and numbered (`write_seq`). One `Sync` after the other makes the writes durable off the event loop
+(`durable_seq`). A sender of something that depends on a write waits for its number.
 
-What R2 needs: pysyncobj answers every append_entries by first deleting all that follows `prevLogIdx`, though most of it
-is about to come again. So deleting only shortens the *view*. `add` of an identical (index, term) lengthens it again;
-a different one is a conflict and truncates for real; `setRaftCommitIndex`, with which pysyncobj ends the handling of
-every such message, gives back what was not contradicted. Not earlier: between the two pysyncobj computes its commit
-index as min(leader's, end of log), which is right only while the log ends with what this message has verified.
+R2: pysyncobj answers every append_entries by first deleting all that follows `prevLogIdx`, though most of it is about
+to come again. So here deleting only shortens the *view*. `add` of an identical (index, term) lengthens it again. A
+different one is a conflict and truncates for real.
+
+pysyncobj ends the handling of every such message with `setRaftCommitIndex`. That gives back the entries that were not
+contradicted. It must not happen earlier: before that call pysyncobj computes its commit index as min(leader's, end of
+log). That is right only while the log ends with what this message has verified.
 """
 
 from collections.abc import Callable
@@ -38,9 +40,9 @@ def _first_version(_: bytes) -> int:
 class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has no types
     """The log of one Raft group, with its term, vote, voter flag and commit index. All but Sync.run is for the loop.
 
-    Positions given to and by pysyncobj (`len`, `[i]`, deleteEntriesFrom) count from the first entry of the view; our
-    own names say `index`. Invariants: view <= last_index; durable_index <= last_index; durable_seq <= write_seq.
-    Only DiskFailed and Corrupt are raised, and both end the process.
+    Positions given to and by pysyncobj (`len`, `[i]`, deleteEntriesFrom) count from the first entry of the view. Our
+    own names say `index`. Invariants: view <= last_index; durable_index <= last_index; durable_seq <= write_seq. Only
+    DiskFailed and Corrupt are raised, and both end the process.
     """
 
     def __init__(
@@ -48,11 +50,11 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     ) -> None:
         """For `open` only."""
         self.created = found.created
-        """Whether there was no journal: the directory is new, or somebody emptied it."""
+        """True if there was no journal: the directory is new, or was emptied."""
         self.write_seq = self.durable_seq = 0
         """Numbers of the newest buffered and the newest durable write since the start."""
         self.written_bytes = 0
-        """Bytes handed to the disk since the start: tells when a checkpoint is due."""
+        """Bytes handed to the disk since the start. They tell when a checkpoint is due."""
         self.durable_index = log.last
         """All entries up to this index are on this disk."""
         self.voter = found.voter
@@ -85,21 +87,25 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         slice_bytes: int = SLICE_BYTES,
         version_of: Callable[[bytes], int] = _first_version,
     ) -> "Journal":
-        """Open or create the journal in `directory` (which exists); blocks for a few fdatasyncs.
+        """Open or create the journal in `directory` (which exists). Blocks for a few fdatasyncs.
 
-        `cluster_id`: 16 bytes, None before Genesis. `segment_bytes`: a new segment is begun past it. `tail_bytes`: what
-        of the log's end is kept in memory. `slice_bytes`: what one slice may hold. `version_of`: of a command; with
-        the first of a newer version a segment of that version is begun, which older builds refuse by name. Raises
-        Corrupt, FormatRefused (see replication/journal/recovery.py), DiskFailed.
+        - `cluster_id`: 16 bytes, None before Genesis.
+        - `segment_bytes`: a new segment is begun past it.
+        - `tail_bytes`: how much of the log's end is kept in memory.
+        - `slice_bytes`: the bound of one slice.
+        - `version_of`: the version of a command. The first command of a newer version begins a segment of that version,
+          which older builds refuse by name.
+
+        Raises Corrupt, FormatRefused (see replication/journal/recovery.py), DiskFailed.
         """
         found = recover(directory, disk, group, cluster_id)
         log = Log(disk, found.segments, found.next, tail_bytes, slice_bytes)
         return cls(found, disk, group, segment_bytes, log, version_of)
 
-    # What pysyncobj calls.
+    # Calls of pysyncobj.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append the entry; or, behind a deletion, take it back if it is the one that stood there."""
+        """Append the entry. Behind a deletion, take back the entry that stood there if it is the same."""
         log = self._log
         if (self._view != log.last or self._cleared) and self._take_back(idx, term):
             return
@@ -115,17 +121,19 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self.write_seq += 1
 
     def clear(self) -> None:
-        """Empty the view. What is added next decides: an entry of the log keeps what follows it, others start anew."""
+        """Empty the view. The next `add` decides: an entry of the log keeps what follows it, another one starts
+        anew.
+        """
         self._settle()
         self._cleared = True
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Shorten the view to its first `entryFrom` entries. They come back unless something else is added."""
+        """Shorten the view to its first `entryFrom` entries. They come back unless another entry is added."""
         self._settle()
         self._view = min(self._log.last, self._log.first + entryFrom - 1)
 
     def deleteEntriesTo(self, entryTo: int) -> None:
-        """Drop the first `entryTo` entries; whole segments of them are unlinked, the rest is back after a restart."""
+        """Drop the first `entryTo` entries. Whole segments of them are unlinked. The rest is back after a restart."""
         index = min(self._log.first + entryTo, self._log.last + 1)
         self.trim(min(index, self._log.last))
         self._log.forget(index)
@@ -137,7 +145,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     def __getitem__(self, item: slice) -> list[Entry]: ...
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        """An entry, or a beginning of those a slice names: as many as `slice_bytes` holds, at least two of them.
+        """An entry, or the first entries of a slice: as many as `slice_bytes` holds, at least two of them.
 
         Two, since pysyncobj takes a slice of one to mean that nothing follows. Its loops go on where a slice ended.
         """
@@ -168,24 +176,24 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._term
 
     def getVotedForNodeId(self) -> str | None:
-        """Whom this node voted for in the current term."""
+        """The node that this node voted for in the current term."""
         return self._vote
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Remember a commit index (it never goes back) and give back what a deletion took and nothing contradicted."""
+        """Remember a commit index (it never goes back). Give back deleted entries that were not contradicted."""
         self._settle()
         self._commit = max(self._commit, raftCommitIndex)
 
     def getRaftCommitIndex(self) -> int:
-        """The commit index; at the start the one kept last, but never past the end of the log (R11)."""
+        """The commit index. At the start it is the one kept last, but never past the end of the log (R11)."""
         return self._commit
 
     def onOneSecondTimer(self) -> None:
-        """Keep the commit index, if it moved. Its record also proves the writes before it, see recovery."""
+        """Keep the commit index, if it moved. Its record also proves the writes before it (recovery.py)."""
         self.keep_commit()
 
     def keep_commit(self) -> None:
-        """The same, now: it goes with the next sync."""
+        """Keep the commit index now. It goes with the next sync."""
         if self._commit != self._commit_kept:
             self._write_meta()
 
@@ -209,18 +217,20 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._log.term(index)
 
     def set_voter(self, voter: bool) -> None:
-        """Buffer the voter flag. It is durable before any vote leaves: a vote waits for its own, later record."""
+        """Buffer the voter flag. It is durable before any vote leaves, because a vote waits for its own, later
+        record.
+        """
         if voter != self.voter:
             self.voter = voter
             self._write_meta()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
-        """Genesis is applied: segments begun from now on carry the cluster's id (16 bytes)."""
+        """Note the cluster's id (16 bytes): Genesis is applied. Segments begun from now on carry it."""
         assert self.cluster_id in (NO_CLUSTER, cluster_id), "the journal of another cluster"
         self.cluster_id = cluster_id
 
     def trim(self, to_index: int) -> None:
-        """Entries below `to_index` are covered by a durable checkpoint: their whole segments go, one with each sync."""
+        """Drop whole segments below `to_index`, one with each sync: a durable checkpoint covers their entries."""
         self._settle()
         assert to_index <= self._log.last, f"trim to {to_index} of {self._log.last}"
         busy = self._flight.segment if self._flight else self._active
@@ -233,15 +243,17 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
 
     @property
     def kept_bytes(self) -> int:
-        """What the segments hold that are not given up yet, on disk or on the way there."""
+        """The bytes of the segments that are not given up yet, on disk or on the way there."""
         return sum(segment.size for segment in self._segments)
 
     def bytes_from(self, index: int) -> int:
-        """What the journal holds from the segment of this entry on: what keeping it costs."""
+        """The bytes of the journal from the segment of this entry on: the cost of keeping it."""
         return sum(segment.size for segment in self._segments if segment.end > index or segment is self._active)
 
     def first_within(self, limit_bytes: int) -> int:
-        """The oldest entry of the newest whole segments that are `limit_bytes` together; the last is always kept."""
+        """The oldest entry of the newest whole segments that are `limit_bytes` together. The last segment is always
+        kept.
+        """
         first, held = self._log.last, 0
         for segment in reversed(self._segments):
             held += segment.size
@@ -251,9 +263,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return first
 
     def collect(self) -> Sync | None:
-        """Gather what waits to be written; None if there is nothing or a sync is under way. Run it in a thread.
+        """Gather the waiting writes. None if there are none or a sync is under way. Run the result in a thread.
 
-        Raises what the last sync failed with: there is no other try.
+        Raises the error of the last sync, if it failed: there is no other try.
         """
         if self._flight is not None:
             if self._flight.error is not None:
@@ -276,7 +288,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return sync
 
     def done(self, sync: Sync) -> None:
-        """The sync has run: what it carried is durable. Raises what it failed with."""
+        """Account for a sync that has run: what it carried is durable. Raises its error."""
         assert sync is self._flight, "a sync that is not under way"
         if sync.error is not None:
             raise sync.error
@@ -287,29 +299,31 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self._log.evict(sync.last)
 
     def sync_now(self) -> None:
-        """Make all that waits durable before returning; blocks. For tests, start and shutdown."""
+        """Make all that waits durable before returning. Blocks. For tests, start and shutdown."""
         assert self._flight is None or self._flight.error is not None, "a sync is under way"
         while sync := self.collect():
             sync.run()
             self.done(sync)
 
     def close(self) -> None:
-        """Make all durable, prove the last write by a record behind it, close the files. After a failed sync: close."""
+        """Make all durable, prove the last write by a record behind it, close the files. After a failed sync only
+        close.
+        """
         if self._flight is None:
             self.sync_now()
             self._seal()
         else:
             ended = self._flight.ran or self._flight.error is not None
-            assert ended, "a sync is under way"  # one that ran and was not accounted for: the node failed meanwhile
+            assert ended, "a sync is under way"  # it ran and was not accounted for: the node failed meanwhile
         for segment in [*self._segments, *self._doomed]:
             if segment.fd >= 0:
                 self._disk.close(segment.fd)
                 segment.fd = -1
 
-    # How.
+    # Details.
 
     def _take_back(self, idx: int, term: int) -> bool:
-        """Behind a deletion: True if the entry is the one that stood at its place; else what stood there is gone."""
+        """Behind a deletion: True if the entry is the one that stood at its place. Else the old one is removed."""
         same = self._log.term(idx) == term
         if self._cleared:
             self._cleared = False
@@ -325,12 +339,12 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return same
 
     def _settle(self) -> None:
-        """Give back what a deletion hid and nothing contradicted."""
+        """Give back the entries that a deletion hid and no message contradicted."""
         self._view = self._log.last
         self._cleared = False
 
     def _truncate(self, index: int) -> None:
-        """Entries from `index` on are gone, on disk too once this record is durable."""
+        """Remove the entries from `index` on. They are gone on disk too once this record is durable."""
         self._pending.append(self._active.head(TRUNCATE, index, self._term, b""))
         self.write_seq += 1
         self._log.truncate(index)
@@ -350,7 +364,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._commit, self._term, flags, (self._vote or "").encode()
 
     def _begin_segment(self) -> tuple[Segment, bytes]:
-        """The active segment is full, or of an older version: what is added from now on goes to the next one."""
+        """Begin the next segment: the active one is full, or of an older version."""
         segment = Segment(self._active.path.parent, self._active.sequence + 1, self._version)
         header = FileHeader(MAGIC_JOURNAL, self._group, 0, self.cluster_id, segment.version)
         data = preamble(segment, header, self._log.next, self.term_at(self._log.last) or 0, self._meta())
@@ -361,7 +375,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return segment, data
 
     def _seal(self) -> None:
-        """Unless a META stands alone in the last write, write one: that proves all before it durable, see recovery."""
+        """Write a META that proves all before it durable (recovery.py), unless one stands alone in the last write."""
         if not self._sealed:
             self._write_meta()
             self.sync_now()

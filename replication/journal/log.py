@@ -1,7 +1,7 @@
 """The entries of the log: the tail in memory, the rest in segments, one sequence of indexes to the outside.
 
-Memory holds the newest entries up to a bound; older ones leave it once they are durable and are read back when a
-follower lags or a restart applies them, so the log may be far larger than memory (R17).
+Memory holds the newest entries up to a bound. Older entries leave it once they are durable. They are read back when a
+follower lags or a restart applies them. So the log may be far larger than memory (R17).
 """
 
 from itertools import islice
@@ -10,13 +10,14 @@ from replication.journal.segment import Entry, Segment
 from storage.file.disk import Disk
 
 ENTRY_OVERHEAD = 200
-"""Bytes an entry of the tail costs beside its command: tuple, two numbers, bytes object."""
+"""Bytes that an entry of the tail costs beside its command: tuple, two numbers, bytes object."""
 
 
 class Log:
-    """Entries first..last. `next` is the index the next entry has, 0 if the log is empty and any may come.
+    """Entries first..last. `next` is the index of the next entry, 0 if the log is empty and any may come.
 
-    Invariants: an empty log has first == last + 1; entries tail_first..last are in memory; every older one is written.
+    Invariants: an empty log has first == last + 1. Entries tail_first..last are in memory. Every older entry is
+    written.
     """
 
     def __init__(self, disk: Disk, segments: list[Segment], after: int, tail_bytes: int, slice_bytes: int) -> None:
@@ -37,7 +38,7 @@ class Log:
             self.tail_size = len(self._tail[0][0]) + ENTRY_OVERHEAD
 
     def append(self, entry: Entry) -> None:
-        """The next entry; its segment already knows its place."""
+        """Append the next entry. Its segment already knows its place."""
         index = entry[1]
         if index != self.next:
             assert not self.next, f"entry {index}, expected {self.next}"
@@ -48,7 +49,7 @@ class Log:
         self.next = index + 1
 
     def truncate(self, index: int) -> None:
-        """Entries from `index` on are gone."""
+        """Remove the entries from `index` on."""
         for segment in self._segments:
             segment.cut(index)
         keep = max(0, index - self.tail_first)
@@ -60,7 +61,7 @@ class Log:
         self._head = None
 
     def forget(self, index: int) -> None:
-        """The log starts at `index`; what is older is not asked for again."""
+        """Let the log start at `index`. Older entries are not asked for again."""
         if index <= self.first:
             return
         self.first = index
@@ -68,18 +69,20 @@ class Log:
             self._drop(min(len(self._tail), index - self.tail_first))
 
     def evict(self, durable_index: int) -> None:
-        """Past the bound the oldest durable entries leave memory, down to seven eighths, so that it is seldom done."""
+        """Past the bound, drop the oldest durable entries from memory, down to seven eighths, so that it is seldom
+        done.
+        """
         if self.tail_size <= self._tail_bytes:
             return
         size, count = self.tail_size, 0
-        last = min(durable_index, self.last - 1)  # the newest entry is asked for all the time
+        last = min(durable_index, self.last - 1)  # the newest entry is read all the time
         while size > self._tail_bytes - self._tail_bytes // 8 and self.tail_first + count <= last:
             size -= len(self._tail[count][0]) + ENTRY_OVERHEAD
             count += 1
         self._drop(count)
 
     def term(self, index: int) -> int | None:
-        """Term of the entry at `index`, None if it is not in the log. Reads no file."""
+        """The term of the entry at `index`, None if it is not in the log. Reads no file."""
         if not self.first <= index <= self.last:
             return None
         if index >= self.tail_first:
@@ -93,7 +96,7 @@ class Log:
             return self._tail[index - self.tail_first]
         if index != self.first:
             return self._read(index, index + 1)[0]
-        if self._head is None or self._head[1] != index:  # asked for at every message, so it is kept
+        if self._head is None or self._head[1] != index:  # read at every message, so it is kept
             self._head = self._read(index, index + 1)[0]
         return self._head
 
@@ -107,7 +110,7 @@ class Log:
         return self._read(start, middle) + self._tail[: stop - middle]
 
     def _bound(self, start: int, stop: int) -> int:
-        """Where a slice has to stop so that its commands stay within slice_bytes."""
+        """The end of a slice whose commands stay within slice_bytes."""
         size = 0
         for index in range(start, stop):
             if index >= self.tail_first:
@@ -120,7 +123,7 @@ class Log:
         return stop
 
     def _drop(self, count: int) -> None:
-        """The first `count` entries leave memory."""
+        """Drop the first `count` entries from memory."""
         self.tail_size -= sum(len(entry[0]) + ENTRY_OVERHEAD for entry in islice(self._tail, count))
         del self._tail[:count]
         self.tail_first += count

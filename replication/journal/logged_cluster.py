@@ -1,10 +1,11 @@
-"""Which cluster a node belongs to that has not applied Genesis yet: told by a peer, proven by the own log.
+"""The cluster of a node that has not applied Genesis yet: a peer says its id, and the own log proves it.
 
-A node without a cluster id is a guest, and its votes count for nothing (wire/door.py). A founder that has acknowledged
-Genesis, and was stopped before it heard that Genesis is committed, is such a node. If the first leader is then lost for
-good, the others need its vote. So it takes the id that a peer says, if the Genesis with that very id stands in its log:
-a peer says only an id that it has applied, hence one that is committed, and the id is drawn by chance once. Its own
-log alone would not do: the Genesis of a candidate that lost may stand there too.
+A node without a cluster id is a guest, and its votes do not count (wire/door.py). A founder may acknowledge Genesis and
+stop before it hears that Genesis is committed. Then it is such a node. If the first leader is lost for good, the others
+need its vote. So it takes the id that a peer says, if the Genesis with that very id stands in its log.
+
+A peer says only an id that it has applied, so Genesis is committed. The id is drawn at random once. The own log alone
+is not enough, because the Genesis of a candidate that lost may stand there too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from replication.command.genesis import Genesis
 from replication.journal.journal import Journal
 
 LOOKED_AT = 64
-"""Genesis is the first command of a log; before it stand the no-ops of leaders that were lost before they made it."""
+"""Entries that are searched. Genesis is the first command of a log. Before it stand the no-ops of leaders that were
+lost before they made it.
+"""
 
 
 def logged_clusters(journal: Journal, applied_index: int) -> set[bytes]:
-    """The ids of those clusters whose Genesis stands in the log behind what is applied."""
+    """The ids of the clusters whose Genesis stands in the log behind the applied entries."""
     found: set[bytes] = set()
     at = max(applied_index + 1, journal.first_index)
     stop = min(at + LOOKED_AT, journal.last_index + 1)

@@ -1,18 +1,19 @@
-"""Lower the term of a whole cluster that is stopped: the way out of a term behind which there is none.
+"""Lower the term of a whole stopped cluster: the way out when no term is left.
 
-A term never goes back, so nothing of a running cluster does this. It is safe when every member is stopped and every
-member's journal is here, because what a past term and a past vote protect is gone then:
+A term never goes back, so no part of a running cluster does this. It is safe when every member is stopped and every
+member's journal is here. Then nothing is left that a past term or a past vote protects:
 
-- A vote keeps a node from voting twice in one term. All votes in terms above the new one are forgotten at once. Nobody
+- A vote keeps a node from voting twice in one term. All votes in terms above the new one are forgotten at once. No node
   leads in such a term, and no message of one is under way.
-- A term keeps a deposed leader out. Nobody leads, and every leader that wrote an entry did so in a term at most that of
+- A term keeps a deposed leader out. No node leads. Every leader that wrote an entry did so in a term at most that of
   the newest entry of some journal. The new term is above all of these.
-- What is committed is on a majority of disks. No entry is touched, and a vote goes to no shorter log, as ever.
+- A majority of disks has what is committed. No entry is touched, and a vote still goes to no shorter log.
 
-Records are not added, they are sealed anew at their places: recovery refuses a journal in which the term goes back. A
-META or TRUNCATE of a later term gets the new one; a META loses its vote, and its body stays, which nobody reads then.
-Each segment is written aside and put in place by a rename, the oldest first. So what a crash leaves is a journal whose
-term rises as ever, to the old one: the command is run again.
+Records are not added but sealed anew at their places, because recovery refuses a journal in which the term goes back. A
+META or TRUNCATE of a later term gets the new one. A META loses its vote; its body stays, and no code reads it then.
+
+Each segment is written aside and put in place by a rename, the oldest first. So a crash leaves a journal whose term
+still rises, to the old one. Then the command is run again.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, Corrupt
 
 GAP = 1000
-"""The new term is so far above the newest entry's."""
+"""The new term is this far above the newest entry's."""
 
 
 def read_journal(directory: Path, disk: Disk) -> Recovered:
-    """The journal as a start would find it; its torn tail is cut, if `disk` writes. Raises Corrupt, FormatRefused,
-    DiskFailed."""
+    """The journal as a start would find it. Its torn tail is cut, if `disk` writes. Raises Corrupt, FormatRefused,
+    DiskFailed.
+    """
     found = recover(directory, disk, 0, None)
     for segment in found.segments:
         disk.close(segment.fd)
@@ -54,8 +56,10 @@ def members_named(directory: Path, disk: Disk) -> set[str]:
 
 
 def lower_term(directory: Path, disk: Disk, term: int) -> int:
-    """No record of this journal has a term above `term` afterwards, and no vote in one stands; how many were sealed
-    anew. Raises Corrupt, DiskFailed."""
+    """Lower each term of this journal that is above `term`, and remove the votes of those records.
+
+    Return how many records were sealed anew. Raises Corrupt, DiskFailed.
+    """
     changed = 0
     for path in _segments(directory, disk):
         written, count = _sealed_anew(_bytes_of(path, disk), path, term)
@@ -108,7 +112,7 @@ def _sealed_anew(data: bytes, path: Path, term: int) -> tuple[bytes, int]:
 
 
 def _replace(path: Path, disk: Disk, data: bytes) -> None:
-    """By a rename. What a crash leaves under the new name the next opening unlinks."""
+    """Replace the file by a rename. The next opening unlinks what a crash leaves under the new name."""
     new = path.with_suffix(NEW_SUFFIX)
     fd = disk.open_write(new)
     try:

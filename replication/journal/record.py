@@ -1,20 +1,23 @@
-"""What stands in the journal, byte by byte: the only truth about the log, and about what this node promised in votes.
+"""The bytes of the journal: the only truth about the log, and about what this node promised in votes.
 
-One append-only sequence of records holds entries, truncations and term, vote and commit alike, so that their order on
-disk is the order in which they were decided: a vote can never be older than the entry it was given with. Files are
-segments, `<sequence, 20 digits>.seg`; the sequence and not the first index names them, because a truncation can make an
-index the first one twice. All numbers are little endian. A segment starts with the 64-byte header of
-storage/format/rows.py (magic HWJRNL), an OPENING and a META; the rest are records:
+One append-only sequence of records holds entries, truncations and term, vote and commit alike. So their order on disk
+is the order of the decisions: a vote can never be older than the entry it was given with.
+
+Files are segments, `<sequence, 20 digits>.seg`. The sequence and not the first index names them, because a truncation
+can make an index the first one twice. All numbers are little endian. A segment starts with the 64-byte header of
+storage/format/rows.py (magic HWJRNL), an OPENING and a META. The rest are records:
 ```
  0       4        8        12      16      24     28     29      30         32
  | check | length | offset | batch | index | term | kind | flags | reserved | body ... |
 ```
-`check` is the CRC32C of everything behind it, body included, started from the CRC32C of the sequence: a record is whole
-only in its own segment. `length` counts the body's bytes. `offset` is where the record stands in the segment, so it is
-whole only at its own place (a copy inside somebody's message body is none), and a search for records needs no walk.
-`batch` is the offset at which the write began that this record belongs to. Writes go to disk one at a time, each with
-its own fdatasync, so every byte below `batch` was durable before the first byte of this record was written. That is
-what tells a broken middle from a torn tail, see replication/journal/recovery.py.
+- `check` is the CRC32C of everything behind it, body included, started from the CRC32C of the sequence. So a record is
+  whole only in its own segment.
+- `length` counts the body's bytes.
+- `offset` is the record's place in the segment. So a record is whole only at its own place, and a copy inside a message
+  body is none. A search for records needs no walk.
+- `batch` is the offset at which the write of this record began. Writes go to disk one at a time, each with its own
+  fdatasync. So every byte below `batch` was durable before the first byte of this record was written. That tells a
+  broken middle from a torn tail (replication/journal/recovery.py).
 
 | kind | index | term | flags | body |
 |---|---|---|---|---|
@@ -45,7 +48,7 @@ NO_OP: Final = b"\x01"
 
 HEAD_SIZE: Final = 32
 OFFSET_MAX: Final = (1 << 32) - 1
-"""Offsets are u32: a segment ends far below 4 GiB, however late its fdatasync comes."""
+"""Offsets are u32. A segment ends far below 4 GiB, however late its fdatasync comes."""
 
 _CHECK: Final = struct.Struct("<I")
 _REST: Final = struct.Struct("<IIIQIBBH")
@@ -53,14 +56,14 @@ _SEQUENCE: Final = struct.Struct("<Q")
 _OFFSET_AT: Final = 8
 BATCH_AT: Final = 12
 KIND_AT: Final = 28
-"""Where `batch` and `kind` stand in a head."""
+"""Offsets of `batch` and `kind` in a head."""
 assert _CHECK.size + _REST.size == HEAD_SIZE
 
 _extend = google_crc32c.extend
 
 
 class Record(NamedTuple):
-    """One whole record: `offset` to `end` in the file, the body from `body` on (bytes); `entry` is its index field."""
+    """One whole record: `offset` to `end` in the file, the body from `body` on (bytes). `entry` is its index field."""
 
     offset: int
     body: int
@@ -81,13 +84,13 @@ def seed_of(sequence: int) -> int:
 def encode_head(
     seed: int, offset: int, batch: int, kind: int, index: int, term: int, body: bytes, flags: int = 0
 ) -> bytes:
-    """The 32 bytes that stand before `body`. The body is read once (its CRC) and not copied."""
+    """The 32 bytes before `body`. The body is read once (its CRC) and not copied."""
     rest = _REST.pack(len(body), offset, batch, index, term, kind, flags, 0)
     return _CHECK.pack(_extend(_extend(seed, rest), body)) + rest
 
 
 def opening_body(sequence: int) -> bytes:
-    """Body of an OPENING: the sequence of its segment, to be compared with the file's name."""
+    """The body of an OPENING: the sequence of its segment, to be compared with the file's name."""
     return _SEQUENCE.pack(sequence)
 
 
@@ -105,10 +108,10 @@ def decode_record(data: bytes, offset: int, seed: int) -> Record | None:
 
 
 def find_proof(data: bytes, bad: int, seed: int) -> Record | None:
-    """A whole record behind `bad` that was written after the byte at `bad` was durable; None if there is none.
+    """A whole record behind `bad` that was written after the byte at `bad` was durable. None if there is none.
 
     It proves that `bad` is damage and not the torn end of the last write. Only places that name their own offset are
-    looked at, found vectorised, so that a segment full of message bodies is searched in a fraction of a second.
+    checked. They are found vectorised, so a segment full of message bodies is searched in a fraction of a second.
     """
     for shift in range(4):
         start = bad + 1 + shift

@@ -1,23 +1,28 @@
-"""Opening a journal after anything: what each state of its files means, and what is done about it.
+"""Opening a journal after anything: the meaning of each state of its files, and what is done about it.
 
-Writes go out one at a time, each followed by its fdatasync, and every record says where its write began (`batch`).
-So after a crash or power cut, all that can be missing or mangled (in any pattern of pages) is the last write of the
-last segment. A whole record further on whose `batch` lies past the bad byte proves that the bad byte was once durable.
+Writes go out one at a time, each followed by its fdatasync, and every record says where its write began (`batch`). So
+after a crash or power cut only the last write of the last segment can be missing or mangled, in any pattern of pages. A
+whole record further on whose `batch` lies past the bad byte proves that the bad byte was once durable.
 
-| # | state | made by | done |
-|---|---|---|---|
-| 1 | no segment | a new node | the first is created |
-| 2 | a `.new` file | crash while a segment was being born | unlinked: never used |
-| 3 | last segment, bad record, nothing proves it was durable | crash or power cut before the fdatasync | cut back |
-| 4 | last segment, bad record, a later one with `batch` past it | bit rot, another's write | Corrupt |
-| 5 | bad record in an older segment, a header, OPENING or first META | the same: durable before use | Corrupt |
-| 6 | sequence with a gap; OPENING not where the log ends | a lost or foreign file | Corrupt |
-| 7 | whole records in an impossible order (index gap, term going back) | a bug, ours | Corrupt |
-| 8 | unknown version, kind or flag, with a right checksum | a newer build | FormatRefused |
-| 9 | oldest segments gone | trim, or a crash within it | fine: the log starts later |
+    #  state                                      made by                              done
+    1  no segment                                 a new node                           the first is created
+    2  a `.new` file                              crash while a segment was born       unlinked: never used
+    3  last segment, bad record, nothing proves   crash or power cut before the        cut back
+       it was durable                             fdatasync
+    4  last segment, bad record, a later one      bit rot, another's write             Corrupt
+       with `batch` past it
+    5  bad record in an older segment, a header,  the same: durable before use         Corrupt
+       OPENING or first META
+    6  sequence with a gap; OPENING not where     a lost or foreign file               Corrupt
+       the log ends
+    7  whole records in an impossible order       a bug, ours                          Corrupt
+       (index gap, term going back)
+    8  unknown version, kind or flag, with a      a newer build                        FormatRefused
+       right checksum
+    9  oldest segments gone                       trim, or a crash within it           fine: the log starts later
 
-The last write is written again and synced before it counts: after a failed fdatasync the pages may read well and yet
-not be on the disk, and after a kill nobody has synced them.
+The last write is written again and synced before it counts. After a failed fdatasync the pages may read well and yet
+not be on the disk, and after a kill no process has synced them.
 """
 
 from dataclasses import dataclass, field
@@ -53,9 +58,9 @@ _KNOWN_FLAGS = {ENTRY: 0, TRUNCATE: 0, META: VOTER | VOTED, OPENING: 0}
 
 @dataclass(slots=True)
 class Recovered:
-    """The journal as its files tell it. `last` 0 means an empty log; `next` is the index it goes on with, 0 for any.
+    """The journal as its files tell it. `last` 0 means an empty log. `next` is the next index, 0 for any.
 
-    `sealed`: nothing but a META stands in the last write, so all before it is proven durable.
+    `sealed`: the last write holds nothing but a META, so all before it is proven durable.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -74,7 +79,7 @@ class Recovered:
 def recover(directory: Path, disk: Disk, group: int, cluster_id: bytes | None) -> Recovered:
     """Read all segments, cut a torn tail, make the last write durable.
 
-    Raises Corrupt or FormatRefused, naming file and offset; the files are then untouched. Raises DiskFailed.
+    Raises Corrupt or FormatRefused, naming file and offset. The files are then untouched. Raises DiskFailed.
     """
     found = Recovered(cluster_id=cluster_id or NO_CLUSTER)
     for name in disk.list_directory(directory):
@@ -101,7 +106,7 @@ def recover(directory: Path, disk: Disk, group: int, cluster_id: bytes | None) -
 
 
 def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last: bool) -> None:
-    """Read one segment into `found`; of the last one, cut the torn tail and write the last write again."""
+    """Read one segment into `found`. Of the last one, cut the torn tail and write the last write again."""
     segment.fd = disk.open_write(segment.path)
     data = disk.read(segment.fd, disk.size(segment.fd), 0)
     file = str(segment.path)
@@ -146,7 +151,7 @@ def _take_all(found: Recovered, segment: Segment, heads: Heads, data: bytes) -> 
 
 
 def _take_entries(found: Recovered, segment: Segment, heads: Heads) -> bool:
-    """Apply entries, if each of them can stand where it does; else none is, and one by one they tell what is wrong."""
+    """Apply entries, if each of them can stand where it does. Else apply none: one by one they show what is wrong."""
     if not len(heads):
         return True
     index, term = heads["index"], heads["term"]
@@ -203,7 +208,7 @@ def _take_opening(found: Recovered, segment: Segment, record: Record, data: byte
 
 
 def _truncate(found: Recovered, index: int) -> None:
-    """Entries from `index` on are gone; if none is left, any index may come next."""
+    """Remove the entries from `index` on. If none is left, any index may come next."""
     for segment in found.segments:
         segment.cut(index)
     left = [segment for segment in found.segments if segment.offsets]
@@ -214,7 +219,7 @@ def _truncate(found: Recovered, index: int) -> None:
 
 
 def _check_header(found: Recovered, header: FileHeader, group: int, file: str) -> None:
-    """The file is a journal segment of this group, and of this cluster unless it is older than Genesis."""
+    """Check that the file is a journal segment of this group, and of this cluster unless it is older than Genesis."""
     if header.cluster_id != NO_CLUSTER and found.cluster_id == NO_CLUSTER:
         found.cluster_id = header.cluster_id
     cluster_id = found.cluster_id if header.cluster_id != NO_CLUSTER else NO_CLUSTER
@@ -230,7 +235,7 @@ def _check_known(record: Record, file: str) -> None:
 
 
 def _bad_record(data: bytes, offset: int, segment: Segment, why: str) -> Corrupt:
-    """What is wrong with the bytes at `offset`, with the two numbers that disagree."""
+    """The error for the bytes at `offset`, with the two numbers that disagree."""
     end = offset + HEAD_SIZE + int.from_bytes(data[offset + 4 : offset + 8], "little")
     found = google_crc32c.extend(segment.seed, data[offset + 4 : end])
     expected = int.from_bytes(data[offset : offset + 4], "little")

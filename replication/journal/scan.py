@@ -1,7 +1,7 @@
-"""Reading the records of a whole segment at once: a journal of a gigabyte holds millions of small ones.
+"""Reads the records of a whole segment at once: a journal of a gigabyte holds millions of small ones.
 
 Only two things take a step per record, each one call into C: following the lengths, and the checksum. All else is
-looked at in columns. What counts as whole is what `decode_record` says; a test compares the two.
+checked in columns. `decode_record` defines when a record is whole; a test compares the two.
 """
 
 import struct
@@ -37,8 +37,7 @@ _CHECK_SIZE: Final = 4
 
 
 def whole_records(data: bytes, start: int, seed: int) -> Heads:
-    """The heads, dtype HEAD, of the records that stand one behind the other from `start` on, up to the first place
-    where no whole one stands."""
+    """The heads, dtype HEAD, of the records one behind the other from `start` on, up to the first that is not whole."""
     offsets = _follow(data, start)
     heads = _gather(data, offsets)
     ends = offsets + HEAD_SIZE + heads["length"]
@@ -50,14 +49,14 @@ def whole_records(data: bytes, start: int, seed: int) -> Heads:
 
 
 def record_of(heads: Heads, row: int) -> Record:
-    """One of them as a Record."""
+    """One of the heads as a Record."""
     _, length, offset, batch, index, term, kind, flags, reserved = heads[row].tolist()
     body = offset + HEAD_SIZE
     return Record(offset, body, body + length, batch, index, term, kind, flags, reserved)
 
 
 def _follow(data: bytes, offset: int) -> I64:
-    """Where records would begin if every length were right."""
+    """The offsets at which records would begin if every length were right."""
     offsets: list[int] = []
     last = len(data) - HEAD_SIZE
     read, note = _LENGTH.unpack_from, offsets.append

@@ -1,7 +1,7 @@
-"""One segment of the journal: its file, and where in it the entries stand that are still part of the log.
+"""One segment of the journal: its file, and the places of the entries in it that are still part of the log.
 
-Memory holds twelve bytes per entry of every segment (offset, length, term) and not the commands: those of the tail are
-kept by the journal, older ones are read back from here when a follower lags or a restart applies them.
+Memory holds twelve bytes per entry of every segment (offset, length, term), but no commands. The journal keeps those of
+the tail. Older ones are read back from here when a follower lags or a restart applies them.
 """
 
 from array import array
@@ -22,10 +22,12 @@ NEW_SUFFIX = ".new"
 class Segment:
     """A segment's file and its live entries: consecutive indexes from `first`, in the order of their offsets.
 
-    `version` is that of its header: no entry of a newer version stands in a segment that was begun after it.
+    `version` is that of its header. No entry of a newer version stands in a segment that was begun after it.
 
-    Invariants: `batch <= size`, both in bytes; bytes below `batch` are durable before any byte above it is written;
-    `fd` is -1 until the file exists, and belongs to the thread that runs the sync until that sync is done.
+    Invariants:
+
+    - `batch <= size`, both in bytes. Bytes below `batch` are durable before any byte above it is written.
+    - `fd` is -1 until the file exists. It belongs to the thread that runs the sync until that sync is done.
     """
 
     __slots__ = ("batch", "fd", "first", "lengths", "offsets", "path", "seed", "sequence", "size", "terms", "version")
@@ -44,18 +46,18 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Index behind the last live entry; equal to `first` if there is none."""
+        """Index behind the last live entry. Equal to `first` if there is none."""
         return self.first + len(self.offsets)
 
     def head(self, kind: int, index: int, term: int, body: bytes, flags: int = 0) -> bytes:
-        """Take the next place in the file for a record; its 32 bytes, which `body` must follow."""
+        """Take the next place in the file for a record. Return its 32 bytes, which `body` must follow."""
         offset = self.size
         self.size = offset + HEAD_SIZE + len(body)
         assert self.size <= OFFSET_MAX, f"segment {self.path} has grown to {self.size} bytes"
         return encode_head(self.seed, offset, self.batch, kind, index, term, body, flags)
 
     def place(self, index: int, term: int, offset: int, length: int) -> None:
-        """An entry stands at `offset` with a command of `length` bytes."""
+        """Note an entry at `offset` with a command of `length` bytes."""
         if not self.offsets:
             self.first = index
         assert index == self.end, f"entry {index} behind {self.end - 1}"
@@ -64,7 +66,7 @@ class Segment:
         self.terms.append(term)
 
     def place_all(self, index: int, terms: U32, offsets: U32, lengths: U32) -> None:
-        """The same of entries one behind the other, the first of which has this index; shape [n] each."""
+        """Note entries one behind the other, the first of which has this index. Shape [n] each."""
         if not self.offsets:
             self.first = index
         assert index == self.end, f"entry {index} behind {self.end - 1}"
@@ -73,12 +75,12 @@ class Segment:
         self.terms.frombytes(terms.tobytes())
 
     def cut(self, index: int) -> None:
-        """Entries from `index` on are no longer part of the log."""
+        """Remove the entries from `index` on from the log."""
         keep = max(0, index - self.first)
         del self.offsets[keep:], self.lengths[keep:], self.terms[keep:]
 
     def read(self, disk: Disk, start: int, stop: int) -> list[Entry]:
-        """Live entries start <= index < stop, in one read. Raises Corrupt if they are no longer what was written."""
+        """Live entries start <= index < stop, in one read. Raises Corrupt if they are not what was written."""
         low, high = start - self.first, stop - self.first
         begin = self.offsets[low]
         data = disk.read(self.fd, self.offsets[high - 1] + HEAD_SIZE + self.lengths[high - 1] - begin, begin)
@@ -91,7 +93,7 @@ class Segment:
         return entries
 
     def _check(self, head: bytes, command: bytes, row: int) -> None:
-        """The bytes read back are those of this row's record, whole and at its place."""
+        """Check that the bytes read back are those of this row's record, whole and at its place."""
         offset = self.offsets[row]
         batch = int.from_bytes(head[BATCH_AT : BATCH_AT + 4], "little")
         expected = encode_head(self.seed, offset, batch, ENTRY, self.first + row, self.terms[row], command)

@@ -1,7 +1,7 @@
 """One write of the journal: gathered on the event loop, carried out in a thread, accounted for on the loop again.
 
-The thread does the system calls and nothing else, so the loop never waits for a disk and the journal needs no lock.
-There is one at a time, and a failed one is final: a second fdatasync may report success without the data being there.
+The thread only does the system calls. So the loop never waits for a disk, and the journal needs no lock. One sync runs
+at a time, and a failed one is final: a second fdatasync may report success without the data being on disk.
 """
 
 from pathlib import Path
@@ -12,13 +12,13 @@ from storage.file.disk import Disk
 from storage.format.rows import FileHeader
 
 GATHER_BYTES = 1 << 16
-"""Pieces below this size are joined before they are written; larger ones (bodies) go to the disk uncopied."""
+"""Smaller pieces are joined before they are written. Larger ones (bodies) go to the disk uncopied."""
 
 
 class Sync:
-    """What one write carries: `pieces` for `segment` from `offset` on, then perhaps a segment to begin, one to unlink.
+    """One write: `pieces` for `segment` from `offset` on, then perhaps a segment to begin, one to unlink.
 
-    `seq` is the write_seq it makes durable. `last` is the last index it makes durable; the loop lowers it when a
+    `seq` is the write_seq it makes durable. `last` is the last index it makes durable. The loop lowers it when a
     conflict truncates the log meanwhile. `run` is for a thread; everything else belongs to the loop.
     """
 
@@ -35,9 +35,9 @@ class Sync:
         self._pieces = pieces
 
     def run(self) -> None:
-        """Write and fdatasync; blocks. Raises DiskFailed, after which the process has to end.
+        """Write and fdatasync. Blocks. Raises DiskFailed, after which the process has to end.
 
-        Touches only the pieces and the files named here: the loop appends to other lists and never to these files.
+        Touches only the pieces and the files named here. The loop appends to other lists and never to these files.
         """
         try:
             if self._pieces:
@@ -73,10 +73,10 @@ class Sync:
 
 
 def preamble(segment: Segment, header: FileHeader, index: int, term: int, meta: tuple[int, int, int, bytes]) -> bytes:
-    """The bytes a segment is born with: header, OPENING, META. Takes their places in `segment`.
+    """The first bytes of a segment: header, OPENING, META. Takes their places in `segment`.
 
-    `index` and `term` are the next index and the last entry's term; `meta` is (commit, term, flags, vote): older
-    segments may be unlinked, so every segment repeats it.
+    `index` and `term` are the next index and the last entry's term. `meta` is (commit, term, flags, vote). Every
+    segment repeats it, because older segments may be unlinked.
     """
     body = opening_body(segment.sequence)
     opening = segment.head(OPENING, index, term, body) + body
@@ -98,7 +98,7 @@ def create_segment(disk: Disk, segment: Segment, data: bytes) -> None:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    """Unlink the oldest segment, durably before the next one goes: what a crash leaves is always an unbroken suffix."""
+    """Unlink the oldest segment, durably before the next one goes. So a crash always leaves an unbroken suffix."""
     disk.unlink(segment.path)
     disk.fsync_directory(directory_of(segment))
     disk.close(segment.fd)

@@ -1,6 +1,6 @@
-"""Who writes the journal: one thread, off the event loop, one Sync at a time.
+"""The thread that writes the journal, off the event loop, one Sync at a time.
 
-A plain thread and a SimpleQueue, since an executor's futures cost more than the hand-over itself.
+A plain thread and a SimpleQueue, since an executor's futures cost more than the write's own hand-off.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ Written = Callable[[Sync, BaseException | None], None]
 
 
 class Writer(Protocol):
-    """Runs a Sync and says, on the loop, that it has: at most one is under way."""
+    """Runs a Sync and reports it on the loop. At most one is under way."""
 
     def start(self, written: Written) -> None:
-        """Inside the loop on which `written` shall be called."""
+        """Start, inside the loop on which `written` will be called."""
 
     def put(self, sync: Sync) -> None:
-        """Run this one."""
+        """Run this Sync."""
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End: no more Syncs come."""
 
 
 class WriterThread:
-    """The real one. After an error it takes nothing more."""
+    """The real writer. After an error it takes nothing more."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Sync | None] = queue.SimpleQueue()
@@ -47,7 +47,7 @@ class WriterThread:
         self._work.put(sync)
 
     def close(self) -> None:
-        """See Writer; waits for the thread."""
+        """See Writer. Waits for the thread."""
         self._loop = None
         if self._thread.is_alive():
             self._work.put(None)
