@@ -1,13 +1,13 @@
 """Turns a RaftGroup with asyncio: ticks when something happened, and writes the journal off the loop.
 
-Latency is one tick. Whatever gives the group something to do (a message, a proposal, a finished write, a timer) asks
-for a step, and all that was asked for before the loop comes round is one step: entries leave in it, acknowledgements
-that arrived in one read are counted together, one write of the journal takes all that waits. Nothing waits for a timer;
-the timer is only for heartbeats and elections, and the group says how long it can do without (`rest_s`).
+Latency is one tick. Each event (a message, a proposal, a finished write, a timer) asks for a step. All requests before
+the loop comes round make one step. Entries leave in it, acknowledgements of one read are counted together, and one
+write of the journal takes all that waits. Nothing waits for a timer. The timer is only for heartbeats and elections,
+and the group says how long it can do without (`rest_s`).
 
-The step hands the journal's bytes to a thread for write and fdatasync (journal/writer.py), and goes on; when they are
-durable the thread says so and the next step releases what waited for it (raft/outbox.py). One write is under way at a
-time: what comes meanwhile is the next one's group.
+The step hands the journal's bytes to a thread for write and fdatasync (journal/writer.py), and goes on. When they are
+durable the thread says so, and the next step releases the messages that waited for it (raft/outbox.py). One write is
+under way at a time; entries that come meanwhile go with the next one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PUT_OFF_S = 0.03
 
 
 class Service(Protocol):
-    """What the driver starts before and closes after the group: the transport."""
+    """The transport: the driver starts it before the group and closes it after the group."""
 
     async def start(self) -> None: ...
 
@@ -49,15 +49,15 @@ class GroupDriver:
     ) -> None:
         self.group = group
         self.on_step: Callable[[], object] = lambda: None
-        """Called in every step: the loop has come round."""
+        """Called in every step, when the loop has come round."""
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stepping = False  # a step is on its way to the loop: then no other is taken, or each would bring the next
+        self._stepping = False  # a step is on its way to the loop: no other is taken, else each would bring the next
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
         self._syncing: Sync | None = None
         self._closing = False
-        self._stepped_by: asyncio.Future[None] | None = None  # set by the next step; None while nobody waits for it
+        self._stepped_by: asyncio.Future[None] | None = None  # set by the next step; None while no caller waits for it
         self._idle = asyncio.Event()
         self._idle.set()
         self._writer = writer or WriterThread()
@@ -65,15 +65,17 @@ class GroupDriver:
         group.on_fatal = on_fatal
 
     async def start(self) -> None:
-        """Start the transport, the thread and the ticks. Raises OSError if the address cannot be had."""
+        """Start the transport, the thread and the ticks. Raises OSError if the address is not available."""
         self._loop = asyncio.get_running_loop()
         await self._transport.start()
         self._writer.start(self._written)
         self._step()
 
     async def close(self) -> None:
-        """Stop: open proposals are unknown, the last write is finished, also for who is cancelled meanwhile. The
-        journal stays open, for its owner."""
+        """Stop. Open proposals are unknown. The last write is finished, even if the caller is cancelled meanwhile.
+
+        The journal stays open, for its owner.
+        """
         self._closing = True
         self.group.close()
         if self._timer is not None:
@@ -88,13 +90,15 @@ class GroupDriver:
             self._writer.close()
 
     def wake(self) -> None:
-        """A step is wanted; many calls before the loop comes round are one step."""
+        """Ask for a step. Many calls before the loop comes round are one step."""
         if not self._stepping and self._loop is not None:
             self._stepping = True
             self._loop.call_soon(self._stepped)
 
     async def propose(self, blob: bytes) -> Outcome:
-        """Propose and wait for the outcome. A caller that is cancelled changes nothing: it may still happen."""
+        """Propose and wait for the outcome. A caller that is cancelled changes nothing: the command may still be
+        applied.
+        """
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Outcome) -> None:
@@ -105,7 +109,7 @@ class GroupDriver:
         return await answer
 
     async def applied(self) -> None:
-        """Until all that a leader has proposed by now is applied; it returns as well when the node leads no more."""
+        """Wait until all that this leader has proposed by now is applied. Returns also when the node stops leading."""
         index = self.group.last_index
         while self.group.is_leader and self.group.applied_index < index and not self._closing:
             if self._stepped_by is None:
@@ -123,8 +127,10 @@ class GroupDriver:
             self._step()
 
     def _arm(self) -> None:
-        """Set the timer to when the group needs it, if that is sooner than it is set to, or so much later that it is
-        worth the trouble: a follower's is put off by each heartbeat, and never wakes it."""
+        """Set the timer to when the group needs it, if that is sooner, or later by enough to be worth the cost.
+
+        A follower's timer is put off by each heartbeat, and never goes off.
+        """
         if self._loop is None or self._closing:
             return
         at_s = self._loop.time() + max(LEAST_S, self.group.rest_s())
@@ -143,19 +149,19 @@ class GroupDriver:
         group = self.group
         sync = self._collect()
         if sync is not None and group.commit_index - group.applied_index > APPLY_LATER:
-            self._writer.put(sync)  # the disk works while this step applies what is committed already
+            self._writer.put(sync)  # the disk works while this step applies committed entries
             sync = None
         if group.tick(writing=self._syncing is not None):
             self.wake()
         self._tell_step()
         self._arm()
-        # Last if the step is short: a thread that wakes before has to wait for the interpreter, and is woken again.
+        # Last if the step is short: a thread that wakes sooner has to wait for the interpreter, and is woken again.
         sync = sync or self._collect()
         if sync is not None:
             self._writer.put(sync)
 
     def _collect(self) -> Sync | None:
-        """What is to be written now, for the thread; from here on it is under way."""
+        """The write that is due now, for the thread. From here on it is under way."""
         if self._syncing is not None or self._closing or self.group.failure is not None:
             return None
         try:

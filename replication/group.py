@@ -10,8 +10,8 @@
     outcome = await driver.propose(blob)        # Outcome(result, error, index); only on the leader
 
 The group is a pure machine: messages, the journal's progress and the time go in (`receive`, `peer_connected`, `tick`),
-messages, applied entries and callbacks come out. It reads no clock but the one it is given, starts no task, touches no
-file but through the journal. driver.py turns it with asyncio, tests/replication/sim_network.py with a virtual clock.
+messages, applied entries and callbacks come out. It reads only the clock it is given, starts no task, and touches files
+only through the journal. `driver.py` turns it with asyncio, tests/replication/sim_network.py with a virtual clock.
 
 Which repair of RAFT.md lives where:
 
@@ -26,8 +26,8 @@ Which repair of RAFT.md lives where:
     R17, R18  `max_pending_bytes`, the transport's bounds, segments; `max_entry_bytes` is below the frame limit
     R20 raft/members.py (a learner is sent everything and counts for nothing)
 
-An entry is applied when it is committed AND durable on this node. Raft needs only the first; the second keeps the
-files behind the journal, so that a checkpoint never covers an entry that a power cut takes from this node's own log.
+An entry is applied when it is committed AND durable on this node. Raft needs only the first. The second keeps the files
+behind the journal. So a checkpoint never covers an entry that a power cut takes from this node's own log.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ from replication.wire.said_seldom import SaidSeldom
 
 Apply = Callable[[int, int, bytes], Any]
 TICK_S = 0.01
-"""What ticks come at where one is overdue, or wanted soon and nobody can say when."""
+"""The time between ticks when one is overdue, or is wanted soon at an unknown time."""
 APPLY_LATER = 4
-"""How many committed entries a follower may leave unapplied while its journal is being written."""
+"""Committed entries that a follower may leave unapplied while its journal is being written."""
 BEATS = ("heartbeat", "echo")
-"""What comes all the time and mostly changes nothing."""
+"""Kinds of message that come all the time and mostly change nothing."""
 log = logging.getLogger("hourwheel.group")
 
 
@@ -74,8 +74,8 @@ class StartRefused(Exception):
 
 
 class Apart(StartRefused):
-    """Journal and checkpoint do not meet. A damaged record at the journal's end is taken for one that a crash tore, and
-    of a catalog whose newest page is damaged the one before is read: only the other of the two tells of it."""
+    """Journal and checkpoint do not meet. A damaged record at the journal's end looks like one that a crash tore. If
+    the catalog's newest page is damaged, the page before is read. Only the other of the two files shows such damage."""
 
 
 def _nothing(*_: object) -> None:
@@ -83,13 +83,13 @@ def _nothing(*_: object) -> None:
 
 
 class RaftGroup(GroupState):
-    """See the module. Not thread safe. After `on_fatal` the group is dead: it neither sends nor applies.
+    """See the module. Not thread safe. After `on_fatal` the group is dead: it does not send or apply.
 
-    `apply(index, term, command)` is called once for every committed command, in order; its value goes to the proposer.
-    Callbacks are attributes: `on_wake` (a tick is wanted soon), `on_established` (leader, the own no-op is applied),
-    `on_stepped_down` (was leader), `on_leader_changed` (`leader_id` is another), `on_trusted` (the leader's trust is
-    back), `on_renewed` (it ends at another time), `on_snapshot(peer, message)` (about a snapshot, of the current term),
-    `on_fatal(exception)`. They are called from inside `tick` and `receive`.
+    `apply(index, term, command)` is called once for every committed command, in order. Its value goes to the proposer.
+    Callbacks are attributes, called from inside `tick` and `receive`. `on_wake`: a tick is wanted soon.
+    `on_established`: leader, the own no-op is applied. `on_stepped_down`: was leader. `on_leader_changed`: `leader_id`
+    is another. `on_trusted`: the leader's trust is back. `on_renewed`: it ends at another time. `on_snapshot(peer,
+    message)`: about a snapshot, of the current term. `on_fatal(exception)`: see above.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class RaftGroup(GroupState):
         self.on_renewed: Callable[[], None] = _nothing
         self.on_fatal: Callable[[BaseException], None] = _nothing
         self.on_snapshot: Callable[[str, Message], None] = _nothing
-        self.failure: BaseException | None = None  # what killed the group, if anything
+        self.failure: BaseException | None = None  # the error that killed the group, if any
         self.established = False
         """Leader, and the no-op of its term is applied: all that any former leader committed is applied here."""
-        self.elected_term = self.term_before = 0  # elected for last; and what the log showed then
+        self.elected_term = self.term_before = 0  # the last election's term; the log's last term then
         self._closed = False
         self._apply_command = apply
         self._monotonic = monotonic
@@ -159,7 +159,7 @@ class RaftGroup(GroupState):
                 self._leading.beat(peer, self._monotonic())
 
     def start_at(self, applied_index: int) -> None:
-        """Before the first tick: all up to `applied_index` is in the store already. Raises StartRefused."""
+        """Note before the first tick that the store has all up to `applied_index`. Raises StartRefused."""
         first, last = self.journal.first_index, self.journal.last_index
         if self._core.term >= TERM_MAX:
             raise StartRefused(
@@ -180,8 +180,8 @@ class RaftGroup(GroupState):
         self._core.commit_index = max(self._core.commit_index, applied_index)
 
     def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
-        """Who counts from now on: call it from `apply` of a change, and once before the first tick, with what the
-        members were after `start_at`'s index. See raft/members.py."""
+        """Set the members from now on. Call it from `apply` of a change, and once before the first tick, with the
+        members as of `start_at`'s index. See raft/members.py."""
         self.roster.set(voters, learners)
         self._core.set_voters(self.roster.others)
         self._leading.set_members()
@@ -189,7 +189,7 @@ class RaftGroup(GroupState):
         self.on_wake()
 
     def propose(self, blob: bytes, done: Done) -> None:
-        """Append a command (2 bytes to max_entry_bytes) to the log; `done` is called once, perhaps before returning."""
+        """Append a command (2 bytes to max_entry_bytes) to the log. `done` is called once, perhaps before returning."""
         if not 2 <= len(blob) <= self.options.max_entry_bytes:
             raise ValueError(f"a command of {len(blob)} bytes; 2 to {self.options.max_entry_bytes} fit into an entry")
         if not self.is_leader or self._transfer.under_way:
@@ -206,12 +206,12 @@ class RaftGroup(GroupState):
             self.on_wake()
 
     def transfer(self, to: str, told: Callable[[bool], None]) -> None:
-        """Give leadership to the peer `to`: see transfer.py. From here on every proposal is refused as `not-leader`.
+        """Give leadership to the peer `to` (transfer.py). From here on every proposal is refused as `not-leader`.
 
-        `told` is called once, perhaps before returning. True: given away, this node follows and `to` was asked to
-        stand; whoever leads next is told by `on_leader_changed`. False: nothing happened and this node leads on, unless
-        it lost leadership by itself; so also at once when `to` is not connected or no voter, another transfer is under
-        way, `to` is no member, or this node is not the established leader.
+        `told` is called once, perhaps before returning. True: leadership is given away, this node follows, and `to` was
+        asked to campaign. `on_leader_changed` reports the next leader. False: nothing happened and this node leads on,
+        unless it lost leadership by itself. False at once: `to` is not connected, no voter or no member, another
+        transfer is under way, or this node is not the established leader.
         """
         peer = self.peers.get(to)
         able = peer is not None and peer.connected and peer.voter and self.is_leader and self.established
@@ -223,24 +223,24 @@ class RaftGroup(GroupState):
 
     @property
     def given(self) -> bool:
-        """Whether the leader of the term before gave leadership to this node for this term (transfer.py)."""
+        """True if the leader of the term before gave leadership to this node for this term (transfer.py)."""
         return self._votes.given_term == self._core.term
 
     def resign(self) -> None:
-        """Step down on purpose, in the same term: whoever misses the heartbeats first is elected, perhaps this node."""
+        """Step down on purpose, in the same term. The first node that misses the heartbeats leads, perhaps this one."""
         if self.is_leader:
             self._core.step_down()
             self._votes.heard_leader(self._monotonic())
             self.on_wake()
 
     def close(self) -> None:
-        """The node stops: open proposals are unknown. The journal is the caller's to close."""
+        """Stop: open proposals are unknown. The caller closes the journal."""
         self._closed = True
         self._transfer.call_off()
         self._pending.close()
 
     def fail(self, error: BaseException) -> None:
-        """Something the group depends on failed for good (a sync, the transport, apply): it is dead from here on."""
+        """Kill the group: something that it depends on failed for good (a sync, the transport, apply)."""
         if self.failure is None:
             self.failure, self._closed = error, True
             self.on_fatal(error)
@@ -253,17 +253,17 @@ class RaftGroup(GroupState):
         return not self._closed and self._send(peer, message)
 
     def may_install(self, leader: str, term: int, index: int) -> bool:
-        """Whether this node may forget its log for a snapshot up to `index` that `leader` offered in `term`."""
+        """True if this node may forget its log for a snapshot up to `index` that `leader` offered in `term`."""
         return not self._closed and self._following.may_forget(leader, term, index)
 
     def _snapshot(self, peer: str, message: Message) -> None:
         if message["term"] == self._core.term:
             self.on_snapshot(peer, message)
 
-    # What the wire and the driver tell.
+    # Calls of the wire and the driver.
 
     def receive(self, peer: str, message: Message) -> None:
-        """A message of `peer`. Whatever it makes go wrong here ends the process: it is our own mistake, or a disk's."""
+        """Take a message of `peer`. An error here ends the process: it is our own mistake, or a disk's."""
         if self._closed:
             return
         core, kind, now = self._core, message["type"], self._monotonic()
@@ -282,39 +282,39 @@ class RaftGroup(GroupState):
             self.on_wake()
 
     def _why_unheard(self, peer: str, message: Message, now: float) -> str | None:
-        """Why a message is dropped before anything of it counts; None if it is heard."""
+        """Why a message is dropped before anything of it counts. None if it is heard."""
         core, term = self._core, message.get("term", 0)
         if not self._terms.allows(core.term, term, now):
             return f"its term {term} is too far beyond term {core.term} of this node"
         if message["type"] not in ("heartbeat", "append_entries") or term != core.term:
             return None
-        # A term has one leader. Who follows it follows nobody else in that term, so two that claim it never share a
-        # majority; and a leader that a majority echoes is the one. Without that, see Follower: the node stops.
+        # A term has one leader. A follower follows no other in that term, so two that claim it never share a majority.
+        # The leader that a majority echoes is the one. Else the node stops (raft/follower.py).
         if core.state == LEADER:
             return f"this node leads term {term}" if now < self._leading.trust.until(now) else None
         return None if core.leader_id in (None, peer) else f"{core.leader_id} leads term {term}"
 
     @property
     def _rests(self) -> bool:
-        """Whether a step would find nothing to do: what is committed is applied or waits for the disk, and everybody
-        knows who leads. The timer asks again within a heartbeat (`rest_s`)."""
+        """True if a step would find nothing to do: all committed entries are applied or wait for the disk, and the
+        leader is known. The timer asks again within a heartbeat (`rest_s`)."""
         if self.applied_index < min(self.commit_index, self.journal.durable_index) or self._transfer.under_way:
             return False
         told = self.leader_id == self._told_leader and self.established == self.is_leader
-        return told and self.journal.voter and self.roster.votes  # who waits to be a voter, or out, looks at each
+        return told and self.journal.voter and self.roster.votes  # a node that waits to vote or to go looks at each
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
-        """A connection to or from `peer` was made; it works on the directory `store_id`."""
+        """Take a new connection to or from `peer`, which works on the directory `store_id`."""
         self._promises.greet(peer, store_id)
         self._leading.connected(peer, store_id)
         self._following.connected(peer)
         self.on_wake()
 
     def tick(self, *, writing: bool = False) -> bool:
-        """One step; True if there is more to apply, so that another is wanted at once. Cheap when nothing happened.
+        """Take one step. True if there is more to apply, so another is wanted at once. Cheap when nothing happened.
 
-        `writing`: the journal's thread is at work. A follower then leaves a few entries to be applied until it is done:
-        the leader waits for the write, nobody waits for the follower's apply.
+        `writing`: the journal's thread is at work. A follower then leaves a few entries unapplied until it is done. The
+        leader waits for the write, and nothing waits for the follower's apply.
         """
         if self._closed:
             return False
@@ -388,7 +388,7 @@ class RaftGroup(GroupState):
 
     def _state_changed(self, old: int, new: int) -> None:
         if new == LEADER:
-            self._change_index = 0  # what an earlier term proposed is applied before this one is established, or gone
+            self._change_index = 0  # an earlier term's change is applied before this one is established, or gone
             self.elected_term = self._core.term
             self.term_before = self.journal.term_at(self.journal.last_index) or 0  # the own no-op comes behind this
             assert self.term_before < self.elected_term, (self.term_before, self.elected_term)

@@ -1,4 +1,4 @@
-"""What a node sees of its Raft group: who leads, how far the log is, who the others are. It changes nothing.
+"""A node's view of its Raft group: the leader, the end of the log, the other nodes. It changes nothing.
 
 The other half of RaftGroup (group.py), which sets these attributes and moves them.
 """
@@ -21,7 +21,7 @@ from replication.raft.pysyncobj_core import CANDIDATE, LEADER, Core
 
 
 class GroupState:
-    """Read-only properties; `established` and what stands below are RaftGroup's to set."""
+    """Read-only properties. RaftGroup sets the attributes below."""
 
     options: GroupOptions
     journal: Journal
@@ -39,7 +39,7 @@ class GroupState:
 
     @property
     def number(self) -> int:
-        """The group's, in ids, entries and files."""
+        """The number of the group in ids, entries and files."""
         return self.options.number
 
     @property
@@ -53,7 +53,7 @@ class GroupState:
 
     @property
     def is_leader(self) -> bool:
-        """Leader by its own knowledge; there may be a newer one. See `trusted`."""
+        """True if this node leads by its own knowledge. There may be a newer leader; see `trusted`."""
         return self._core.state == LEADER and not self._closed
 
     @property
@@ -63,7 +63,7 @@ class GroupState:
 
     @property
     def leader_id(self) -> str | None:
-        """The leader of the current term, None if there is none or it has been silent for an election timeout."""
+        """The leader of the current term. None if there is none, or if it has been silent for an election timeout."""
         leader = self._core.leader_id
         if leader is None or leader == self.options.node_id:
             return leader
@@ -74,12 +74,12 @@ class GroupState:
 
     @property
     def commit_index(self) -> int:
-        """On a majority of disks up to here."""
+        """All entries up to here are on a majority of disks."""
         return self._core.commit_index
 
     @property
     def applied_index(self) -> int:
-        """Applied here up to here; never past `commit_index` nor past what this node's own disk has."""
+        """All entries up to here are applied. Never past `commit_index`, or past what this node's own disk has."""
         return self._core.applied_index
 
     @property
@@ -89,22 +89,22 @@ class GroupState:
 
     @property
     def low_water(self) -> int:
-        """Every configured peer is known to have the log up to here: the journal before it can go."""
+        """Every configured peer is known to have the log up to here. The journal before it can go."""
         return self._leading.low_water if self.is_leader else self._following.low_water
 
     @property
     def known_commit(self) -> int:
-        """The newest commit index heard of; this node may still lack entries up to it."""
+        """The newest commit index that this node heard. It may still lack entries up to it."""
         return max(self._core.commit_index, self._following.leader_commit)
 
     @property
     def agreed_index(self) -> int:
-        """A majority of the members was heard to have the same state after this entry, and so has this node."""
+        """A majority of the members was heard to have the same state as this node after this entry."""
         return self.agreement.agreed_index
 
     @property
     def median(self) -> Median | None:
-        """The median of the nodes' clocks as a leader told it last; None before."""
+        """The median of the nodes' clocks that a leader said last; None before."""
         return self._following.median.told
 
     @property
@@ -114,43 +114,47 @@ class GroupState:
 
     @property
     def trusted_until(self) -> float:
-        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending. It has no
-        end where this node alone is a majority."""
+        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending.
+
+        It has no end where this node alone is a majority.
+        """
         if not (self.is_leader and self.established):
             return NEVER
         trust = self._leading.trust
         return math.inf if trust.alone else trust.until(self._monotonic())
 
     def trusted(self, now: float) -> bool:
-        """Whether this node may act as the leader at monotonic second `now`: ask again after every await."""
+        """True if this node may act as the leader at monotonic second `now`. Ask again after every await."""
         return self.is_leader and self.established and now < self._leading.trust.until(now)
 
     @property
     def untrusted_s(self) -> float:
-        """Seconds in which this node led and was not sure to, since the start."""
+        """Seconds in which this node led without trust, since the start."""
         return self._leading.untrusted_s
 
     @property
     def released(self) -> bool:
-        """Whether the leader said last that this node, which is leaving (`Vitals.leaving`), may go: it has no need of
-        it for a majority, or no need of a majority."""
+        """True if the leader said last that this node, which is leaving (`Vitals.leaving`), may go.
+
+        The leader does not need it for a majority, or needs no majority.
+        """
         return self._following.released
 
     @property
     def outnumbered(self) -> bool:
-        """As leader: the nodes that stay are no majority. Those that leave wait until `let_go`."""
+        """True on a leader if the nodes that stay are no majority. The leaving ones wait until `let_go`."""
         return self.is_leader and self._leading.outnumbered()
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """What is known of the peers, by node id: complete on the leader, elsewhere `connected` only. Live objects."""
+        """What is known of the peers, by node id. Complete on the leader, elsewhere `connected` only. Live objects."""
         return self._leading.survey()
 
     def low_peers(self) -> int:
-        """How many of the peers are short of free space."""
+        """The number of peers that are short of free space."""
         return sum(peer.low for peer in self.peers.values())
 
     @property
     def changing(self) -> bool:
-        """Whether this leader has proposed a change of the members that it has not applied yet."""
+        """True if this leader has proposed a change of the members that it has not applied yet."""
         return self.is_leader and self._change_index > self._core.applied_index

@@ -1,7 +1,7 @@
 """Columns in a section's payload: arrays one behind the other, each padded to 8 bytes, viewed in place when read.
 
-A section whose columns do not fit its length is refused before anything is applied, so that a short or hostile entry
-gives the same error on every node.
+A section whose columns do not fit its length is refused before anything is applied. So a short or hostile entry gives
+the same error on every node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.format.array import I64
 from storage.format.position import HOUR_MAX, HOUR_MS
 
 DUE_MS_MAX = (HOUR_MAX + 1) * HOUR_MS - 1
-"""The last millisecond that an hour partition can stand for."""
+"""The last millisecond of the last possible hour."""
 
 _LENGTH = struct.Struct("<II")
 
@@ -30,7 +30,7 @@ def pack_columns(*columns: npt.NDArray[Any]) -> list[bytes]:
 
 
 def pack_map(value: dict[str, Any]) -> bytes:
-    """A length, then msgpack, padded to 8: for the few things of a command that are not columns."""
+    """A length, then msgpack, padded to 8: for the few fields of a command that are not columns."""
     data: bytes = msgpack.packb(value)
     return _LENGTH.pack(len(data), 0) + data + bytes(pad8(len(data)))
 
@@ -48,13 +48,15 @@ def names(value: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def check_due(due_ms: I64) -> None:
-    """Due times may lie in the past, where apply clamps them, but not beyond the last hour. Raises `EntryRefused`."""
+    """Check that no due time lies beyond the last hour. Raises `EntryRefused`. Apply clamps due times in the past."""
     if len(due_ms) and due_ms[due_ms.argmax()] > DUE_MS_MAX:
         raise EntryRefused(f"due at {int(due_ms.max())} ms; at most {DUE_MS_MAX}")
 
 
 class ColumnReader:
-    """Reads what `pack_map` and `pack_column` wrote, in the same order. Raises `EntryRefused` when it does not fit."""
+    """Reads the output of `pack_map` and `pack_columns`, in the same order. Raises `EntryRefused` when it does
+    not fit.
+    """
 
     def __init__(self, payload: memoryview, rows: int) -> None:
         self._payload = payload
@@ -84,7 +86,7 @@ class ColumnReader:
         return value
 
     def _take(self, length: int) -> int:
-        """Where the next `length` bytes begin; moves on past their padding."""
+        """Return the offset of the next `length` bytes, and move on past their padding."""
         at = self._at
         if length < 0 or at + length > len(self._payload):
             raise EntryRefused(f"column of {length} bytes at byte {at} past the section's {len(self._payload)} bytes")
@@ -99,6 +101,6 @@ class ColumnReader:
         return data
 
     def end(self) -> None:
-        """Nothing may follow the last column but its padding."""
+        """Check that only padding follows the last column."""
         if self._at < len(self._payload):
             raise EntryRefused(f"{len(self._payload) - self._at} bytes after the last column")

@@ -1,4 +1,4 @@
-"""Where the leader's wheel stands, and how a new leader puts its clock and the tick together."""
+"""The position of the leader's wheel, and how a new leader aligns its clock and the tick."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class DispatchState:
-    """Where the leader's wheel stands: all slots before `tick` are dispatched, and of slot `tick` the first
-    `local_index` in order, counting only units of entries up to `applied_index`. Same size for 1 unit or a million."""
+    """The position of the leader's wheel. It has the same size for 1 unit or a million.
+
+    All slots before `tick` are dispatched, and of slot `tick` the first `local_index` units in order. Only units of
+    entries up to `applied_index` count.
+    """
 
     tick: int  # absolute second
     local_index: int
@@ -26,13 +29,13 @@ class DispatchState:
 
     @classmethod
     def unpack(cls, section: Section) -> DispatchState:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         return cls(*_three(section))
 
 
 @dataclass(frozen=True, slots=True)
 class Realign:
-    """A new leader's clock is far from the replicated tick: set tick and `now_ms` to its clock."""
+    """Set tick and `now_ms` to a new leader's clock, because that is far from the replicated tick."""
 
     tick: int  # absolute second
     now_ms: int
@@ -44,7 +47,7 @@ class Realign:
 
     @classmethod
     def unpack(cls, section: Section) -> Realign:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         return cls(*_three(section))
 
 

@@ -1,10 +1,13 @@
 """The bytes of one Raft entry: an envelope that carries every input of `apply`, then sections, each one command.
 
-Why sections: group commit turns all that waits on the leader (hand-overs, acks, cancels, new messages, the dispatch
-state) into ONE entry, hence one journal write and one fdatasync. The order of the sections is fixed by their kind, so
-that within an entry the dispatch state takes effect before the units that it clamps, the Leases of earlier hand-overs
-before a Cancel that must see them, what consumers say of a hand-over before what clients want of its message, and the
-Release of one that was leased and never begun before the Cancel that takes its message away.
+Why sections: group commit puts all that waits on the leader into ONE entry, hence one journal write and one fdatasync.
+That is hand-overs, acks, cancels, new messages and the dispatch state. The kind of a section fixes its order. So within
+an entry:
+
+- The dispatch state takes effect before the units that it clamps.
+- The Leases of earlier hand-overs come before a Cancel that must see them.
+- What consumers say of a hand-over comes before what clients want of its message.
+- The Release of a lease that was never begun comes before the Cancel that takes its message away.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
@@ -15,19 +18,18 @@ Little endian, everything padded to 8 bytes so that columns can be viewed in pla
 |u8      |u8    |u16     |u32      |i64         |u16    |u16        |u32             |u64 = 0    |
 +--------+------+--------+---------+------------+-------+-----------+----------------+-----------+
 ```
-then the extension: msgpack map (empty today; actor and trace later), zero padded; then per section:
+then the extension: msgpack map (empty today; actor and trace later), zero padded. Then per section:
 ```
 +--------+--------+-------+--------+------------------+--------------------------------+
 |kind u8 |ver u8  |u16 = 0|rows u32|length u64        | payload, zero padded to 8      |
 +--------+--------+-------+--------+------------------+--------------------------------+
 ```
 
-`version` is the level that its leader had applied (storage/format/level.py). How an entry is applied follows from the
-level that is applied before it, not from its version: one that was proposed just before the level rose has the old
-version.
+`version` is the level that its leader had applied (storage/format/level.py). The level applied before an entry decides
+how it is applied, not the entry's version. An entry proposed just before the level rose has the old version.
 
-`term` is the term in which the leader DECIDED; the entry's own term comes from Raft. What the dispatcher decided is
-ignored where the two differ (an entry that a later leader completed was decided by a leader that is gone).
+`term` is the term in which the leader DECIDED. The entry's own term comes from Raft. Where the two differ, a later
+leader completed the entry. Then decisions of the dispatcher are ignored, because the leader that made them is gone.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ VERSIONS_READ = LEVELS
 _HEAD = struct.Struct("<BBHIqHHIQ")
 _SECTION = struct.Struct("<BBHIQ")
 _COMMANDS = 1
-_CHANGE = 2  # the same, with a change of members among them: told without reading the sections
+_CHANGE = 2  # the same with a change of members among them: known without reading the sections
 MAX_EXTENSION_BYTES = 64 * 1024
 
 
@@ -73,11 +75,11 @@ class Kind(IntEnum):
 
 
 class EntryRefused(Exception):
-    """These bytes are malformed: every node refuses them alike and goes on."""
+    """These bytes are malformed. Every node refuses them alike and goes on."""
 
 
 class UnknownCommand(Exception):
-    """A version or command that this node does not know: it must stop, for the others may know it."""
+    """This node does not know a version or command. It must stop, for the others may know it."""
 
 
 class Section(NamedTuple):
@@ -89,7 +91,7 @@ class Section(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """What every command of an entry shares: who decided, in which term, and the leader's stamp."""
+    """The fields that all commands of an entry share: the leader that decided, its term and its stamp."""
 
     group: int
     term: int
@@ -104,17 +106,17 @@ def _kind_of(kinds: set[int]) -> int:
 
 
 def is_change(entry: bytes) -> bool:
-    """Whether an entry of the log changes the members (replication/raft/members.py)."""
+    """True if an entry of the log changes the members (replication/raft/members.py)."""
     return len(entry) >= _HEAD.size and entry[1] == _CHANGE
 
 
 def version_of(entry: bytes) -> int:
-    """The version of an entry of the log, which is that of the builds that can read it. A no-op is of the first."""
+    """The version of an entry of the log. Builds that read this version can read it. A no-op has the first version."""
     return max(FOUNDED, entry[0]) if len(entry) >= _HEAD.size else FOUNDED
 
 
 def pad8(length: int) -> int:
-    """Bytes of zero that bring `length` to a multiple of 8."""
+    """The number of zero bytes that bring `length` to a multiple of 8."""
     return -length % 8
 
 
@@ -133,7 +135,7 @@ def encode_entry(
 ) -> bytes:
     """Join sections (kind, rows, payload pieces) into one entry. The pieces are copied once, by the join.
 
-    Sections are put in the order of their kind: it is the order of effect, not the caller's business.
+    Sections are sorted by kind, which is the order of effect. The caller's order does not matter.
     """
     assert 0 < len(sections) < 1 << 16
     extension = msgpack.packb({})
@@ -152,8 +154,10 @@ def encode_entry(
 
 
 def decode_entry(entry: bytes) -> Envelope:
-    """Read an entry. Raises `UnknownCommand` for an unknown version, `EntryRefused` for what does not fit. Whether a
-    command is known says replication/apply/registry.py."""
+    """Read an entry. Raises `UnknownCommand` for an unknown version, `EntryRefused` for what does not fit.
+
+    replication/apply/registry.py says which commands are known.
+    """
     view = memoryview(entry)
     if len(view) < _HEAD.size:
         raise EntryRefused(f"entry of {len(view)} bytes is shorter than its envelope of {_HEAD.size}")

@@ -1,4 +1,4 @@
-"""What makes nodes one cluster: the first entry of the first leader."""
+"""The first entry of the first leader. It makes nodes one cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """The first leader's first command: what makes these nodes one cluster. A second one is a no-op."""
+    """The first leader's first command, which makes these nodes one cluster. A second one does nothing."""
 
     cluster_id: bytes  # 16 random bytes
     secret: bytes  # 32 random bytes; keys the MAC of receipts
@@ -34,7 +34,7 @@ class Genesis:
 
     @classmethod
     def unpack(cls, section: Section) -> Genesis:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

@@ -1,7 +1,7 @@
 """Commands about hand-overs, whose rows name units by their place: leased, settled, failed, extended, released.
 
-Settle, Fail and Extend name a hand-over by (place, term, attempt), as a receipt does; a Lease makes one known, and a
-Release takes back one that was leased and never begun.
+Settle, Fail and Extend name a hand-over by (place, term, attempt), as a receipt does. A Lease makes one known. A
+Release takes back a lease whose hand-over was never begun.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ TEXT_BYTES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hand-overs already made (fast) or about to be made (strict): columns of n rows. `planned`: of strict pushes, each
-    to be made at its `handed_over_ms`, which may lie ahead, and not before."""
+    """Hand-overs already made (fast) or about to be made (strict): columns of n rows.
+
+    `planned`: of strict pushes. Each is made at its `handed_over_ms`, which may lie ahead, and not before.
+    """
 
     position: U64
     attempt: U16
@@ -45,7 +47,7 @@ class Lease:
 
     @classmethod
     def unpack(cls, section: Section) -> Lease:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         position, attempt = reader.column(np.uint64), reader.column(np.uint16)
@@ -57,7 +59,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Leases of hand-overs that were never begun, and now never will be, by (position, term, attempt)."""
+    """Leases of hand-overs that were never begun, and never will be, by (position, term, attempt)."""
 
     position: U64
     term: U32
@@ -71,7 +73,7 @@ class Release:
 
     @classmethod
     def unpack(cls, section: Section) -> Release:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16))
         position, term, attempt = columns
         return cls(position, term, attempt, subscription)
@@ -79,7 +81,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Acks: rows name a hand-over by (position, term, attempt); `code` is a reason or HTTP status."""
+    """Acks: rows name a hand-over by (position, term, attempt). `code` is a reason or HTTP status."""
 
     position: U64
     term: U32
@@ -95,7 +97,7 @@ class Settle:
 
     @classmethod
     def unpack(cls, section: Section) -> Settle:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16, np.uint16))
         position, term, attempt, code = columns
         return cls(position, term, attempt, code, subscription)
@@ -103,7 +105,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Hand-overs that failed, and what the leader decided: another try at `due_ms` (RETRY, AGAIN) or none (DEAD)."""
+    """Hand-overs that failed, and the leader's decision: another try at `due_ms` (RETRY, AGAIN) or none (DEAD)."""
 
     position: U64
     term: U32
@@ -112,11 +114,11 @@ class Fail:
     fate: U8  # RETRY, DEAD or AGAIN
     due_ms: I64  # of the next try; 0 for DEAD
     random: U64  # random bits of the id that a dead-letter copy gets
-    texts: tuple[bytes, ...] = ()  # UTF-8, what the failure said; one a row, or none at all
+    texts: tuple[bytes, ...] = ()  # UTF-8, the text of the failure; one a row, or none at all
     subscription: int = 0
 
     def pack(self) -> Packed:
-        """As a section; a text is cut at 1 KB."""
+        """As a section. A text is cut at 1 KB."""
         texts = [text[:TEXT_BYTES_MAX] for text in self.texts]
         payload = [
             pack_map({"subscription": self.subscription, "texts": texts}),
@@ -126,7 +128,7 @@ class Fail:
 
     @classmethod
     def unpack(cls, section: Section) -> Fail:
-        """From a section; raises `EntryRefused`, also for a fate, a due time or texts that cannot be."""
+        """From a section. Raises `EntryRefused`, also for impossible fates, due times or texts."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         position, term, attempt = reader.column(np.uint64), reader.column(np.uint32), reader.column(np.uint16)
@@ -146,7 +148,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """Leases that are to end at another time, by the hand-overs that took them."""
+    """New ends of leases, by the hand-overs that took the leases."""
 
     position: U64
     term: U32
@@ -161,14 +163,14 @@ class Extend:
 
     @classmethod
     def unpack(cls, section: Section) -> Extend:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16, np.int64))
         position, term, attempt, lease_end_ms = columns
         return cls(position, term, attempt, lease_end_ms, subscription)
 
 
 def _of_subscription(section: Section, kinds: Sequence[type[np.generic]]) -> tuple[int, list[npt.NDArray[Any]]]:
-    """The subscription that a section is about, and its columns."""
+    """The subscription of a section, and its columns."""
     reader = ColumnReader(section.payload, section.rows)
     subscription = _subscription(reader.map())
     columns = [reader.column(kind) for kind in kinds]

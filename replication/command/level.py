@@ -10,9 +10,12 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class RaiseLevel:
-    """Raise the level to `level`. `basis` is the log index of the newest change of the members that its proposer had
-    applied: made on another basis it is void, for nobody asked the new member what it reads. The envelope that holds it
-    has the version `level`, so a build that does not read that version stops at it."""
+    """Raise the level to `level`. The envelope has the version `level`, so a build that does not read that version
+    stops at it.
+
+    `basis` is the log index of the newest change of the members that its proposer had applied. On another basis the
+    command is void, because the new member was not asked what it reads.
+    """
 
     level: int
     basis: int
@@ -23,7 +26,7 @@ class RaiseLevel:
 
     @classmethod
     def unpack(cls, section: Section) -> RaiseLevel:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

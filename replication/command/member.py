@@ -1,4 +1,4 @@
-"""The command that changes the members: one of them, in one way."""
+"""The command that changes one member in one way."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ ADD, PROMOTE, REMOVE = "add", "promote", "remove"
 
 @dataclass(frozen=True, slots=True)
 class ChangeMember:
-    """Add a learner, give a learner its vote, or remove a member. `basis` is the log index of the newest change that
-    its proposer had applied: made on another basis it is void. It has an entry of its own."""
+    """Add a learner, give a learner its vote, or remove a member. It has an entry of its own.
+
+    `basis` is the log index of the newest change that its proposer had applied. On another basis the command is void.
+    """
 
     what: str  # ADD, PROMOTE or REMOVE
     id: str
@@ -28,7 +30,7 @@ class ChangeMember:
 
     @classmethod
     def unpack(cls, section: Section) -> ChangeMember:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

@@ -1,5 +1,6 @@
-"""Commands about messages, whose rows name them by their home, the position in their id: cancelled, rescheduled,
-redriven. Where a message stands by now is for apply to find.
+"""Commands about messages: cancel, reschedule, redrive. Their rows name messages by home, the position in the id.
+
+Apply finds where a message lives by now.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def _no_doubt() -> U8:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Messages to cancel. `doubtful` marks one that a dead leader may have handed over in its last moments."""
+    """Messages to cancel. `doubtful` marks a message that a dead leader may have handed over in its last moments."""
 
     home: U64
     doubtful: U8
@@ -37,7 +38,7 @@ class Cancel:
 
     @classmethod
     def unpack(cls, section: Section) -> Cancel:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         cancel = cls(reader.column(np.uint64), reader.column(np.uint8), reader.column(np.uint32))
         reader.end()
@@ -46,7 +47,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """Messages that are to be due at another time. `doubtful` as in Cancel: a later cancel has to know of it."""
+    """Messages that get another due time. `doubtful` as in Cancel, because a later cancel has to know of it."""
 
     home: U64
     due_ms: I64  # absolute, as asked; apply clamps it
@@ -62,7 +63,7 @@ class Reschedule:
 
     @classmethod
     def unpack(cls, section: Section) -> Reschedule:
-        """From a section; raises `EntryRefused`, also for a due time beyond what an hour can be."""
+        """From a section. Raises `EntryRefused`, also for a due time beyond the last hour."""
         reader = ColumnReader(section.payload, section.rows)
         home, due_ms = reader.column(np.uint64), reader.column(np.int64)
         revision, doubtful = reader.column(np.uint32), reader.column(np.uint8)
@@ -73,7 +74,7 @@ class Reschedule:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Dead messages that are to be tried again, their attempts counted anew."""
+    """Dead messages to be tried again, with attempts counted anew."""
 
     home: U64
     due_ms: I64  # absolute; apply clamps it
@@ -84,7 +85,7 @@ class Redrive:
 
     @classmethod
     def unpack(cls, section: Section) -> Redrive:
-        """From a section; raises `EntryRefused`, also for a due time beyond what an hour can be."""
+        """From a section. Raises `EntryRefused`, also for a due time beyond the last hour."""
         reader = ColumnReader(section.payload, section.rows)
         redrive = cls(reader.column(np.uint64), reader.column(np.int64))
         reader.end()

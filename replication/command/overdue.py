@@ -1,4 +1,4 @@
-"""The command about what a restored cluster does with messages that became due while it was not there."""
+"""The command for messages of a restored cluster that became due before the restore."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from replication.command.entry import Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class OverdueCutoff:
-    """What was due before `cutoff_ms` is not wanted; `done`: all of it is given up. The first leader fixes the moment,
-    so a second one is a no-op; so is the end of what another moment began."""
+    """Messages due before `cutoff_ms` are not wanted. `done`: all of them are given up.
+
+    The first leader fixes the moment, so a second command does nothing. A `done` for another moment does nothing
+    either.
+    """
 
     cutoff_ms: int
     done: bool = False
@@ -22,7 +25,7 @@ class OverdueCutoff:
 
     @classmethod
     def unpack(cls, section: Section) -> OverdueCutoff:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

@@ -12,9 +12,12 @@ HANDED_ON = -1
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """The first word of a leader. It was elected: what was in the log, and due by `until_ms`, the one before may have
-    handed over without a record (storage/catalog/doubt.py). Or that one gave leadership to it, and the log has all
-    (HANDED_ON)."""
+    """The first command of a leader.
+
+    If the leader was elected, the leader before may have handed over messages without a record
+    (storage/catalog/doubt.py). Those are the messages in the log that were due by `until_ms`. If the leader before gave
+    leadership away, the log has all (HANDED_ON).
+    """
 
     until_ms: int
 
@@ -24,7 +27,7 @@ class Promotion:
 
     @classmethod
     def unpack(cls, section: Section) -> Promotion:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

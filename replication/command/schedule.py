@@ -1,7 +1,7 @@
-"""New messages: rows, and the records of the delay log that each of them becomes.
+"""New messages: rows, and the delay log records that they become.
 
-Whoever leads makes the records; apply fills in only what it alone knows, the position. So their sizes and beginnings
-are checked here, before anything is applied.
+The leader makes the records. Apply fills in only the position, which it alone knows. So sizes and first words of the
+records are checked here, before anything is applied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Key:
 
     @classmethod
     def checked(cls, fields: Any, rows: int) -> Key:
-        """From the four fields as read, for a command of so many rows; raises `EntryRefused`."""
+        """From the four fields as read, for a command of so many rows. Raises `EntryRefused`."""
         if len(filled(fields, list, "key")) != 4:
             raise EntryRefused(f"a key of {len(fields)} fields; 4 expected")
         row, key, fingerprint, on_conflict = fields
@@ -51,7 +51,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """New messages: n rows and their log records (with blanks for what only apply knows: the position)."""
+    """New messages: n rows and their log records, with a blank for the position, which only apply knows."""
 
     topics: tuple[str, ...]  # the distinct topics of the rows
     due_ms: I64  # [n] absolute, as asked; apply clamps a unit too late for its slot
@@ -63,7 +63,7 @@ class Schedule:
     namespace: str = "default"
 
     def pack(self) -> Packed:
-        """As a section; the blob is not copied here."""
+        """As a section. The blob is not copied here."""
         assert len(self.blob) % 8 == 0
         value = {
             "namespace": self.namespace,
@@ -80,7 +80,7 @@ class Schedule:
 
     @classmethod
     def unpack(cls, section: Section) -> Schedule:
-        """From a section; raises `EntryRefused` where rows, sizes, topics or keys do not agree."""
+        """From a section. Raises `EntryRefused` where rows, sizes, topics or keys do not agree."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         due_ms, size, topic = reader.column(np.int64), reader.column(np.uint32), reader.column(np.uint16)
@@ -99,7 +99,7 @@ class Schedule:
 
 
 def _check_records(size: U32, blob: memoryview) -> None:
-    """Records must fill the blob exactly, and say so themselves. Raises `EntryRefused`."""
+    """Check that records fill the blob exactly and begin with their own size. Raises `EntryRefused`."""
     edges = record_edges(size)
     total = int(edges[-1]) * 8
     if total != len(blob):

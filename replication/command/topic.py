@@ -1,4 +1,4 @@
-"""A topic is made, changed or removed."""
+"""Commands that create, change or remove a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTINGS_DEPTH_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class PutTopic:
-    """Create a topic or set its settings. `revision` is the one the client saw (0: whatever it is now)."""
+    """Create a topic or set its settings. `revision` is the one the client saw (0: any)."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class PutTopic:
 
     @classmethod
     def unpack(cls, section: Section) -> PutTopic:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
@@ -49,14 +49,17 @@ class PutTopic:
 
 @dataclass(frozen=True, slots=True)
 class DropTopic:
-    """Remove a topic that the leader has found empty. `index` is the log index that the entry must have and `units` the
-    store's units then: where both agree nothing can have come since it looked."""
+    """Remove a topic that the leader has found empty.
+
+    `index` is the log index that the entry must have, and `units` the store's units then. Where both agree, no message
+    can have come since the leader looked.
+    """
 
     namespace: str
     name: str
     index: int
     units: int
-    revision: int = 0  # the one the client saw; 0: whatever it is now
+    revision: int = 0  # the one the client saw; 0: any
 
     def pack(self) -> Packed:
         """As a section."""
@@ -65,7 +68,7 @@ class DropTopic:
 
     @classmethod
     def unpack(cls, section: Section) -> DropTopic:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
@@ -74,7 +77,7 @@ class DropTopic:
 
 
 def _plain(value: Any, depth: int = SETTINGS_DEPTH_MAX) -> Any:
-    """`value`, which must be what JSON can say: the catalog could not keep other types of msgpack."""
+    """`value`, which must be possible in JSON: the catalog could not keep other types of msgpack."""
     if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
         return {name: _plain(item, depth - 1) for name, item in value.items()}
     if isinstance(value, list) and depth:

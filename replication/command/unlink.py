@@ -1,4 +1,4 @@
-"""Hours whose messages are all settled, and forgotten."""
+"""Hours whose messages are all settled, and past retention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Unlink:
 
     @classmethod
     def unpack(cls, section: Section) -> Unlink:
-        """From a section; raises `EntryRefused`."""
+        """From a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         unlink = cls(reader.column(np.int64))
         reader.end()

@@ -1,15 +1,16 @@
-"""The follower's side of a snapshot: builds aside what the leader offers, piece by piece, and says when it is whole.
+"""The follower's side of a snapshot: builds aside what the leader offers, piece by piece, until it is whole.
 
 The follower pulls at its own speed, and a crash on one side leaves nothing to clean up on the other. The disk is the
-only memory. Every pull carries the checksum of what this node already has of a piece: from an earlier try, from another
-leader's snapshot, or from its own hours. The leader sends the rest. So going on after a crash, or with another leader,
-is the same as beginning.
+only memory. Every pull carries the checksum of what this node already has of a piece. That comes from an earlier try,
+another leader's snapshot, or its own hours. The leader sends the rest. So going on after a crash, or with another
+leader, is the same as beginning.
 
-Nothing of the old state is touched until all of the new one is there, synced and read back
-(storage/directory/snapshot_install.py). Whatever is wrong before that (a piece that stays damaged, another cluster's
-manifest, too little space) ends this try with a line in the log; the leader offers again. `ready` is called at the end,
-on the loop, and ends the node, which puts the new state in place by one rename and starts again
-(node/upkeep/snapshot.py).
+The old state stays untouched until all of the new one is there, synced and read back
+(storage/directory/snapshot_install.py). An error before that ends this try with a line in the log, and the leader
+offers again. Such an error is a piece that stays damaged, another cluster's manifest, or too little space.
+
+`ready` is called at the end, on the loop, and ends the node. The node puts the new state in place by one rename and
+starts again (node/upkeep/snapshot.py).
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from storage.format.rows import Corrupt, FormatRefused
 ANSWER_S = 2.0
 """A pull that is not answered is repeated after this."""
 PATIENCE = 8
-"""So many times: then the leader is gone, and the next offer counts."""
+"""After so many repeats the leader is gone, and the next offer counts."""
 DAMAGED_MAX = 3
 """How often one piece may come damaged."""
 AGAIN_S = 2.0
 AGAIN_MAX_S = 60.0
-"""After a try that failed by itself offers are not listened to for so long at first and at the most; it doubles."""
+"""After a try that failed by itself, this node ignores offers: at first and at most for so long. The time doubles."""
 
 CLEAR_S = 10.0
 
@@ -51,12 +52,14 @@ class Gone(Exception):
 class SnapshotFetcher:
     """Takes offers one after the other, the newest first. `run` works until it is cancelled.
 
-    `build(manifest)` makes or goes on with what is aside, in a thread. `cluster_id()` is None while this node has
-    none. `spare_bytes()` is what may be written before the reserve is touched. `clear()`, in a thread and while nothing
-    is fetched, removes what an earlier try left if it is not needed any more, and says whether that is settled.
-    `remove()`, in a thread and before anything is fetched, removes a piece of what earlier snapshots replaced, and says
-    whether there is more.
-    `ready(install, manifest)` ends the node.
+    - `build(manifest)` makes, or goes on with, the files aside, in a thread.
+    - `cluster_id()` is None while this node has none.
+    - `spare_bytes()`: how much may be written before the reserve is touched.
+    - `clear()`, in a thread and while nothing is fetched, removes the files of an earlier try if they are not needed
+      any more. It returns True if that is settled.
+    - `remove()`, in a thread and before anything is fetched, removes a piece of what earlier snapshots replaced. It
+      returns True if there is more.
+    - `ready(install, manifest)` ends the node.
     """
 
     def __init__(
@@ -71,9 +74,9 @@ class SnapshotFetcher:
         ready: Callable[[Install, Manifest], None],
     ) -> None:
         self.index = 0
-        """The entry up to which the snapshot under way goes; 0 if there is none."""
+        """The last entry of the snapshot under way; 0 if there is none."""
         self.done_bytes = self.total_bytes = 0
-        """Of it, what is here and right, and all."""
+        """Bytes of the snapshot under way: those here and right, and all."""
         self.failures = 0
         """Tries that failed by themselves since the start."""
         self._group = group
@@ -89,7 +92,7 @@ class SnapshotFetcher:
         self._deaf = False
 
     def receive(self, peer: str, message: Message) -> None:
-        """An offer or a piece from `peer`, of the current term."""
+        """Take an offer or a piece from `peer`, of the current term."""
         group = self._group
         if group.is_leader or group.leader_id != peer:
             return
@@ -105,7 +108,7 @@ class SnapshotFetcher:
             self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises DiskFailed, which is final, as everywhere."""
+        """Fetch until cancelled. Raises DiskFailed, which is final."""
         while await in_thread_behind(self._remove):
             pass
         clear = False
@@ -130,17 +133,17 @@ class SnapshotFetcher:
                 if self._offer == (peer, offer):
                     self._offer = None
 
-    # How.
+    # Details.
 
     def _known(self, peer: str, offer: Message) -> bool:
-        """Whether it is the one that is being fetched, offered again."""
+        """True if the offer is for the snapshot that is being fetched."""
         if self._offer is None:
             return False
         of, known = self._offer
         return of == peer and (known["term"], known["number"]) == (offer["term"], offer["number"])
 
     async def _rest(self) -> None:
-        """It failed by itself and would again: let some time go by."""
+        """Wait: the try failed by itself, and would fail again."""
         self._offer, self._deaf = None, True
         self.failures += 1
         await asyncio.sleep(min(AGAIN_MAX_S, AGAIN_S * 2 ** (self.failures - 1)))
@@ -160,7 +163,7 @@ class SnapshotFetcher:
         if not self._group.may_install(peer, offer["term"], self.index):
             raise Gone("the log goes on without it")
         self._ready(install, manifest)
-        await asyncio.Event().wait()  # the node ends, and this with it
+        await asyncio.Event().wait()  # the node ends, and this task with it
 
     async def _manifest(self, peer: str, offer: Message) -> Manifest:
         parts: list[bytes] = []
@@ -200,14 +203,14 @@ class SnapshotFetcher:
         self.done_bytes += place.size
 
     async def _verify(self, peer: str, offer: Message, install: Install) -> None:
-        """Read all of it back, telling the leader now and then that this node is alive."""
+        """Read all of it back. Tell the leader now and then that this node is alive."""
         verifying = asyncio.ensure_future(in_thread_behind(install.verify))
         try:
             while not (await asyncio.wait([verifying], timeout=ANSWER_S))[0]:
                 self._ask(peer, offer, Place(0, 0, 0))
             verifying.result()
         except (SnapshotRefused, Corrupt, FormatRefused):
-            await in_thread_behind(install.discard)  # what is wrong in it cannot be told: all of it is fetched again
+            await in_thread_behind(install.discard)  # the wrong part is unknown: all of it is fetched again
             raise
         finally:
             if not verifying.done():
@@ -245,13 +248,13 @@ class SnapshotFetcher:
 
 
 def _read_manifest(data: bytes) -> Manifest:
-    """In a thread; with the names of its files, which are many."""
+    """Decode the manifest, in a thread, with the names of its many files."""
     manifest = Manifest.decode(data)
     assert manifest.files, "a snapshot has its catalog"
     return manifest
 
 
 def _known(install: Install, parts: list[Part]) -> tuple[int, int]:
-    """In a thread: length and CRC32C of what is here of a piece; 0 and 0 if nothing is."""
+    """In a thread: length and CRC32C of what is here of a piece. 0 and 0 if nothing is."""
     data = install.have(parts)
     return (len(data), google_crc32c.value(data)) if data else (0, 0)

@@ -20,8 +20,11 @@ NICE: Final = 5
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `call` in a thread and wait for it. A caller that is cancelled meanwhile waits all the same, and is cancelled
-    then: nothing goes on in a directory that somebody believes to be closed."""
+    """Run `call` in a thread and wait for it.
+
+    A caller that is cancelled meanwhile still waits, and is cancelled then. So nothing goes on in a directory that a
+    caller believes to be closed.
+    """
     return await _run(None, partial(call, *args, **kwargs))
 
 
@@ -31,13 +34,14 @@ async def _run(executor: ThreadPoolExecutor | None, call: Callable[[], T]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         await _ended(running)
-        running.result()  # its own failure counts for more
+        running.result()  # its own failure counts more
         raise
 
 
 async def in_thread_until(stop: threading.Event, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for a `call` that ends early once `stop` is set. A cancel sets it; nobody reads what comes of it then,
-    a failure neither."""
+    """The same for a `call` that ends early once `stop` is set. A cancel sets `stop`; the result or failure is then
+    dropped.
+    """
     running = asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
     try:
         return await asyncio.shield(running)
@@ -49,16 +53,21 @@ async def in_thread_until(stop: threading.Event, call: Callable[P, T], *args: P.
 
 
 async def _ended(running: asyncio.Future[T]) -> None:
-    """The caller may be cancelled again meanwhile: a stop that takes long is followed by the end of the loop. That
-    cancels every task, so `running` is none."""
+    """Wait for the end, even if the caller is cancelled again.
+
+    A slow stop is followed by the end of the loop, which cancels every task. So `running` is no task.
+    """
     while not running.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([running])
 
 
 async def in_thread_behind(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `in_thread`, for long work that nobody waits for: on a busy machine it stands behind who has to answer, the
-    own loop and other processes. In threads of its own, since one may lower its priority and not raise it again."""
+    """As `in_thread`, for long work that no client waits for.
+
+    On a busy machine it stands behind urgent work: the own loop and other processes. It has threads of its own, since a
+    thread may lower its priority and not raise it again.
+    """
     return await _run(_BEHIND, partial(call, *args, **kwargs))
 
 

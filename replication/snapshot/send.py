@@ -1,4 +1,4 @@
-"""The leader's side of a snapshot: what a follower asks for is read from a pinned checkpoint, a piece at a time.
+"""The leader's side of a snapshot: reads the pieces that a follower asks for from a pinned checkpoint, one at a time.
 
 ```
 leader                                            follower
@@ -9,17 +9,18 @@ leader                                            follower
                                                     verifies, switches by one rename, starts again
   its log matches behind the index: the pin goes, the journal behind it is kept until it has caught up
 ```
-A follower is stranded when what it needs next is no longer in the journal: it was away for longer than the journal is
-kept (node/upkeep/journal_trim.py), or came back with an empty disk. Files are numbered in the manifest's order from 1;
-0 is the manifest. A piece may go on in the files behind its first: the offer says so (`together`, since protocol 4).
+A follower is stranded when the journal no longer has the entry that it needs next. It was away for longer than the
+journal is kept (node/upkeep/journal_trim.py), or came back with an empty disk. Files are numbered in the manifest's
+order from 1; 0 is the manifest. A piece may go on in the files behind its first. The offer says so (`together`, since
+protocol 4).
 
-What the leader's loop does for it is a handful of small steps per piece: pieces are read in a thread, at most one is on
-its way to a follower, all of them together are paced, and none is larger than a heartbeat can wait for. So the pace,
-and nothing else, decides how much of the disk and of the processor catching up may take.
+The leader's loop does a handful of small steps per piece. Pieces are read in a thread, and at most one is on its way to
+a follower. All of them together are paced, and no piece is larger than a heartbeat can wait for. So the pace alone
+decides how much of the disk and of the processor catching up may take.
 
-A snapshot under way has to end even if messages pour in faster than ever. Therefore `hold` names the entry from which
-on the journal must stay for those that catch up, from the pin until the follower has reached the last checkpoint; past
-`hold_bytes` of journal, or when nothing is heard of the follower for IDLE_S, it is given up, and begun anew if need be.
+A snapshot under way has to end even under the highest load. So `hold` names the entry from which the journal must stay
+for followers that catch up. It holds from the pin until the follower has reached the last checkpoint. The snapshot is
+given up past `hold_bytes` of journal, or when the follower is silent for IDLE_S, and begun anew if need be.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from storage.checkpoint.pin import Pin
 
 LOOK_S = 0.1
 BEGIN_S = 0.25
-"""So often it is looked whether somebody is stranded."""
+"""How often the leader looks for stranded followers."""
 OFFER_S = 1.0
 """An offer that is not taken up is repeated after this."""
 IDLE_S = 30.0
@@ -49,17 +50,19 @@ IDLE_S = 30.0
 LOOK_LATE_S = 0.002
 LATE_S = 0.005
 YIELDS, YIELD_MAX_S = 4, 0.25
-"""Before each piece that is sent: a timer of the loop. One that comes later than LATE_S shows that the loop is wanted
-elsewhere, and the piece waits for YIELDS times as long, at most YIELD_MAX_S: 4 MiB/s are the least."""
+"""A timer of the loop runs before each piece that is sent. If it comes later than LATE_S, the loop is needed elsewhere.
+
+Then the piece waits for YIELDS times as long, at most YIELD_MAX_S. So 4 MiB/s are the least.
+"""
 
 FILE_COST = 4096
-"""To open one more file for a piece counts as so many bytes of it."""
+"""Opening one more file for a piece counts as this many bytes."""
 
 log = logging.getLogger("hourwheel.snapshot")
 
 
 class Spawn(Protocol):
-    """Runs beside everything else; whatever it raises ends the node."""
+    """Runs work beside everything else. An error of the work ends the node."""
 
     def __call__(self, work: Coroutine[Any, Any, None], /) -> object: ...
 
@@ -70,7 +73,9 @@ class Sending:
 
     peer: str
     term: int
-    """In which it was found to be stranded. In another one it may have been given what it lacked, by another leader."""
+    """The term in which it was found to be stranded. In a later term another leader may have given it what it
+    lacked.
+    """
     number: int
     pin: Pin
     heard_s: float
@@ -82,14 +87,14 @@ class Sending:
     offered_s: float = float("-inf")
     match: int = 0
     busy: bool = True
-    """A thread reads from the pin."""
+    """True while a thread reads from the pin."""
     installed: bool = False
     over: bool = False
     released: bool = False
 
     @property
     def needs(self) -> int:
-        """The oldest entry this follower needs the journal from."""
+        """The oldest entry that this follower needs of the journal."""
         return self.match if self.installed else self.index
 
 
@@ -114,7 +119,7 @@ class SnapshotSender:
         self.sent_bytes = 0
         """Bytes of pieces sent since the start."""
         self.given_up = 0
-        """Snapshots that did not come to their end."""
+        """Snapshots that were given up."""
         self._group = group
         self._pin = pin
         self._checkpoint_index = checkpoint_index
@@ -126,11 +131,11 @@ class SnapshotSender:
         self._free_s = 0.0  # when the pace allows the next piece
 
     def hold(self) -> int | None:
-        """From this entry on the journal is needed by those that catch up; None if there are none."""
+        """The entry from which on followers that catch up need the journal. None if no follower catches up."""
         return min((sending.needs for sending in self.sendings.values()), default=None)
 
     async def run(self) -> None:
-        """Until cancelled: offer to whom is stranded, give up whom nothing is heard of."""
+        """Until cancelled, offer to stranded followers and give up silent ones."""
         try:
             while True:
                 self._look()
@@ -140,7 +145,7 @@ class SnapshotSender:
                 self._end(peer)
 
     def receive(self, peer: str, message: Message) -> None:
-        """A pull of `peer`. One that comes while another of it is being answered is a repetition, and ignored."""
+        """Take a pull of `peer`. A pull that comes while another is being answered is a repetition, and is ignored."""
         sending = self.sendings.get(peer)
         known = sending is not None and (sending.term, sending.number) == (message["term"], message["number"])
         if sending is None or not known or sending.installed:
@@ -151,7 +156,7 @@ class SnapshotSender:
             sending.busy = True
             self._spawn(self._answer(sending, message))
 
-    # How.
+    # Details.
 
     def _look(self) -> None:
         group = self._group
@@ -164,7 +169,7 @@ class SnapshotSender:
             if peer in peers and self.sendings[peer].term == group.term:
                 self._attend(self.sendings[peer], connected=peers[peer].connected, match=peers[peer].match_index)
             else:
-                self._end(peer)  # removed from the cluster, or a matter of an earlier term
+                self._end(peer)  # removed from the cluster, or of an earlier term
         for peer, known in peers.items():
             if known.stranded and known.connected and peer not in self.sendings:
                 self._begin(peer)
@@ -172,7 +177,7 @@ class SnapshotSender:
     def _begin(self, peer: str) -> None:
         pin = self._pin()
         if pin is None:
-            return  # no checkpoint yet, so nothing was trimmed either: it is stranded no more at the next look
+            return  # no checkpoint yet, so nothing was trimmed: at the next look it is not stranded any more
         self._number += 1
         sending = self.sendings[peer] = Sending(
             peer, self._group.term, self._number, pin, self._monotonic(), pin.applied_index
@@ -212,13 +217,13 @@ class SnapshotSender:
         self._release(sending)
 
     def _release(self, sending: Sending) -> None:
-        """Let the pin go, unless a thread reads from it: then that one's task does."""
+        """Let the pin go, unless a thread reads from it. Then that thread's task does."""
         if not sending.busy and not sending.released:
             sending.released = True
             sending.pin.release()
 
     def _idle(self, sending: Sending) -> None:
-        """The thread is back."""
+        """Note that the thread is back."""
         sending.busy = False
         if sending.over or sending.installed:
             self._release(sending)
@@ -240,7 +245,7 @@ class SnapshotSender:
         )
 
     async def _prepare(self, sending: Sending) -> None:
-        """Copy what has to be copied for the pin, and make the first offer."""
+        """Copy what the pin needs, and make the first offer."""
 
         def prepare() -> tuple[bytes, Files, int]:
             manifest = sending.pin.prepare()
@@ -259,7 +264,7 @@ class SnapshotSender:
             self._offer(sending, sending.heard_s)
 
     async def _room(self) -> None:
-        """Wait until the loop has room for a piece: it is late where hand-overs would be."""
+        """Wait until the loop has room for a piece. A late loop would delay hand-overs too."""
         until_s = self._monotonic() + LOOK_LATE_S
         await asyncio.sleep(LOOK_LATE_S)
         late_s = self._monotonic() - until_s
@@ -272,11 +277,11 @@ class SnapshotSender:
             if sending.over:
                 return
             piece = await in_thread(self._read, sending, pull)
-            if piece["data"]:  # what is known costs the loop nothing, and after a change of leader most is
+            if piece["data"]:  # known bytes cost the loop nothing, and after a change of leader most are known
                 await self._room()
         finally:
             self._idle(sending)
-        cost = len(piece["data"]) + piece["known"] // 4  # what is known already is only read
+        cost = len(piece["data"]) + piece["known"] // 4  # known bytes are only read
         cost += FILE_COST * max(0, len(parts_of(sending.files, _place(pull))) - 1)
         self._free_s = max(self._free_s, self._monotonic()) + cost / self._rate_bytes_s
         if not sending.over and self._group.is_leader and self._group.send_snapshot(sending.peer, piece):
