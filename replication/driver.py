@@ -7,7 +7,7 @@ and the group says how long it can do without (`rest_s`).
 
 The step hands the journal's bytes to a thread for write and fdatasync (journal/writer.py), and goes on. When they are
 durable the thread says so, and the next step releases the messages that waited for it (raft/outbox.py). One write is
-under way at a time; entries that come meanwhile go with the next one.
+under way at a time. Entries that come meanwhile go with the next one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One Raft group on one node: proposals in, committed entries out, with votes and log matching from pysyncobj.
+"""A Raft group on one node: proposals in, committed entries out, with votes and log matching from pysyncobj.
 
     journal = Journal.open(directory.journal, disk=disk)
     transport = AsyncTransport(identity, ("127.0.0.1", 7500), {"n2": ("127.0.0.1", 7501), "n3": ("127.0.0.1", 7502)})

@@ -147,7 +147,7 @@ class GroupState:
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """What is known of the peers, by node id. Complete on the leader, elsewhere `connected` only. Live objects."""
+        """The state of the peers, by node id. Complete on the leader, elsewhere `connected` only. Live objects."""
         return self._leading.survey()
 
     def low_peers(self) -> int:

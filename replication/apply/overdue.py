@@ -1,4 +1,4 @@
-"""What a restored cluster does with messages that became due before the restore: the rule moves on."""
+"""How a restored cluster moves on the rule about messages that became due before the restore."""
 
 from replication.apply.applying import Applying
 from replication.command.overdue import OverdueCutoff

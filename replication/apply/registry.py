@@ -49,7 +49,7 @@ KIND_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """One command.
+    """A command.
 
     - `number`: the kind of its section, never used again for another.
     - `apply`: returns the answer for its proposer.

@@ -1,4 +1,6 @@
-"""Who is notified of an applied entry: the leader's dispatcher of units and topics, the node of members and level."""
+"""Notifications of an applied entry: the leader's dispatcher hears of units and topics, the node of members and
+level.
+"""
 
 from __future__ import annotations
 

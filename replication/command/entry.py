@@ -83,7 +83,7 @@ class UnknownCommand(Exception):
 
 
 class Section(NamedTuple):
-    """One command inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
+    """A command inside an entry: its kind, how many rows it has, and its payload (a view, not a copy)."""
 
     kind: int
     rows: int

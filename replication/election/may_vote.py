@@ -1,11 +1,11 @@
 """When a node may ask for votes and give one. pysyncobj leaves this out. The machine here is given the time.
 
 Pre-vote (repair R6). The library campaigns as soon as its timer ends. So a node that was paused or half cut off comes
-back with a higher term and deposes a healthy leader. It did 5 of 5 times after a 6 s pause; a partial partition gave
+back with a higher term and deposes a healthy leader. It did 5 of 5 times after a 6 s pause. A partial partition gave
 147 terms in 120 s. Here a node first asks if it would be elected. A node says yes only if it has heard no leader within
 the minimum election timeout. So a term moves only when a majority misses the leader.
 
-The same holds for the vote itself, because the leader's trust window (trust.py) needs that nobody votes within that
+The same holds for the vote itself, because the leader's trust window (trust.py) needs that no node votes within that
 time. The time counts also from a node's start, because a promise from before a crash still holds. silence.py has its
 length.
 

@@ -34,7 +34,7 @@ RESTORED_TERMS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a node has promised in elections, and must not forget: its term, its vote, and if it may vote."""
+    """A node's promises in elections, which it must not forget: its term, its vote, and if it may vote."""
 
     term: int
     vote: str | None

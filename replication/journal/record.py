@@ -63,7 +63,7 @@ _extend = google_crc32c.extend
 
 
 class Record(NamedTuple):
-    """One whole record: `offset` to `end` in the file, the body from `body` on (bytes). `entry` is its index field."""
+    """A whole record: `offset` to `end` in the file, the body from `body` on (bytes). `entry` is its index field."""
 
     offset: int
     body: int

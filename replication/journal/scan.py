@@ -49,7 +49,7 @@ def whole_records(data: bytes, start: int, seed: int) -> Heads:
 
 
 def record_of(heads: Heads, row: int) -> Record:
-    """One of the heads as a Record."""
+    """The head of this row as a Record."""
     _, length, offset, batch, index, term, kind, flags, reserved = heads[row].tolist()
     body = offset + HEAD_SIZE
     return Record(offset, body, body + length, batch, index, term, kind, flags, reserved)

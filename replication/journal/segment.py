@@ -1,4 +1,4 @@
-"""One segment of the journal: its file, and the places of the entries in it that are still part of the log.
+"""A segment of the journal: its file, and the places of the entries in it that are still part of the log.
 
 Memory holds twelve bytes per entry of every segment (offset, length, term), but no commands. The journal keeps those of
 the tail. Older ones are read back from here when a follower lags or a restart applies them.

@@ -1,4 +1,4 @@
-"""One write of the journal: gathered on the event loop, carried out in a thread, accounted for on the loop again.
+"""A write of the journal: gathered on the event loop, carried out in a thread, accounted for on the loop again.
 
 The thread only does the system calls. So the loop never waits for a disk, and the journal needs no lock. One sync runs
 at a time, and a failed one is final: a second fdatasync may report success without the data being on disk.
@@ -16,7 +16,7 @@ GATHER_BYTES = 1 << 16
 
 
 class Sync:
-    """One write: `pieces` for `segment` from `offset` on, then perhaps a segment to begin, one to unlink.
+    """A write: `pieces` for `segment` from `offset` on, then perhaps a segment to begin, one to unlink.
 
     `seq` is the write_seq it makes durable. `last` is the last index it makes durable. The loop lowers it when a
     conflict truncates the log meanwhile. `run` is for a thread; everything else belongs to the loop.

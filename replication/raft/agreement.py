@@ -15,10 +15,10 @@ that finds itself against a majority is the odd one out like any other node. It 
 A hash says by which version it was made (state_hashes.py). A hash of another version than this node's is no opinion: it
 does not agree or differ.
 
-Without a majority on one side nobody can say which node is wrong. Then no node stops, and `split` says each node's
-hash. It is decided when one more node is heard. No node stops on the word of one other, not even of the leader. A
-follower that differs asks the others, and stops only if a majority differs from it. So one faulty node cannot stop the
-rest. Only the hash is compared. It does not say why a node differs (a bug, a bit of memory, an edited file).
+Without a majority on one side the wrong node is unknown. Then no node stops, and `split` says each node's hash. It is
+decided when one more node is heard. No node stops on the word of one other, not even of the leader. A follower that
+differs asks the others, and stops only if a majority differs from it. So one faulty node cannot stop the rest. Only the
+hash is compared. It does not say why a node differs (a bug, a bit of memory, an edited file).
 """
 
 from __future__ import annotations

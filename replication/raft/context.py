@@ -1,4 +1,4 @@
-"""What the parts of one Raft group share: the library's core, the way out, the options and the given time."""
+"""The shared parts of a Raft group: the library's core, the way out, the options and the given time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Diverged(Exception):
 
 @dataclass(frozen=True)
 class RaftContext:
-    """One node's place in the group. `monotonic` is the only clock."""
+    """The place of a node in the group. `monotonic` is the only clock."""
 
     options: GroupOptions
     roster: Roster

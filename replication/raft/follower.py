@@ -24,8 +24,9 @@ NEVER = float("-inf")
 
 
 class Follower:
-    """What this node heard of leaders. `_verified` is (term, index): up to index the log equals that term's
-    leader's.
+    """This node as a follower, with its record of leaders.
+
+    `_verified` is (term, index): up to index the log equals that term's leader's.
     """
 
     def __init__(self, context: RaftContext, votes: Votes) -> None:

@@ -29,7 +29,7 @@ def _nothing() -> None:
 
 
 class Leader:
-    """What this node does as leader. `peers` are the live records of all others, also while it does not lead."""
+    """This node as leader. `peers` are the live records of all others, also while it does not lead."""
 
     def __init__(self, context: RaftContext) -> None:
         options = context.options

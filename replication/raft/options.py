@@ -80,10 +80,10 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a node says of itself in every echo.
+    """A node's report of itself in every echo.
 
     - `wall_ms`: its node clock. `free_bytes`: free on its disk. `low`: that is less than its reserve.
-    - For a planned stop: `retiring`, it shall not lead; `leaving`, it waits to end.
+    - For a planned stop: `retiring` says that it shall not lead, `leaving` that it waits to end.
     - `busy`: it has pushes on the wire, or outcomes of pushes that are not in the log.
     - `ahead_ms`: how far a leader's clock is ahead of the median of all, and how much farther at the most. The leader
       looks at all peers for it, so only a heartbeat asks.

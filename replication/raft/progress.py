@@ -24,7 +24,7 @@ NEVER = float("-inf")
 
 @dataclass(slots=True)
 class Follower:
-    """One peer. Invariants: match < next; match <= the leader's last index; 0 < seq while an answer is awaited."""
+    """A peer. Invariants: match < next; match <= the leader's last index; 0 < seq while an answer is awaited."""
 
     peer: str
     match: int = 0

@@ -1,5 +1,4 @@
-"""What nodes are known to have promised, so that a node which comes back with less does not vote as if nothing
-happened.
+"""The known promises of nodes, so that a node which comes back with less does not vote as if nothing happened.
 
 An old copy of a data directory may be put back (a VM's snapshot, a restored backup of one node). The copy is whole and
 passes every checksum. But it has forgotten votes it gave and entries it acknowledged. Raft has no answer to that. With
@@ -44,7 +43,7 @@ log = logging.getLogger("hourwheel.promise")
 
 
 class Promises:
-    """One node's own promises and those of the others it knows.
+    """A node's own promises and those of the others it knows.
 
     It calls `distrust(why)` when this node has less than others know, and `forget(peer)` when a peer has. Invariant:
     `own` never goes back. It is at least what this node's disk had when it started.

@@ -1,4 +1,4 @@
-"""What was proposed here, and what came of it (repair R13).
+"""The proposals of this node, and their outcomes (repair R13).
 
 The library says LEADER_CHANGED for a command that commits a moment later. So a client that tries again does it twice.
 And a request lost in a reset never calls back. Here a node proposes only as leader, and remembers (index, term) of each

@@ -183,7 +183,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._SyncObj__otherNodes = {self._node(peer) for peer in others}
 
     def _node(self, peer: str) -> Node:
-        # Also for a peer that is no member by what is applied here: it may be the leader that says who is.
+        # Also for a peer that is no member by what is applied here: it may be the leader that tells the members.
         return self._nodes.setdefault(peer, Node(peer))
 
     def handle(self, peer: str, message: Message) -> None:

@@ -30,7 +30,7 @@ majority idle.
 
 
 class Votes:
-    """One node's part in elections."""
+    """The part of a node in elections."""
 
     def __init__(self, context: RaftContext, random: Callable[[], float]) -> None:
         options = context.options
@@ -196,7 +196,7 @@ class Votes:
         if self._may_grant() and theirs >= (core.last_term, core.last_index):
             self._context.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
         elif self._election.may_grant(self._context.monotonic()):
-            # What is committed is a fact, whichever node says it. It may be a change of the members that the asker
+            # A committed entry is a fact, whichever node says it. It may be a change of the members that the asker
             # counts.
             index = core.commit_index
             entry_term = self._context.journal.term_at(index) or 0

@@ -69,7 +69,7 @@ class Spawn(Protocol):
 
 @dataclass(slots=True)
 class Sending:
-    """One snapshot on its way. Invariant: `pin` is held until `installed` or over, whichever comes first."""
+    """A snapshot on its way. Invariant: `pin` is held until `installed` or over, whichever comes first."""
 
     peer: str
     term: int

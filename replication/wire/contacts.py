@@ -37,7 +37,7 @@ def address_of(text: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """One member, and host:port of its two listeners as others reach them."""
+    """A member, and host:port of its two listeners as others reach them."""
 
     id: str
     raft: str

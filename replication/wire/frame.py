@@ -1,4 +1,4 @@
-"""One message between nodes as bytes: length-framed msgpack with every limit checked before anything is allocated.
+"""A message between nodes as bytes: length-framed msgpack with every limit checked before anything is allocated.
 
 Why not the library's wire (repair R15): pysyncobj sends pickle and zlib without authentication. Any client that reaches
 the port can execute code, send 600 MiB bombs, read all payloads and change the membership. Here a frame is data only.
@@ -162,7 +162,7 @@ _SINCE: dict[str, int] = {}
 
 
 class _Kind(NamedTuple):
-    """One kind of message as a protocol has it."""
+    """A kind of message as a protocol has it."""
 
     name: str
     number: int

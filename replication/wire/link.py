@@ -1,4 +1,4 @@
-"""One TCP connection between two nodes, and those that members made. dialler.py keeps the outgoing ones up.
+"""A TCP connection between two nodes, and those that members made. dialler.py keeps the outgoing ones up.
 
 Messages to a peer go over the connection that this node dials. Messages from it come over the one that the peer dials.
 So a cut direction breaks alone. And when both dial at once, the nodes need not agree on which connection survives.

@@ -13,7 +13,7 @@ PERIOD_S = 1.0
 
 
 class SaidSeldom:
-    """One logger's lines of this kind. `now` gives monotonic seconds."""
+    """A logger's lines of this kind. `now` gives monotonic seconds."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self._log = log

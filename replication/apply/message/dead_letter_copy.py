@@ -93,7 +93,7 @@ def _may_go_on(record: Record, source: Topic) -> bool:
 
 
 def _about(record: Record, source: Topic, reason: int, attempts: int, error: str) -> dict[str, Any]:
-    """What a copy says of its original. `reason` is the code of the last failure; the API has the word for it."""
+    """The copy's map about its original. `reason` is the code of the last failure. The API has a word for each code."""
     at = np.array([record.position], np.uint64)
     (name,) = encode_ids(record.group, at, np.array([record.random], np.uint64)).tolist()
     about: dict[str, Any] = {

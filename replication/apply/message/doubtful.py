@@ -33,8 +33,8 @@ STRICT_SINCE = "strict_since_ms"
 STRICT_DOUBT = "strict_doubt_ms"
 """Kept beside the settings of a strict topic: since when it is strict, and the end of doubt at that moment.
 
-The second comes from level 3 on. It says up to which due time units were in doubt then; none, if the topic was strict
-from its first message. No later hand-over can be unknown to the log.
+The second comes from level 3 on. It says up to which due time units were in doubt then. It is none if the topic was
+strict from its first message. No later hand-over can be unknown to the log.
 """
 
 

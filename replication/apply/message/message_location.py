@@ -31,7 +31,7 @@ FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD = 0, 1, 2, 3, 4, 5
 _VERDICTS: U8 = table(
     lambda row: FREE if row.answers.is_open else HELD if row.answers.lives_here else SETTLED, np.uint8(UNKNOWN)
 )
-"""What may be done with a message, by its state alone."""
+"""The operations that a message's state alone allows."""
 
 
 @dataclass(frozen=True, slots=True)
