@@ -1,10 +1,11 @@
-"""The catalog: what is replicated besides the hours, in tables, and the checkpoint record.
+"""The catalog: the replicated tables beside the hours, and the checkpoint record.
 
-Which tables there are, and what is kept of each in memory, says the registry (storage/tables/registry.py).
+The registry (storage/tables/registry.py) lists the tables and the cache of each in memory.
 
-LMDB because a checkpoint must be one atomic, durable step, and because it is ordered, so that its content can be
-listed in an order that does not depend on how its pages came to be. It opens its files itself, the only code besides
-storage/file/disk.py that does; it writes with pwrite, never through its mapping, and a commit returns only when synced.
+The catalog stands in LMDB for two reasons. A checkpoint must be one atomic, durable step. And LMDB is ordered, so its
+content can be listed in an order that does not depend on how its pages came to be. LMDB opens its files itself; all
+other code opens files through storage/file/disk.py. LMDB writes with pwrite, never through its mapping. A commit
+returns only when it is synced.
 
 How a checkpoint goes (the store does the files in between):
 ```
@@ -55,7 +56,7 @@ FORMAT: Final = 1
 _FORMAT_KEY: Final = b"format"
 _U32: Final = struct.Struct("<I")
 _OLDEST: Final = (META, TOPICS, KEYS, HOUR_KEYS, MEMBERS)
-"""Every build makes these. Another one is missing where no build that knows it has opened the directory to write."""
+"""Tables that every build makes. Another table is missing until a build that knows it opens the directory to write."""
 
 
 @dataclass(slots=True)
@@ -70,14 +71,14 @@ class Frozen:
     committed: bool = field(default=False)
 
     def commit(self, hours: Mapping[int, HourLengths] | None = None) -> None:
-        """Write the changes and the record in one transaction; durable when it returns. `hours`: in place of the
-        record's, which are known only now.
+        """Write the changes and the record in one transaction, which is durable at return. `hours` replaces the
+        record's hours, whose lengths are known only now.
 
-        May run in any thread, beside reads and changes of the catalog: it touches nothing but this object and LMDB.
-        Raises DiskFailed (final), Corrupt if a row it replaces does not match its checksum.
+        Runs in any thread, beside reads and changes of the catalog, because it touches only this object and LMDB.
+        Raises DiskFailed (final), or Corrupt if a row that it replaces does not match its checksum.
 
-        A reader that was killed beside the node (`reconcile`) leaves its slot, and LMDB reuses no page freed since. So
-        the slots of dead processes are given back first.
+        A reader killed beside the node (`reconcile`) leaves its slot, and LMDB reuses no page freed since. So the slots
+        of dead processes are freed first.
         """
         assert not self.committed, "committed twice"
         count, total = self.record.catalog_count, self.record.catalog_hash
@@ -95,7 +96,7 @@ class Frozen:
 
 
 class Catalog:
-    """The tables as of now, over the LMDB of the last checkpoint. All on the loop's thread."""
+    """The tables as of now, over the LMDB of the last checkpoint. All calls run on the loop's thread."""
 
     def __init__(
         self,
@@ -112,9 +113,9 @@ class Catalog:
         self._tables = list(tables.values())
         self._reader = environment.begin()
         self.in_checkpoint = False
-        """Whether one is on its way, from begin to finish."""
+        """True from begin to finish of a checkpoint."""
         self.written = EntryChecksum()
-        """What entries write: here, and what the store adds."""
+        """Checksum of the rows that entries write, here and in the store."""
         for table in self._tables:
             table.written = self.written
             table.read_from(self._reader)
@@ -143,9 +144,11 @@ class Catalog:
         beside_node: bool = False,
         rows: Mapping[str, TableRow[Any]] = TABLES,
     ) -> "Catalog":
-        """Open the catalog directory, or create it; `rows`: its tables. One process, once: the data directory's LOCK
-        sees to that. `read_only`: one that is there and that nobody else has open; nothing is changed or made beside
-        it. `beside_node` as well: its node may be running, so LMDB's own lock file, which is there, counts this reader.
+        """Open the catalog directory with the tables `rows`, or create it. The data directory's LOCK keeps it to one
+        process, which opens it once.
+
+        - `read_only`: the directory exists and no other process has it open. Nothing is changed or made beside it.
+        - `beside_node`, with `read_only`: its node may be running, so LMDB's existing lock file counts this reader.
 
         Raises FormatRefused (another version), Corrupt (cut short, record, genesis or a topic), DiskFailed.
         """
@@ -167,7 +170,7 @@ class Catalog:
         try:
             with lmdb_errors("open", path):
                 if read_only and not beside_node and environment.stat()["entries"] <= len(_OLDEST):
-                    environment.close()  # its first start was cut short: there is nothing that could be changed
+                    environment.close()  # its first start was cut short, so nothing in it could be changed
                     return cls.open(path, disk, rows=rows)
                 about = environment.open_db(ABOUT, create=not read_only)
                 tables = {name: _open_table(environment, row, read_only=read_only) for name, row in rows.items()}
@@ -184,47 +187,47 @@ class Catalog:
             raise
 
     def close(self) -> None:
-        """Let go of LMDB. Changes since the last checkpoint are forgotten; the journal has them."""
+        """Close LMDB. Changes since the last checkpoint are dropped; the journal has them."""
         self._reader.abort()
         self._environment.close()
 
     # tables
 
     def of(self, row: TableRow[C]) -> C:
-        """What is kept in memory of a table, and changes it."""
+        """The cache of a table in memory. Changes of the table go through it."""
         cache: C = self._caches[row.name]
         return cache
 
     def table(self, row: TableRow[Any]) -> Table:
-        """The rows themselves."""
+        """The rows of a table."""
         return self._by_name[row.name]
 
     # genesis
 
     @property
     def genesis(self) -> Genesis | None:
-        """What the cluster is; None while it is not founded."""
+        """The genesis, None while the cluster is not founded."""
         return read_genesis(self._meta)
 
     def found(self, genesis: Genesis) -> None:
-        """Found the cluster; once."""
+        """Found the cluster, once."""
         write_genesis(self._meta, genesis)
 
     def refound(self, genesis: Genesis) -> None:
-        """Of a backup that is being restored: make it another cluster's."""
+        """Give a backup that is being restored the genesis of another cluster."""
         replace_genesis(self._meta, genesis)
 
     @property
     def overdue_rule(self) -> OverdueRule | None:
-        """What a restored cluster has still to do about messages that are overdue; None if nothing."""
+        """The rule by which a restored cluster still has to treat overdue messages, or None."""
         return read_overdue_rule(self._meta)
 
     def set_overdue_rule(self, rule: OverdueRule | None) -> None:
-        """Set it, or with None say that it is done."""
+        """Set the rule. None says that it is done."""
         write_overdue_rule(self._meta, rule)
 
     def set_restored(self, restored: Restored) -> None:
-        """This cluster is being made from that backup."""
+        """Record the backup that this cluster is being made from."""
         write_restored(self._meta, restored)
         self.restored = read_restored(self._meta)
 
@@ -244,15 +247,15 @@ class Catalog:
 
     @property
     def topic_count(self) -> int:
-        """How many there are."""
+        """The number of topics."""
         return len(self._topics)
 
     def topic_page(self, after: str, most: int, namespace: str = DEFAULT_NAMESPACE) -> list[Topic]:
-        """At most so many topics behind this name ("": from the first), by name."""
+        """At most `most` topics by name, from behind `after` ("": from the first)."""
         return self._topics.page(after, most, namespace)
 
     def topics_with_settings(self) -> list[Topic]:
-        """Those for which something was set, in no order."""
+        """Topics with a setting of their own, in no order."""
         return self._topics.with_settings()
 
     def put_topic(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str = DEFAULT_NAMESPACE) -> Topic:
@@ -266,48 +269,48 @@ class Catalog:
     # keys
 
     def key(self, topic: int, key: bytes) -> KeyEntry | None:
-        """What a key stands for, or None."""
+        """The entry of a key, or None."""
         return self._keys.find(topic, key)
 
     def put_key(self, topic: int, key: bytes, entry: KeyEntry) -> None:
-        """Set what a key stands for."""
+        """Set the entry of a key."""
         self._keys.put(topic, key, entry)
 
     def drop_hour_keys(self, hour: int) -> int:
-        """Forget the keys of the messages born in an hour, when it is unlinked; returns how many there were."""
+        """Drop the keys of the messages born in an hour, when the hour is unlinked. Return their number."""
         return self._keys.drop_hour(hour)
 
     def forget_hour_keys(self, hour: int, end: int) -> None:
-        """The same, of units with global indexes below `end`, but by and by: as `drop_dead_keys` is called."""
+        """Drop the keys of an hour's units with global indexes below `end`, in the steps of `drop_dead_keys`."""
         self._keys.forget_hour(hour, end)
 
     def drop_dead_keys(self) -> int:
-        """Forget a few more of those keys; returns how many."""
+        """Drop a few more of those keys. Return their number."""
         return self._keys.drop_dead()
 
     # hours that were unlinked
 
     def first_index(self, hour: int) -> int:
-        """The first global_index of an hour's units: 0, or where the hour of that number ended that was unlinked."""
+        """The first global_index of an hour's units. It is 0, or the end of the unlinked hour of the same number."""
         return self._first_indexes.of(hour)
 
     def set_first_index(self, hour: int, index: int) -> None:
-        """The hour is unlinked, and its units had global indexes below this."""
+        """Record that the hour is unlinked and that its units had global indexes below `index`."""
         self._first_indexes.set(hour, index)
 
     def last_unlinked(self, first: int, end: int) -> int | None:
-        """The newest of the hours first <= hour < end that were ever unlinked."""
+        """The newest hour with first <= hour < end that was ever unlinked."""
         return self._first_indexes.last(first, end)
 
     # checkpoint
 
     @property
     def changes(self) -> int:
-        """Rows changed since the last begin: what the next checkpoint writes."""
+        """The number of rows changed since the last begin, which the next checkpoint writes."""
         return sum(table.changes for table in self._tables)
 
     def begin(self, record: CheckpointRecord) -> Frozen:
-        """Set the changes aside for a checkpoint. Cheap. One at a time: finish it, or end the process."""
+        """Set the changes aside for a checkpoint. Cheap. One checkpoint at a time: finish it, or end the process."""
         assert not self.in_checkpoint, "one checkpoint at a time"
         if self.record is not None:
             assert record.applied_index >= self.record.applied_index, "a checkpoint does not go back"
@@ -317,7 +320,7 @@ class Catalog:
         return Frozen(record, self._environment, self._about, changes, self._path)
 
     def finish(self, frozen: Frozen) -> None:
-        """The checkpoint is durable: read from it from now on."""
+        """Read from the checkpoint from now on. It is durable."""
         assert frozen.committed, "finished before it was committed"
         self.in_checkpoint = False
         self._reader.abort()
@@ -327,9 +330,9 @@ class Catalog:
         self.record = frozen.record
 
     def pin(self) -> CatalogPin | None:
-        """The last durable checkpoint as it is, to be copied later; None before the first. Cheap.
+        """Pin the last durable checkpoint, to be copied later. None before the first. Cheap.
 
-        That may be one newer than `record`: committed in its thread, and not finished here.
+        It may be newer than `record`: a thread committed it, and finish was not called yet.
         """
         genesis, transaction = self.genesis, self._environment.begin()
         record = read_checkpoint(transaction, self._about)
@@ -341,13 +344,13 @@ class Catalog:
     # verify and digest
 
     def dump(self) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """(table, key, value) of all there is, changes included, in an order that follows from the content alone."""
+        """Yield (table, key, value) of all rows, changes included. The order follows from the content alone."""
         for table in self._tables:
             for key, value in table.rows():
                 yield table.name, key, value
 
     def faults(self) -> list[str]:
-        """Read every row of the last checkpoint: one line per wrong checksum, and if count or hash do not match."""
+        """Read every row of the last checkpoint. One line per wrong checksum, and one if count or hash do not match."""
         faults: list[str] = []
         count = total = 0
         try:

@@ -1,11 +1,11 @@
-"""Whether the catalog's file is as long as what it holds, and its pages hold together, asked before LMDB maps it.
+"""Checks of the catalog's file before LMDB maps it: the file holds all its pages, and the pages hold together.
 
-LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word; a
-page that is not what its tree says may be a failed assertion, which ends it with a word of LMDB's own. So the file is
-looked at with plain reads first. One that was cut short is Corrupt, by name, whoever opens it; all pages in use are
-read only for those who verify.
+LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word. A
+page that differs from its tree may fail an assertion, which ends the process with a word of LMDB's own. So plain reads
+check the file first. A file that was cut short raises Corrupt with its name at every open. Only verify reads all pages
+in use.
 
-What LMDB keeps, as far as it is read here (all integers little endian, LMDB 0.9 on a 64-bit machine):
+The parts of LMDB's format that are read here (all integers little endian, LMDB 0.9 on a 64-bit machine):
 ```
 page            16 bytes: number u64, pad u16, flags u16 (branch 1, leaf 2, overflow 4, meta 8), lower u16, upper u16
   meta          magic u32, version u32, address u64, map size u64, tree of free pages, main tree, last page u64, txn u64
@@ -17,8 +17,8 @@ page            16 bytes: number u64, pad u16, flags u16 (branch 1, leaf 2, over
 tree            page size u32, flags u16, depth u16, 4 counts u64, root page u64
 free pages      a row for each transaction that freed some: count u64, then the pages
 ```
-The last page that a meta page names may lie past the end of a sound file. LMDB gives out a page, needs it no more in
-the same transaction, and never writes it; it lists the page as free. So each page that the file lacks must be free.
+The last page that a meta page names may lie past the end of a sound file. LMDB can take a page, need it no more in the
+same transaction, and never write it. It lists such a page as free. So each page that the file lacks must be free.
 """
 
 import struct
@@ -31,7 +31,7 @@ from storage.file.disk import Disk
 from storage.format.rows import Corrupt
 
 MAP_SIZE: Final = 1 << 40
-"""Address space, not memory or disk: the most the catalog can grow to."""
+"""The largest size of the catalog. It takes address space, not memory or disk."""
 
 _HEADER: Final = struct.Struct("<QHHHH")
 _META: Final = struct.Struct("<IIQQ48s48sQQ")
@@ -42,7 +42,7 @@ _MAGIC: Final = 0xBEEFC0DE
 _VERSION: Final = 1
 _BRANCH, _LEAF, _OVERFLOW, _META_PAGE = 1, 2, 4, 8
 _BIG, _SUBTREE = 1, 2
-"""Of a node in a leaf: its data stands in overflow pages; is another tree."""
+"""Flags of a node in a leaf. Its data stands in overflow pages, or is another tree."""
 _NO_PAGE: Final = (1 << 64) - 1
 _PAGE_SIZES: Final = tuple(1 << bits for bits in range(9, 17))
 _DEPTH_MAX: Final = 32
@@ -51,7 +51,7 @@ _LOOKS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Meta:
-    """One meta page: a transaction that was committed."""
+    """One meta page: a committed transaction."""
 
     page_size: int
     free: bytes
@@ -62,7 +62,7 @@ class _Meta:
 
 
 def require_begun(path: Path, disk: Disk) -> None:
-    """Raises Corrupt if data.mdb is missing or empty, DiskFailed if it cannot be read. LMDB would begin it anew."""
+    """Raise Corrupt if data.mdb is missing or empty, for LMDB would begin it anew. DiskFailed if it cannot be read."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:
@@ -75,10 +75,10 @@ def require_begun(path: Path, disk: Disk) -> None:
 
 
 def require_sound(path: Path, disk: Disk) -> None:
-    """Raises Corrupt if a page of data.mdb that is in use is not what its tree says that it is: LMDB would end the
-    process. Reads all of them, but not what the rows hold. Nobody may have it open; a missing or empty one is fine.
+    """Raise Corrupt if a page of data.mdb in use differs from its tree, for LMDB would end the process.
 
-    Raises DiskFailed if it cannot be read.
+    Read all pages in use, but not the content of rows. No process may have the file open. A missing or empty file is
+    fine. Raises DiskFailed if it cannot be read.
     """
     require_whole(path, disk)
     if not disk.exists(path):
@@ -91,10 +91,10 @@ def require_sound(path: Path, disk: Disk) -> None:
 
 
 def require_whole(path: Path, disk: Disk) -> None:
-    """Raises Corrupt if data.mdb lacks a page that is in use, or is none. A missing or empty one is fine: LMDB was
-    stopped before it began it. A node may have it open: what it commits meanwhile is looked at anew.
+    """Raise Corrupt if data.mdb lacks a page in use, or is not an LMDB file.
 
-    Raises DiskFailed if it cannot be read.
+    A missing or empty file is fine: LMDB was stopped before it began the file. A node may have the file open. If it
+    commits meanwhile, the check starts again. Raises DiskFailed if the file cannot be read.
     """
     try:
         fd = disk.open_read(path)
@@ -116,7 +116,7 @@ def require_whole(path: Path, disk: Disk) -> None:
 
 
 class _File:
-    """One look at the file, as of one transaction."""
+    """One check of the file, as of one transaction."""
 
     def __init__(self, name: str, fd: int, disk: Disk) -> None:
         self._name = name
@@ -126,7 +126,7 @@ class _File:
         self._size = 0
 
     def require_whole(self) -> None:
-        """Raises Corrupt if a page that is in use is not there."""
+        """Raise Corrupt if the file lacks a page in use."""
         self._size = self._disk.size(self._fd)
         if not self._size:
             return
@@ -144,7 +144,7 @@ class _File:
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
 
     def require_sound(self) -> None:
-        """Raises Corrupt if a page of the main tree, or of one in it, is not as its tree says."""
+        """Raise Corrupt if a page of the main tree, or of a tree in it, differs from its tree."""
         self._size = self._disk.size(self._fd)
         if self._size:
             self._meta = meta = self._newest()
@@ -153,7 +153,7 @@ class _File:
                     self._check_table(page, row)
 
     def overtaken(self) -> bool:
-        """Whether another transaction was committed since this look began, so that its pages may be others now."""
+        """True if another transaction was committed since this check began. Its pages may have changed."""
         return self._meta is not None and self._newest() != self._meta
 
     def _newest(self) -> _Meta:
@@ -174,7 +174,7 @@ class _File:
         return _Meta(page_size, free, main, last_page, transaction)
 
     def _free_from(self, first: int) -> set[int]:
-        """The free pages from this one on."""
+        """The free pages from page `first` on."""
         assert self._meta is not None
         free: set[int] = set()
         for page, row, _ in self._rows(self._meta.free):
@@ -185,7 +185,7 @@ class _File:
         return free
 
     def _check_table(self, page: int, tree: bytes) -> None:
-        """All pages of a tree that a row of the main one is. There are none in it."""
+        """Check all pages of a tree that is a row of the main tree. It holds no tree itself."""
         if len(tree) != _TREE.size:
             raise self._damaged(page, f"a tree of {len(tree)} bytes")
         for inner, _, flags in self._rows(tree):
@@ -193,13 +193,13 @@ class _File:
                 raise self._damaged(inner, "a tree within a table")
 
     def _rows(self, tree: bytes) -> Iterator[tuple[int, bytes, int]]:
-        """(page, data, flags) of each row of a tree. Raises Corrupt for a page that is not as the tree says."""
+        """Yield (page, data, flags) of each row of a tree. Raises Corrupt for a page that differs from the tree."""
         _, _, depth, _, _, _, _, root = _TREE.unpack(tree)
         if root != _NO_PAGE:
             yield from self._rows_below(root, depth)
 
     def _rows_below(self, page: int, depth: int) -> Iterator[tuple[int, bytes, int]]:
-        """Of a page, from which it is so far to the leaves: 1 is one."""
+        """Yield the rows below a page. `depth` is its height over the leaves, 1 for a leaf."""
         data = self._read(page, self._page_size)
         number, _, flags, lower, upper = _HEADER.unpack_from(data)
         kind = _BRANCH if depth > 1 else _LEAF
@@ -221,7 +221,7 @@ class _File:
             yield page, self._overflow(_PAGE_NUMBER.unpack(row)[0], size) if node_flags & _BIG else row, node_flags
 
     def _overflow(self, page: int, size: int) -> bytes:
-        """The bytes of a row too long for its page."""
+        """The bytes of a row that is too long for its page."""
         number, _, flags, _, _ = _HEADER.unpack_from(self._read(page, _HEADER.size))
         if number != page or flags != _OVERFLOW:
             raise self._damaged(page, f"number {number}, flags {flags:#x}")
@@ -233,7 +233,7 @@ class _File:
         return self._meta.page_size
 
     def _read(self, page: int, size: int) -> bytes:
-        """`size` bytes from where a page begins. Raises Corrupt if the file ends before."""
+        """`size` bytes from the start of a page. Raises Corrupt if the file ends before."""
         assert self._meta is not None
         if page > self._meta.last_page or size > MAP_SIZE:
             raise self._damaged(page, f"of {size} bytes, the last page is {self._meta.last_page}")

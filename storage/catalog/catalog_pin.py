@@ -1,4 +1,4 @@
-"""A checkpoint of the catalog held fast, to be copied while the catalog goes on."""
+"""A checkpoint of the catalog that stays readable until it is copied, while the catalog goes on."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from storage.lmdb.errors import lmdb_errors
 
 @dataclass(slots=True)
 class CatalogPin:
-    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin; for any thread."""
+    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin, for any thread."""
 
     record: CheckpointRecord
     cluster_id: bytes
@@ -20,15 +20,17 @@ class CatalogPin:
     _path: Path
 
     def copy_to(self, directory: Path) -> None:
-        """Write this transaction's content as `data.mdb` into an empty directory, without free pages; once. Blocks;
-        LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt."""
+        """Write the content of this transaction, without free pages, as `data.mdb` into an empty directory. Once.
+
+        Blocks. LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt.
+        """
         assert self._transaction is not None, "copied or closed"
         with lmdb_errors("copy", self._path):
             self._environment.copy(str(directory), compact=True, txn=self._transaction)
         self.close()
 
     def close(self) -> None:
-        """Let go of the transaction; again is fine."""
+        """Release the transaction. A second call does nothing."""
         if self._transaction is not None:
             self._transaction.abort()
             self._transaction = None

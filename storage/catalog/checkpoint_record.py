@@ -1,9 +1,9 @@
-"""The checkpoint record: the one row that says which moment the files and the catalog stand for.
+"""The checkpoint record: the row that names the moment of the files and the catalog.
 
-It is written in the same LMDB transaction as the catalog's changes, after the files of all hours are durable. So
-after any crash the catalog is that of the record, and each file is at least as long as the record says; recovery cuts
-the rest off and replays the journal from `applied_index` + 1. LMDB keeps the transaction before the last one whole: if
-the newest was damaged and it opens the older, the journal must still reach back to it, or the node must refuse.
+It is written in the LMDB transaction of the catalog's changes, after the files of all hours are durable. So after any
+crash the catalog is that of the record, and each file is at least as long as the record says. Recovery cuts the rest
+off and replays the journal from `applied_index` + 1. LMDB keeps the transaction before the last one whole. If the
+newest is damaged, LMDB opens the older one. Then the journal must reach back to the older one, or the node must refuse.
 
 Row, little endian (behind the 4-byte checksum that every catalog value has):
 ```
@@ -42,7 +42,7 @@ from storage.lmdb.table import open_value, seal_value
 from storage.tables.registry import ABOUT
 
 VERSIONS: Final = (1, 3)
-"""Oldest and newest version of the record that this build reads. Each level so far has one of its own."""
+"""Oldest and newest version of the record that this build reads. Each level so far has its own version."""
 _KEY: Final = b"checkpoint"
 _WHERE: Final = "catalog, checkpoint record"
 _HEAD: Final = struct.Struct("<HHIQQqqQqQQH")
@@ -53,8 +53,11 @@ assert (_HEAD.size, _TAIL.size, _DOUBT.size) == (74, 16, 32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRecord:
-    """What one checkpoint stands for. `catalog_count` and `catalog_hash` are filled in by the catalog's commit.
-    `level` is the newest version of entries that all members read; `hash_version` says how `rolling_hash` was made.
+    """The moment of one checkpoint.
+
+    - `catalog_count`, `catalog_hash`: filled in by the catalog's commit.
+    - `level`: the newest version of entries that all members read.
+    - `hash_version`: the rule by which `rolling_hash` was made.
     """
 
     applied_index: int
@@ -73,13 +76,13 @@ class CheckpointRecord:
 
     @property
     def version(self) -> int:
-        """Of the bytes: at each level those that every build reads which the cluster may have by then."""
+        """The version of the bytes. Each level writes one that all builds which its cluster may run can read."""
         if has(self.level, "doubt"):
             return 3
         return 1 if self.level == FOUNDED else 2
 
     def encode(self) -> bytes:
-        """The row's bytes; the same record gives the same bytes."""
+        """Return the row's bytes. The same record gives the same bytes."""
         head = _HEAD.pack(
             self.version,
             0,
@@ -103,7 +106,8 @@ class CheckpointRecord:
 
     @classmethod
     def decode(cls, data: bytes) -> "CheckpointRecord":
-        """Read it back. Raises FormatRefused for another version or unknown flags, Corrupt for a wrong length."""
+        """Read the record back. Raises FormatRefused for another version or unknown flags, Corrupt for a wrong
+        length."""
         if len(data) < _HEAD.size:
             raise Corrupt(_WHERE, 0, "length", len(data), f"at least {_HEAD.size}")
         version, flags, hours, *numbers, hash_len = _HEAD.unpack_from(data)
@@ -137,7 +141,7 @@ class CheckpointRecord:
 
 
 def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
-    """What version 2 has behind the rolling hash: level, hash version, and where the hours begin."""
+    """Read the bytes of version 2 behind the rolling hash. Return level, hash version, and where the hours begin."""
     end = at + _TAIL.size
     if len(data) < end:
         raise Corrupt(_WHERE, at, "length", len(data), f"at least {end}")
@@ -152,7 +156,7 @@ def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _read_doubt(data: bytes, at: int) -> tuple[Doubt, int]:
-    """What version 3 has behind that, and where the hours begin."""
+    """Read the bytes of version 3 behind those. Return the doubt, and where the hours begin."""
     end = at + _DOUBT.size
     if len(data) < end:
         raise Corrupt(_WHERE, at, "length", len(data), f"at least {end}")
@@ -163,7 +167,7 @@ def _read_doubt(data: bytes, at: int) -> tuple[Doubt, int]:
 NOTHING: Final = CheckpointRecord(
     applied_index=0, applied_term=0, tick=0, local_index=0, state_applied_index=0, max_now_ms=0, rolling_hash=bytes(16)
 )
-"""Where a store stands before its first checkpoint."""
+"""The record of a store before its first checkpoint."""
 
 
 def read_checkpoint(transaction: "lmdb.Transaction[bytes]", about: "lmdb._Database") -> CheckpointRecord | None:

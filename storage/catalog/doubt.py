@@ -1,10 +1,11 @@
-"""What leaders that were not relieved may have handed over without a record of it.
+"""The doubt: hand-overs that a former leader may have made without a record.
 
-In fast mode a leader hands over first, and its Lease is in the log up to 50 ms later. What a leader that died did in
-its last moment nobody knows. It can have been done only with units that were there, and due by that leader's clock. So
-the change of leader leaves a doubt about all of these, which ends with their messages.
+In fast mode a leader hands over first, and its Lease is in the log up to 50 ms later. So no node knows the last
+hand-overs of a leader that died. They can only be of units that were there, and due by that leader's clock. The change
+of leader leaves a doubt about all these units. The doubt about a unit ends with its message. A planned transfer leaves
+no doubt.
 
-A later change leaves a doubt about all that an earlier one did, and more. So the newest one alone is kept.
+A later change leaves a doubt about all units of an earlier one, and more. So only the newest doubt is kept.
 """
 
 from collections.abc import Callable
@@ -18,18 +19,19 @@ from storage.format.array import I64, U64
 from storage.format.position import HOUR_MAX, HOUR_MS, INDEX_BITS, hours_of
 
 CLOCKS_MS: Final = 1_000
-"""How far two leaders' clocks may be apart: each is within 500 ms of the median of all nodes'
+"""Largest difference of two leaders' clocks. Each is within 500 ms of the median of all nodes'
 (node/runtime/clock.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Units due by `until_ms`, but for those that came behind the change. New ones are due later, but for those of the
-    last moments before `until_ms`. So it is enough to know where these two hours ended then: `ends` are the positions
-    behind their last units, of the hour of `until_ms` and of the one before.
+    """Units due by `until_ms`, without those that came after the change of leader.
 
-    `term`: the newest whose leader said how it came to lead. Who is given leadership by that one, and by no other, has
-    nothing more to doubt.
+    New units are due later, except in the last moments before `until_ms`. So two positions are enough, of the change:
+    `ends` are those behind the last units of two hours, the hour before `until_ms` and its own.
+
+    `term`: the newest term whose leader recorded how it came to lead. A leader that is given leadership by the leader
+    of that term adds no doubt.
     """
 
     until_ms: int = -1  # none
@@ -38,16 +40,17 @@ class Doubt:
 
     @classmethod
     def at(cls, span: Callable[[int], tuple[int, int]], until_ms: int) -> Self:
-        """Of what is there now. `span`: the positions of an hour's units, of the first and behind the last."""
+        """The doubt about all units that are there now. `span` returns the positions of an hour's first unit and behind
+        its last."""
         hour = min(max(until_ms // HOUR_MS, 1), HOUR_MAX)
         return cls(until_ms, (span(hour - 1)[1], span(hour)[1]))
 
     def mark(self) -> str:
-        """What the rolling hash takes in of it."""
+        """The text that enters the rolling hash."""
         return f"{self.until_ms} {self.ends[0]} {self.ends[1]} {self.term}"
 
     def of(self, places: U64, due_ms: I64) -> npt.NDArray[np.bool_]:
-        """Which of these units may have been handed over, [n]."""
+        """A mask, [n]: True for each unit that may have been handed over."""
         doubtful: npt.NDArray[np.bool_] = due_ms <= self.until_ms
         if doubtful.any():
             hours = hours_of(places)

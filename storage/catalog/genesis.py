@@ -1,4 +1,4 @@
-"""Genesis: what the cluster is, fixed by the first leader's first command and never changed."""
+"""Genesis: the identity of the cluster. The first leader's first command fixes it, and it never changes."""
 
 from typing import Final
 
@@ -11,8 +11,11 @@ _KEY: Final = b"genesis"
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True):
-    """Cluster id (16 bytes), the secret receipts are made with, the ids of the first nodes, formats by name; how long a
-    settled message stays known and its key taken, which all nodes must agree on."""
+    """The cluster id (16 bytes), the secret of receipts, the ids of the first nodes, and formats by name.
+
+    `retention_ms` and `key_retention_ms` say how long a settled message stays known and its key taken. All nodes must
+    agree on both.
+    """
 
     cluster_id: bytes
     secret: bytes
@@ -34,13 +37,13 @@ def read_genesis(meta: Table) -> Genesis | None:
 
 
 def replace_genesis(meta: Table, genesis: Genesis) -> None:
-    """Make what stands in the catalog another cluster's: of a backup that is restored, and of nothing else."""
+    """Replace the genesis in the catalog by another cluster's. Only for a backup that is being restored."""
     assert meta.get(_KEY) is not None, "nothing was founded"
     meta.put(_KEY, _ENCODER.encode(genesis))
 
 
 def write_genesis(meta: Table, genesis: Genesis) -> None:
-    """Set it. Once: a second one would make every id and receipt of the first another cluster's."""
+    """Set the genesis, once. A second one would assign all ids and receipts of the first to another cluster."""
     assert len(genesis.cluster_id) == CLUSTER_ID_SIZE, f"cluster id of {len(genesis.cluster_id)} bytes"
     assert meta.get(_KEY) is None, "the cluster is already founded"
     meta.put(_KEY, _ENCODER.encode(genesis))

@@ -1,6 +1,6 @@
-"""What a checkpoint says of each hour: the lengths of its files and how many units it holds, 64 bytes a row.
+"""The rows of hours in a checkpoint: the lengths of an hour's files and the counts of its units, 64 bytes a row.
 
-The rows stay one array, as they stand in the checkpoint record: 87,600 hours are 5.6 MB, not 87,600 objects.
+The rows stay one array, as they stand in the checkpoint record. 87,600 hours are 5.6 MB, not 87,600 objects.
 """
 
 from collections.abc import ItemsView, Iterator, Mapping
@@ -28,9 +28,13 @@ assert LENGTHS_ROW.itemsize == 64
 
 
 class HourLengths(NamedTuple):
-    """Lengths in bytes of an hour's three files, and how many units it holds: in all, not settled for good, of those
-    not open (`forwarded`: of today's states no other is), and of all how many were born elsewhere. `generation` is its
-    directory's, see unlinked_hours."""
+    """Lengths of an hour's three files in bytes, and counts of its units.
+
+    - `units`: all; `unsettled`: not settled for good.
+    - `forwarded`: unsettled and not open. Today no state but `forwarded` is that.
+    - `moved`: of all, those born in another hour.
+    - `generation`: that of the hour's directory, see unlinked_hours.
+    """
 
     log_len: int
     index_len: int
@@ -43,12 +47,12 @@ class HourLengths(NamedTuple):
 
 
 def settle_count(lengths: HourLengths) -> int:
-    """How many settle records a file of this length holds."""
+    """The number of settle records in a file of this length."""
     return max(0, lengths.settle_len - HEADER_SIZE) // SETTLE.itemsize
 
 
 class HourRows(Mapping[int, HourLengths]):
-    """HourLengths by hour over an array of LENGTHS_ROW whose hours rise. It is never changed."""
+    """HourLengths by hour, over an array of LENGTHS_ROW in rising order of hours. It never changes."""
 
     __slots__ = ("_hours", "rows")
 
@@ -58,15 +62,15 @@ class HourRows(Mapping[int, HourLengths]):
 
     @classmethod
     def of(cls, hours: Mapping[int, HourLengths]) -> "HourRows":
-        """The same as rows."""
+        """The rows of these hours."""
         if isinstance(hours, HourRows):
             return hours
         rows = [(hour, lengths.generation, *lengths[:-1]) for hour, lengths in sorted(hours.items())]
         return cls(np.array(rows, LENGTHS_ROW))
 
     def place(self, hour: int) -> int | None:
-        """The row of an hour, or None."""
-        at = int(self._hours.searchsorted(self._hours.dtype.type(hour)))  # of a Python number all hours are converted
+        """The index of an hour's row, or None."""
+        at = int(self._hours.searchsorted(self._hours.dtype.type(hour)))  # a Python number would convert all hours
         return at if at < len(self._hours) and self._hours[at] == hour else None
 
     def __getitem__(self, hour: int) -> HourLengths:
@@ -82,7 +86,7 @@ class HourRows(Mapping[int, HourLengths]):
         return len(self._hours)
 
     def items(self) -> ItemsView[int, HourLengths]:
-        """All of them, rising, in one pass."""
+        """All hours and lengths, rising, in one pass."""
         return _Items(self)
 
 

@@ -1,11 +1,11 @@
-"""That this cluster was made from a backup, when, and what the backup holds: rows of the catalog, for good.
+"""The rows of the catalog that say that this cluster was made from a backup, when, and which units it held.
 
-What the old cluster did with its messages nobody here knows: no account of its nodes is in a backup, and it may have
-gone on since. So all that was in the backup is in doubt.
+The cluster does not know what the old cluster did with its messages. A backup holds no account of the old nodes, and
+the old cluster may have gone on since. So all units of the backup are in doubt.
 
-What was in it is told by places, never by times: the clock of the leader that wrote a message may have been ahead of
-all that came later, and whoever leads here may be behind it. An hour's units go on behind those of the backup; an hour
-that is unlinked and begun again numbers its units on from there.
+The units of the backup are named by positions, never by times. The clock of the leader that wrote a message may have
+been ahead of all later clocks, and the leader here may be behind it. New units of an hour are numbered behind those of
+the backup. An hour that is unlinked and begun again goes on with those numbers.
 """
 
 import struct
@@ -24,7 +24,7 @@ from storage.lmdb.table import Table
 
 _KEY: Final = b"restored"
 _HOUR: Final = b"restored hour "
-"""Before an hour's number: a row for each hour that was in the backup."""
+"""Prefix of the row of each hour in the backup. The hour's number follows."""
 _NUMBER: Final = struct.Struct("<I")
 _END: Final = struct.Struct("<Q")
 
@@ -36,15 +36,19 @@ class _Row(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """At `restored_ms` the cluster was made, by the clock of whoever did it. `ends`: where the units of each hour end
-    in the backup. `term`: the last of the old cluster that its log shows."""
+    """The origin of a cluster made from a backup.
+
+    - `restored_ms`: when the cluster was made, by the clock of the restoring process.
+    - `ends`: for each hour, where its units end in the backup.
+    - `term`: the last term of the old cluster in the log.
+    """
 
     restored_ms: int
     ends: Mapping[int, int]
     term: int = 0
 
     def had(self, places: U64) -> npt.NDArray[np.bool_]:
-        """Which of the units at these places the backup holds, [n]."""
+        """A mask, [n]: True for each of these units that the backup holds."""
         ends: I64 = np.zeros(len(places), np.int64)
         for hour, rows in by_hour(hours_of(places)):
             ends[rows] = self.ends.get(hour, 0)
@@ -57,13 +61,13 @@ _DECODER: Final = msgspec.msgpack.Decoder(_Row)
 
 
 def read_restored(meta: Table) -> Restored | None:
-    """None for a cluster that was not made from a backup. FormatRefused."""
+    """Read the origin. None for a cluster that was not made from a backup. Raises FormatRefused."""
     row = meta.get(_KEY)
     if row is None:
         return None
     ends: dict[int, int] = {}
     for key, end in meta.rows(_HOUR):
-        if len(end) != _END.size:  # what no release wrote
+        if len(end) != _END.size:  # no release wrote this
             raise FormatRefused("catalog", "bytes of a restored hour", len(end), _END.size)
         ends[_NUMBER.unpack(key[len(_HOUR) :])[0]] = _END.unpack(end)[0]
     found = _DECODER.decode(row)
@@ -71,8 +75,11 @@ def read_restored(meta: Table) -> Restored | None:
 
 
 def write_restored(meta: Table, restored: Restored) -> None:
-    """Set it; of a backup of a restored cluster anew. Rows of an earlier backup stay for the hours that this one lacks:
-    whoever begins such an hour again numbers its units on from there."""
+    """Set the origin. A restore of a restored cluster's backup sets it anew.
+
+    Rows of an earlier backup stay for hours that the new backup lacks. The units of such an hour, begun again, are
+    numbered on from there.
+    """
     meta.put(_KEY, _ENCODER.encode(_Row(restored.restored_ms, restored.term)))
     for hour, end in restored.ends.items():
         meta.put(_HOUR + _NUMBER.pack(hour), _END.pack(end))
