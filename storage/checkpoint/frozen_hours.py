@@ -1,4 +1,4 @@
-"""All hours at one moment, for a checkpoint: made on the loop by copying their counters, worked out in a thread."""
+"""All hours at one moment, for a checkpoint. The loop copies their counters, a thread works out the rest."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -17,11 +17,11 @@ from storage.hour.stage_write import FrozenHour
 from storage.hour.staging import Chunk, Chunks
 
 HOUR_BYTES: Final = 4 * 4096
-"""What the directory of an hour and its three files take beside their content, in blocks of the usual size."""
+"""Disk space of an hour's directory and its three files beside their content, in blocks of the usual size."""
 
 
 class FrozenHours:
-    """What is to be written and synced, the lengths that the files will have, and the directories to remove."""
+    """The bytes to write and sync, the lengths that the files will have, and the directories to remove."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class FrozenHours:
         self.chunks = chunks
         self.unlinked = unlinked
         self.heads = heads
-        """Of what is written: a fork."""
+        """A fork, for the hours that the checkpoint writes."""
         self.states = states
         self._settles = settles
         self._ahead = ahead
@@ -47,47 +47,47 @@ class FrozenHours:
 
     @property
     def near_end(self) -> int:
-        """The first hour behind those that the loop writes by itself."""
+        """The first hour behind the near ones, which the loop writes by itself."""
         return self._ahead.start
 
     def prepare(self) -> None:
-        """Work out in the thread what the loop will ask for when this is durable."""
+        """Work out in the thread the columns that the loop needs once the checkpoint is durable."""
         _ = self.staged_columns
 
     @cached_property
     def _rising(self) -> I64:
-        """The rows that are hours, by number."""
+        """Indexes of the rows that hold an hour, by number."""
         number = self.rows["number"]
         hours = np.flatnonzero(number >= 0)
         return hours[number[hours].argsort(kind="stable")]
 
     @cached_property
     def staged_rows(self) -> I64:
-        """The rows of hours with something staged, by number."""
+        """Indexes of the rows of hours with staged bytes, by number."""
         rows = self.rows
         staged = (rows["units"] > rows["saved_units"]) | (rows["settles"] > rows["saved_settles"])
         return self._rising[staged[self._rising]]
 
     @cached_property
     def staged_columns(self) -> Mapping[str, I64]:
-        """What HourTable.save wants to know of `staged_rows`."""
+        """The columns of `staged_rows` that HourTable.save reads."""
         return {name: self.rows[name][self.staged_rows] for name in FROZEN}
 
     @property
     def staged_bytes(self) -> int:
-        """What writing the units of `staged` takes of a file system at most, settle records left out."""
+        """The most disk space that the units of `staged` need, without settle records."""
         rows = self.rows[self.staged_rows]
         units, records = rows["units"] - rows["saved_units"], rows["log_end"] - rows["saved_log_end"]
         return int((units * UNIT.itemsize + records).sum()) + HOUR_BYTES * len(rows)
 
     @property
     def staged(self) -> Iterator[FrozenHour]:
-        """What is to be written, hour by hour, rising."""
+        """The hours to write, rising."""
         return map(self._hour, self.staged_rows.tolist())
 
     @property
     def ahead(self) -> list[FrozenHour]:
-        """Those that become near next."""
+        """The hours that become near next."""
         number = self.rows["number"]
         ahead = (number >= self._ahead.start) & (number < self._ahead.stop)
         return [self._hour(row) for row in np.flatnonzero(ahead).tolist()]
@@ -102,13 +102,13 @@ class FrozenHours:
 
     @property
     def staged_numbers(self) -> list[int]:
-        """The hours of `staged`."""
+        """The numbers of the hours of `staged`."""
         numbers: list[int] = self.rows["number"][self.staged_rows].tolist()
         return numbers
 
     @cached_property
     def lengths(self) -> HourRows:
-        """Of all hours."""
+        """The lengths of all hours."""
         return lengths_of(self.rows[self._rising])
 
     @property
@@ -124,7 +124,7 @@ class FrozenHours:
 
     @cached_property
     def synced(self) -> list[tuple[int, int, int]]:
-        """What was written to since the last checkpoint, or will be: number, generation and first unit of each hour."""
+        """Number, generation and first unit of each hour in `touched`."""
         wanted = self.touched
         at = self._rising[np.isin(self.rows["number"][self._rising], list(wanted))]
         return [(number, generation, first) for number, generation, first, *_ in self.rows[at].tolist()]

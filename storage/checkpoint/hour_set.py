@@ -1,14 +1,14 @@
-"""The hours of a store, which of them are near, warm or cold, and which a checkpoint has to write or sync.
+"""The hours of a store: which are near, warm or cold, and which a checkpoint has to write or sync.
 
 ```
                        turn                      used                     not used for longest
 far, staged  ------------------> near     cold  ------> warm  ------------------------------> cold
 ```
-Near hours are those the wheel stands at, two back and two ahead. Any other that is used keeps its states and
-descriptors for a while: warm. Only these have an `Hour`, and hours with staged settle records; of all others there is
-a row of counters (hour/hour_table.py). Memory depends on what is used, not on how many hours hold messages.
+Near hours are the wheel's hour, two back and two ahead. Another hour that is used keeps its states and descriptors for
+a while: it is warm. Only near and warm hours have an `Hour`, and hours with staged settle records. Each other hour is a
+row of counters (hour/hour_table.py). Memory depends on the hours in use, not on how many hours hold messages.
 
-Invariant: the row of an hour is as its `Hour` says, but for near hours: of those the `Hour` is right, and `_refresh`
+Invariant: the row of an hour equals its `Hour`, except for near hours. Of these the `Hour` is right, and `_refresh`
 brings their rows up to date.
 """
 
@@ -37,27 +37,27 @@ from storage.hour.stage_write import OpenFiles, read_ahead, write_staged
 from storage.hour.staging import Stage
 
 NEAR_HOURS: Final = 2
-"""Hours on either side of the turn's that are near."""
+"""Near hours on either side of the wheel's hour."""
 
 AHEAD_HOURS: Final = 2
-"""Hours behind these whose heads a checkpoint reads, so that the turn finds them in memory."""
+"""Hours behind the near ones whose heads a checkpoint reads, so that the turn finds them in memory."""
 
 STAGED_BYTES_SOFT: Final = 64 << 20
-"""Past this a checkpoint is due, whoever drives them."""
+"""Past this a checkpoint is due, whichever part starts it."""
 
 _STAGED_BYTES_MAX: Final = 4 * STAGED_BYTES_SOFT
-"""Past this each append writes some staged hours on the loop, so that memory stays bounded when no checkpoint comes."""
+"""Past this each append writes some staged hours on the loop. So memory stays bounded when no checkpoint comes."""
 
 _SETTLING_HOURS_MAX: Final = 2048
-"""Past so many hours with staged settle records each append writes some, so that a checkpoint begins and ends in short
+"""Past this many hours with staged settle records each append writes some. So a checkpoint begins and ends in short
 steps."""
 
 _PIECE_HOURS: Final = 64
 _PIECE_BYTES: Final = 8 << 20
-"""How much of it: more than an entry brings, and some ten milliseconds."""
+"""The most that one such step writes: more than an entry brings, and some ten milliseconds."""
 
 _READ_UNITS_MAX: Final = 1 << 16
-"""Hours of more units on disk, whose heads are not kept, are left to the checkpoint."""
+"""An hour with more units on disk, whose heads are not kept, is left to the checkpoint."""
 
 
 class HourSet:
@@ -79,14 +79,14 @@ class HourSet:
         """Units of all hours, settled ones too."""
         self.moved = int(table.rows["moved"].sum())
         """Of these, units born elsewhere."""
-        self._objects: WeakValueDictionary[int, Hour] = WeakValueDictionary()  # all there are, whoever holds them
+        self._objects: WeakValueDictionary[int, Hour] = WeakValueDictionary()  # all that exist
         self._near = range(0)
-        self._mapped: dict[int, Hour] = {}  # the near ones
+        self._mapped: dict[int, Hour] = {}  # near hours
         self._warm = WarmHours()
         self._settling = SettlingHours()
         self._written: set[int] = set()  # written to since the last checkpoint began
         self._heads = HeadsKept()
-        self._left = HeadsKept()  # of what the last turn let go
+        self._left = HeadsKept()  # of the hours that left at the last turn
         self._unlinked = UnlinkedHours(leftovers)
         self._states_due = StatesDue(table.rows)
 
@@ -95,14 +95,14 @@ class HourSet:
 
     @property
     def held(self) -> HoursHeld:
-        """What is in memory of them."""
+        """The hours and heads in memory."""
         near = len(self._mapped)
         heads = near * HEADS_BYTES + self._left.bytes + self._heads.bytes
         return HoursHeld(near, len(self._objects), heads)
 
     @property
     def leftovers(self) -> int:
-        """Directories that the checkpoint at the start did not name, and none after it was made to remove."""
+        """The number of leftover directories that no checkpoint has been made to remove yet."""
         return self._unlinked.leftovers
 
     @property
@@ -112,16 +112,17 @@ class HourSet:
         return self._table
 
     def close(self) -> None:
-        """Let go of all descriptors."""
+        """Close all descriptors."""
         for hour in list(self._objects.values()):
             hour.close()
 
     def counters(self, number: int) -> HourCounters | None:
-        """What there is of an hour, without an object of it."""
+        """The counters of an hour. Makes no object of it."""
         return self._table.get(number) if (hour := self._objects.get(number)) is None else hour.counters
 
     def settled_ms(self, counters: HourCounters) -> int:
-        """When the last thing happened to a unit of an hour, ms; 0 if nothing did. Read once, and not used by it."""
+        """The time of an hour's last settle record, ms; 0 if there is none. It is read once, and the hour does not
+        become warm."""
         if counters.settled_ms != NOT_READ:
             return counters.settled_ms
         hour = self.find(counters.number)
@@ -131,14 +132,14 @@ class HourSet:
         return found
 
     def find(self, number: int) -> Hour | None:
-        """The hour, without using it: its counters only."""
+        """The hour, for its counters only. It does not become warm."""
         hour = self._objects.get(number)
         if hour is None and (counters := self._table.get(number)) is not None:
             hour = self._objects[number] = Hour(counters, self._open_files, self._stage)
         return hour
 
     def use(self, number: int) -> Hour | None:
-        """The hour, whose caches or files are about to be used; None if it holds nothing."""
+        """The hour, whose caches or files the caller is about to use. None if it holds nothing."""
         hour = self._mapped.get(number)
         if hour is not None:
             return hour
@@ -148,7 +149,7 @@ class HourSet:
         return hour
 
     def existing(self, positions: U64) -> Iterator[tuple[Hour, npt.NDArray[np.intp] | slice, I64]]:
-        """(hour, rows, global indexes) of positions that must exist, hour by hour."""
+        """Yield (hour, rows, global indexes) of positions that must exist, hour by hour."""
         for number, rows, at in in_hours(positions):
             hour = self.use(number)
             assert hour is not None, f"no unit in hour {number}"
@@ -159,8 +160,8 @@ class HourSet:
     # append
 
     def begin(self, numbers: list[int]) -> tuple[I64, I64]:
-        """The hours to append to, rising, begun where they are not there: the global_index of each one's next unit,
-        and where its log ends."""
+        """Begin those of the hours to append to, which rise, that are missing. Return the global_index of each one's
+        next unit, and where its log ends."""
         missing = [number for number in numbers if number not in self._table]
         if missing:
             generations = [self._unlinked.generation(number) for number in missing]
@@ -177,7 +178,7 @@ class HourSet:
         return rows["first"] + rows["units"], rows["log_end"]
 
     def _among(self, numbers: list[int]) -> list[Hour]:
-        """Of these hours, which rise, those that there is an object of."""
+        """Those of these hours, which rise, that have an object."""
         if len(numbers) < len(self._objects):
             return [hour for number in numbers if (hour := self._objects.get(number)) is not None]
         found = []
@@ -188,8 +189,11 @@ class HourSet:
         return found
 
     def append(self, arranged: BatchByHour, units: Units, starts: I64) -> None:
-        """Add units to hours that were begun, complete but for chain and checksum: near ones are written, the others
-        staged. `starts` say where each one's record begins in `arranged.words`."""
+        """Add units to hours that were begun. Near hours are written, others staged.
+
+        The units are complete except for chain and checksum. `starts` has where each one's record begins in
+        `arranged.words`.
+        """
         hours, rows, words = arranged.hours, arranged.edges, arranged.words
         self.units += len(units)
         edges = np.append(starts, len(words))[rows]
@@ -226,12 +230,12 @@ class HourSet:
     def _add_staged(self, arranged: BatchByHour, units: Units, edges: I64, which: slice) -> None:
         hours, words = arranged.hours[which], arranged.words
         rows, edges = (each[which.start : which.stop + 1] for each in (arranged.edges, edges))
-        if len(hours) < len(arranged.hours):  # a part: the batch itself is not to be held by it
+        if len(hours) < len(arranged.hours):  # only a part: the stage must not hold the whole batch
             units, words = units[rows[0] : rows[-1]].copy(), words[edges[0] : edges[-1]].copy()
         self._stage.add(units, words, np.array(hours), rows - rows[0], edges - edges[0])
 
     def settled(self, hour: Hour, staged: int) -> None:
-        """Settle records were added to an hour; `staged` bytes of them are in memory."""
+        """Note settle records that were added to an hour. `staged` bytes of them are in memory."""
         if staged:
             self._settling.add(hour, staged)
             self._table.put(hour.counters)
@@ -240,11 +244,11 @@ class HourSet:
 
     @property
     def staged_bytes(self) -> int:
-        """Memory held by what waits to be written."""
+        """Memory of the bytes that wait to be written."""
         return self._stage.bytes + self._settling.bytes
 
     def bound(self) -> None:
-        """Write some of what is staged if it has become too much: a few hours at a time, for the loop waits."""
+        """Write some staged hours if there are too many, a few at a time, for the loop waits."""
         settling: list[Hour] = []
         if self.staged_bytes > _STAGED_BYTES_MAX:
             first = 0
@@ -262,8 +266,7 @@ class HourSet:
                     self._write([hour.number])
 
     def _piece(self, first: int) -> list[int]:
-        """The lowest hours from `first` on with staged units, none between them left out, whose heads need no long
-        reading."""
+        """The lowest hours from `first` on with staged units, without a gap, whose heads need no long reading."""
         piece: list[int] = []
         size = 0
         for number in self._stage.lowest(_PIECE_HOURS, first):
@@ -278,8 +281,10 @@ class HourSet:
         return piece
 
     def turn(self, now_hour: int) -> None:
-        """The wheel stands at `now_hour`: let go of hours no longer near, write and open those that became so. A turn
-        back, for the clock was wrong, reads nothing of hours that the one before let go."""
+        """Move the wheel to `now_hour`. Release hours no longer near; write and open hours that became near.
+
+        A turn back, after a wrong clock, reads nothing of hours that the turn before released.
+        """
         self._near = range(now_hour - NEAR_HOURS, now_hour + NEAR_HOURS + 1)
         left = [number for number in self._mapped if number not in self._near]
         known, self._left = self._left, HeadsKept() if left else self._left
@@ -300,15 +305,15 @@ class HourSet:
                 entering.enter(None if kept is None else all_heads(kept))
 
     def begin_at(self, now_hour: int) -> None:
-        """The first turn, with nothing staged. The heads of the hours that become near next are kept too: later each
-        checkpoint's thread sees to that."""
+        """Make the first turn, with nothing staged. It also keeps the heads of the hours that become near next. Later
+        each checkpoint's thread reads those."""
         self.turn(now_hour)
         ahead = (self.find(number) for number in range(self._near.stop, self._near.stop + AHEAD_HOURS))
         read_ahead((hour.freeze() for hour in ahead if hour is not None), self._open_files, self._heads)
 
     def _write(self, numbers: list[int]) -> None:
-        """Write what is staged of hours, which rise and have no other staged one between them. A checkpoint under way
-        may write the same bytes again."""
+        """Write the staged bytes of hours, which rise and have no other staged hour between them. A checkpoint under
+        way may write the same bytes again."""
         hours = [hour for number in numbers if (hour := self.find(number)) is not None and hour.has_staged]
         if not hours:
             return
@@ -321,7 +326,7 @@ class HourSet:
             self._table.put(hour.counters)
 
     def unlink(self, number: int) -> None:
-        """Forget an hour; its directory goes with the next checkpoint. Unknown hours are fine."""
+        """Drop an hour. Its directory goes with the next checkpoint. Unknown hours are fine."""
         hour = self.find(number)
         if hour is None:
             return
@@ -342,7 +347,7 @@ class HourSet:
     # checkpoint
 
     def freeze(self) -> FrozenHours:
-        """This moment, for a checkpoint. One at a time."""
+        """Freeze this moment for a checkpoint. One at a time."""
         self._refresh()
         frozen = FrozenHours(
             self._table.rows.copy(), self._settling.freeze(), self._stage.freeze(), frozenset(self._written),
@@ -353,14 +358,15 @@ class HourSet:
         return frozen
 
     def thaw(self, frozen: FrozenHours) -> None:
-        """The checkpoint is durable."""
+        """Release the frozen state. The checkpoint is durable."""
         self._unlinked.thaw(frozen.unlinked)
         self._stage.thaw()
         self._save(frozen)
         self._states_due.thaw(frozen.states, self._objects)
 
     def _save(self, frozen: FrozenHours) -> None:
-        """What was frozen is written: forget it, but of hours that were written meanwhile by other means."""
+        """Drop the staged bytes that the checkpoint wrote, except of hours that were written by other means
+        meanwhile."""
         self._heads.join(frozen.heads)
         self._refresh()
         saved = self._table.save(frozen.staged_rows, frozen.staged_columns)
@@ -370,7 +376,7 @@ class HourSet:
             self._saved(hours[place], self._table.get(hours[place].number))
 
     def _saved(self, hour: Hour, counters: HourCounters | None) -> None:
-        """What was staged of an hour is written as far as its counters say."""
+        """Drop an hour's staged settle records as far as its counters say that they are written."""
         assert counters is not None, f"hour {hour.number} is there"
         self._settling.saved(hour, counters)
 

@@ -1,4 +1,4 @@
-"""A checkpoint on its way: staged hours written, everything synced, then one transaction that makes it so.
+"""A checkpoint on its way: it writes staged hours, syncs all files, then commits one transaction.
 
 ```
 loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
@@ -7,16 +7,16 @@ thread   run                      0 remove leftovers, look at lengths   1 write 
                                   2 sync   3 commit the catalog with the record   4 remove
 loop     finish                   forget what was staged; reads of the catalog move on
 ```
-| stopped | found at the next start | recovery |
-|---|---|---|
-| before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
-| in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
+    | stopped | found at the next start | recovery |
+    |---|---|---|
+    | before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
+    | in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
 
-0 is a piece of what a start leaves to checkpoints (unlinked_hours.py, hour/open_hour.py). Leftovers go first, as many
-as it takes, so that what a checkpoint writes again finds the room that they took.
+Step 0 is a piece of the work that a start leaves to checkpoints (unlinked_hours.py, hour/open_hour.py). Leftovers go
+first, as many as needed, so that the bytes that a checkpoint writes again find their room.
 
 Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
-and LMDB through Frozen.commit; nothing of the store. The loop may append, settle and read meanwhile.
+and LMDB through Frozen.commit. It touches nothing of the store. The loop may append, settle and read meanwhile.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,11 @@ from storage.hour.open_hour import HourOpening
 from storage.hour.stage_write import read_ahead, write_staged
 
 _SYNC_EACH_MAX: Final = 8
-"""Up to this many hours are synced one by one; more cost less as one syncfs of the file system."""
+"""Up to this many hours are synced one by one. For more, one syncfs of the file system costs less."""
 
 
 class CheckpointJob:
-    """One checkpoint; made by Store.begin_checkpoint, run once, then finished."""
+    """One checkpoint. Store.begin_checkpoint makes it; it is run once, then finished."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class CheckpointJob:
                 self._disk.unlink(path)
 
     def finish(self) -> None:
-        """Tell the store. On the loop's thread, after run has returned."""
+        """Tell the store that the checkpoint is durable. On the loop's thread, after `run` has returned."""
         self._finished(self)
 
     def _make_room(self) -> None:
-        """Remove a piece of the leftovers, and more while there is no room for what is to be written."""
+        """Remove a piece of the leftovers, and more while the disk lacks room for the staged bytes."""
         unlinked, needed = self.hours.unlinked, self.hours.staged_bytes
         for leftover in unlinked.leftovers:
             self._remove(leftover)
@@ -102,7 +102,7 @@ class CheckpointJob:
             return
         for hour in [hour for hour in hours if hour[0] < self.hours.near_end][-_SYNC_EACH_MAX:]:
             files = self._open_files(*hour)
-            files.drain(outflow)  # near ones, and those just before: what the loop has written
+            files.drain(outflow)  # near hours and those just before: the loop wrote these bytes
             files.close()
         if len(hours) > _SYNC_EACH_MAX:
             fd = self._disk.open_read(self._directory)

@@ -1,7 +1,8 @@
-"""What a checkpoint keeps: its oldest hour, and what hours weigh that only open messages hold.
+"""The oldest hour of a checkpoint, and the bytes of hours that only open messages keep.
 
-An hour goes as a whole, when every unit in it is settled (docs/adr/0009-place-and-home.md). So one message that nobody
-takes keeps all that was delivered in its hour. The arrays are made once a checkpoint; a question is a binary search.
+An hour goes as a whole, when every unit in it is settled (docs/adr/0009-place-and-home.md). So one message that no
+consumer takes keeps all delivered messages of its hour. The arrays are made once a checkpoint; a question is a binary
+search.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ _HOUR_MS = 3_600_000
 
 
 class KeptHours:
-    """The hours of one checkpoint that hold an open unit. Never changed, so any thread may ask."""
+    """The hours of one checkpoint that hold an open unit. It never changes, so any thread may ask."""
 
     def __init__(self, record: CheckpointRecord | None) -> None:
         rows = HourRows.of(record.hours if record is not None else {}).rows
@@ -25,6 +26,6 @@ class KeptHours:
         self._bytes: I64 = (held["log_len"] + held["index_len"] + held["settle_len"]).astype(np.int64).cumsum()
 
     def open_bytes(self, before_ms: int) -> int:
-        """Bytes of the hours that ended before this time and hold a message that is still open."""
+        """Bytes of the hours that ended before this time and hold an open message."""
         past = int(np.searchsorted(self._hours, before_ms // _HOUR_MS, "left"))
         return int(self._bytes[past - 1]) if past else 0

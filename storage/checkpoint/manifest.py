@@ -1,21 +1,21 @@
-"""The manifest of a snapshot: which files, of which lengths, stand for one checkpoint of one group.
+"""The manifest of a snapshot: the files of one checkpoint of one group, with their lengths.
 
-A snapshot is the last durable checkpoint, whole: the files of its hours up to the record's lengths, and LMDB as one
-compact copy of that transaction. The manifest holds the checkpoint record itself and derives the files' names from it,
-so that nothing a peer or a backup says can name a file outside the data directory.
+A snapshot is the last durable checkpoint, whole. It has the files of its hours up to the record's lengths, and LMDB as
+one compact copy of that transaction. The manifest holds the checkpoint record and derives the files' names from it. So
+a peer or a backup cannot name a file outside the data directory.
 
     leader    Store.pin -> Pin (pin.py)          follower  Install (directory/snapshot_install.py)
               manifest, then pieces by (name, offset)  ->           aside, verified, one rename
 
-An offer to a follower has no piece checksums: to make it one would have to read everything there is. Each piece goes
-with its own. In a backup, which is read as it is written, `sums` has the CRC32C of every piece, in order.
+An offer to a follower has no piece checksums, for they would take a read of all files. Each piece travels with its own
+checksum. A backup is read as it is written, so there `sums` has the CRC32C of every piece, in order.
 
 Manifest, little endian; `sums` counts the u32 that follow the record, one per MiB begun of each file in order:
 ```
  0                    64            72           76     80           80 + k     80 + k + 4 n
  | file header HWSNAP | catalog_len | record len | sums | record (k) | n sums   | crc32c |
 ```
-`crc32c` is over everything between the header and itself.
+`crc32c` is over all bytes between the header and itself.
 """
 
 import struct
@@ -36,8 +36,8 @@ PIECE: Final = 1 << 20
 
 SMALL: Final = 16 << 10
 TOGETHER: Final = 64
-"""Files of so many bytes at most are sent so many together: a cluster with messages in 30,000 hours has 60,000 files,
-and each took 4 ms by itself."""
+"""Up to TOGETHER files of at most SMALL bytes are sent in one piece. A cluster with messages in 30,000 hours has 60,000
+files, and each took 4 ms by itself."""
 
 CATALOG_FILE: Final = "catalog/data.mdb"
 _LENGTHS: Final = struct.Struct("<QII")
@@ -46,7 +46,8 @@ _WHERE: Final = "snapshot manifest"
 
 
 class Place(NamedTuple):
-    """`size` bytes of a manifest's files, one behind the other: from `offset` of the file with this number, from 1."""
+    """`size` bytes of a manifest's files, read one behind the other. They begin at `offset` of the file with number
+    `file`, counted from 1."""
 
     file: int
     offset: int
@@ -62,16 +63,16 @@ class Part(NamedTuple):
 
 
 Files = tuple[tuple[str, int], ...]
-"""(name, length in bytes) of each, in the manifest's order."""
+"""(name, length in bytes) of each file, in the manifest's order."""
 
 
 class SnapshotRefused(Exception):
-    """A manifest, piece or snapshot that is not what it must be. Nothing of this node's own is touched."""
+    """A manifest, piece or snapshot with wrong content. This node's own files are not touched."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a snapshot consists of. `sums`: CRC32C of every piece of `files`, in order; empty in an offer."""
+    """The content of a snapshot. `sums` has the CRC32C of every piece of `files`, in order; it is empty in an offer."""
 
     cluster_id: bytes
     group: int
@@ -81,12 +82,12 @@ class Manifest:
 
     @property
     def applied_index(self) -> int:
-        """The last entry it holds."""
+        """The last entry in the snapshot."""
         return self.record.applied_index
 
     @property
     def applied_term(self) -> int:
-        """That entry's term."""
+        """The term of that entry."""
         return self.record.applied_term
 
     @cached_property
@@ -101,7 +102,7 @@ class Manifest:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        """The same by name."""
+        """The length of each file by name."""
         return dict(self.files)
 
     @property
@@ -116,7 +117,8 @@ class Manifest:
                 yield name, offset, min(PIECE, length - offset)
 
     def places(self, *, together: bool) -> Iterator[Place]:
-        """All of it, as it is asked for piece by piece; small files `together` if the leader sends them so."""
+        """Yield all bytes piece by piece, as a follower asks for them. Small files go `together` if the leader sends
+        them so."""
         size, first = 0, 1
         for number, (_, length) in enumerate(self.files, 1):
             small = together and length <= SMALL
@@ -133,7 +135,7 @@ class Manifest:
             yield Place(first, 0, size)
 
     def encode(self) -> bytes:
-        """The manifest's bytes; the same manifest gives the same bytes."""
+        """Return the manifest's bytes. The same manifest gives the same bytes."""
         header = FileHeader(MAGIC_SNAPSHOT, self.group, 0, self.cluster_id).encode()
         record = self.record.encode()
         body = _LENGTHS.pack(self.catalog_len, len(record), len(self.sums)) + record
@@ -142,7 +144,7 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: bytes, where: str = _WHERE) -> "Manifest":
-        """Read it back. Raises Corrupt (bytes are not as written) or FormatRefused (another version)."""
+        """Read the manifest back. Raises Corrupt (bytes are not as written) or FormatRefused (another version)."""
         header = FileHeader.decode(data[:HEADER_SIZE], where)
         FileHeader(MAGIC_SNAPSHOT, header.group, 0, header.cluster_id).expect(header, where)
         body = data[HEADER_SIZE : -_CRC.size]
@@ -166,7 +168,7 @@ class Manifest:
 
 
 def parts_of(files: Files, place: Place) -> list[Part]:
-    """The files that a place is in, and where. Fewer bytes than it has if it ends behind the last one."""
+    """The parts of files that a place covers. They have fewer bytes than the place if it ends behind the last file."""
     parts: list[Part] = []
     number, offset, left = place
     while left and 0 < number <= len(files) and offset <= files[number - 1][1]:

@@ -1,4 +1,4 @@
-"""A durable checkpoint held fast, so that it can be read while the store goes on.
+"""A pin holds a durable checkpoint, so that it can be read while the store goes on.
 
 ```
 loop    Store.pin        LMDB's transaction begun, the directories it names marked: one moment
@@ -6,10 +6,10 @@ thread  prepare          LMDB copied from that transaction into pins/<n>/, which
 thread  read             pieces of the files, by what the manifest says of their lengths
 any     release          the copy and what was kept for it alone may go
 ```
-While a pin lives no directory that it names is removed: a checkpoint that would leaves it to the first one after the
-release. Nor is its name given again: an hour that is begun anew takes another generation. Files grow behind what the
-manifest says and never change before it. The transaction lives only until LMDB is copied, for as long as it does LMDB
-cannot use its free pages again. What a crash leaves of a copy is removed when the store is opened.
+While a pin lives, no directory that it names is removed. A checkpoint leaves such a directory to the first checkpoint
+after the release. The directory's name stays taken: an hour that is begun anew takes another generation. Files grow
+behind the manifest's lengths and never change before them. The transaction ends when LMDB is copied, because until then
+LMDB cannot use its free pages again. A crash may leave part of a copy; opening the store removes it.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,22 +30,21 @@ PINS: Final = "pins"
 
 
 class Pins:
-    """Which directories are held, and which were to be removed meanwhile.
+    """The directories that pins hold, and those that wait for a release to be removed.
 
-    `hold` is for the loop's thread, the rest for any. There is no lock: each step is one that the interpreter does not
-    interrupt. A checkpoint asks `removable` after its commit. A pin that began before that commit is then either not
-    yet noted, and everything is kept, or noted; one that begins later is of the new checkpoint, which names nothing of
-    what is removed.
+    `hold` is for the loop's thread, the rest for any. There is no lock, because the interpreter does not interrupt any
+    step. A checkpoint asks `removable` after its commit. A pin that began before that commit is either not yet noted,
+    and everything is kept, or noted. A later pin is of the new checkpoint, which names none of the removed directories.
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, HourRows] = {}  # what each pin names, by its number
+        self._held: dict[int, HourRows] = {}  # the hours of each pin, by its number
         self._beginning = False
         self._kept: set[Directory] = set()
         self._made = 0
 
     def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, int] | None:
-        """Begin a pin and hold what it names. Returns it and a number of its own."""
+        """Begin a pin and hold the directories that it names. Return the pin and its number."""
         self._beginning = True
         try:
             catalog = begin()
@@ -58,12 +57,14 @@ class Pins:
             self._beginning = False
 
     def let_go(self, number: int) -> None:
-        """A pin is released. What was kept for it goes with the next checkpoint."""
+        """Release a pin. The directories kept for it go with the next checkpoint."""
         self._held.pop(number, None)
 
     def removable(self, hours: Iterable[Directory]) -> list[Directory]:
-        """Of directories that no checkpoint names any more, these and those kept, the ones that no pin holds; the rest
-        is kept. Tell `removed` of each one that is gone."""
+        """Add directories that no checkpoint names any more to those kept. Return all kept ones that no pin holds.
+
+        The caller tells `removed` of each one that is gone.
+        """
         self._kept |= set(hours)
         if self._beginning:
             return []
@@ -71,7 +72,7 @@ class Pins:
         return sorted(hour for hour in self._kept if not any(_names(rows, hour) for rows in held))
 
     def removed(self, hour: Directory) -> None:
-        """This directory is gone."""
+        """Drop a directory that is gone."""
         self._kept.discard(hour)
 
 
@@ -81,7 +82,7 @@ def _names(hours: HourRows, hour: Directory) -> bool:
 
 
 class Pin:
-    """One checkpoint, held. Made by Store.pin on the loop's thread."""
+    """One held checkpoint. Made by Store.pin on the loop's thread."""
 
     def __init__(self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, int], pins: Pins) -> None:
         self._directory = directory
@@ -93,27 +94,27 @@ class Pin:
         self._manifest: Manifest | None = None
         self._released = False
         self.applied_index = self._catalog.record.applied_index
-        """The last entry it holds: the journal is needed from the next one on."""
+        """The last entry in the checkpoint. The journal is needed from the next one on."""
 
     @property
     def record(self) -> CheckpointRecord:
-        """The checkpoint."""
+        """The checkpoint's record."""
         return self._catalog.record
 
     def without_catalog(self) -> "Pin":
-        """The same pin, for who wants the hours alone: LMDB's transaction is let go of at once."""
+        """Close LMDB's transaction at once and return the same pin. For callers that need the hours alone."""
         self._catalog.close()
         return self
 
     @property
     def manifest(self) -> Manifest:
-        """What it consists of; once it is prepared."""
+        """The manifest. The pin must be prepared."""
         assert self._manifest is not None, "the pin is not prepared"
         return self._manifest
 
     def prepare(self) -> Manifest:
-        """Copy LMDB. Blocks for as long as that takes; in a thread, one at a time. Raises DiskFailed or Corrupt, both
-        final."""
+        """Copy LMDB. Blocks for as long as that takes. Runs in a thread, one at a time. Raises DiskFailed or Corrupt,
+        both final."""
         if self._manifest is None:
             assert not self._released, "the pin is released"
             for path in (self._copy.parent, self._copy):
@@ -126,8 +127,10 @@ class Pin:
         return self._manifest
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Bytes of a file of the manifest. Blocks; in any thread. Raises SnapshotRefused if the manifest has no such
-        bytes, Corrupt if the disk has not, DiskFailed."""
+        """Read bytes of a file of the manifest. Blocks; in any thread.
+
+        Raises SnapshotRefused if the manifest lacks these bytes, Corrupt if the disk lacks them, DiskFailed.
+        """
         length = self.manifest.lengths.get(name)
         if length is None or offset < 0 or not 0 < size <= length - offset:
             raise SnapshotRefused(f"no {size} bytes at {offset} of {name}: the manifest gives it {length}")
@@ -145,7 +148,7 @@ class Pin:
         return data
 
     def release(self) -> None:
-        """Let go; again is fine. In any thread, when no other reads from it."""
+        """Release the pin. A second call does nothing. In any thread, when no other reads from it."""
         if self._released:
             return
         self._released = True

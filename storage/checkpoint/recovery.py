@@ -1,17 +1,17 @@
 """Opening a store: the hours of the last checkpoint, and the directories that it does not name.
 
-| on disk | what it is | done |
-|---|---|---|
-| an hour or generation the record does not name | begun after it, or unlinked by it | a leftover; the journal has it |
-| what is called otherwise than an hour | not the store's | removed |
-| a file longer than the record says | appended after the checkpoint, perhaps torn | cut by the look at lengths |
-| a file shorter, or missing | durable bytes are gone | Corrupt at the look at lengths |
-| header, last unit or last settle record not as written | damage | Corrupt when the hour is first used |
-| damage further inside | found by its checksum when read, and by verify | Corrupt then |
+    | on disk | what it is | done |
+    |---|---|---|
+    | an hour or generation that the record lacks | begun after it, or unlinked by it | a leftover; the journal has it |
+    | a name that is not an hour's | not the store's | removed |
+    | a file longer than the record says | appended after the checkpoint, perhaps torn | cut by the look at lengths |
+    | a file shorter, or missing | durable bytes are gone | Corrupt at the look at lengths |
+    | header, last unit or last settle record not as written | damage | Corrupt when the hour is first used |
+    | damage further inside | found by its checksum when read, and by verify | Corrupt then |
 
-Who looks at lengths, and when: hour/open_hour.py. Leftovers stay where they are: checkpoints remove them
-(unlinked_hours.py). A node that is killed over and over leaves more each time, so past a bound the start removes them.
-So it does where the disk is short: the node writes before its first checkpoint.
+hour/open_hour.py looks at lengths and says when. Leftovers stay in place; checkpoints remove them (unlinked_hours.py).
+A node that is killed again and again leaves more each time, so past a bound the start removes them. A start also
+removes them where the disk is short, because the node writes before its first checkpoint.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,22 +28,24 @@ from storage.file.kept_free import is_short
 from storage.format.array import I64
 
 _LEFTOVERS_MAX: Final = 1 << 17
-"""Half as many again as there are hours in ten years."""
+"""One and a half times the hours in ten years."""
 
 
 def recover(
     hours: Path, lengths: Mapping[int, HourLengths], first_index: Callable[[int], int], disk: Disk
 ) -> tuple[HourRows, I64, list[Directory]]:
-    """The hours of the checkpoint; the global_index of each one's first unit; and the leftovers, by name. Raises
-    DiskFailed."""
+    """Return the hours of the checkpoint, the global_index of each one's first unit, and the leftovers by name.
+
+    Raises DiskFailed.
+    """
     named = HourRows.of(lengths)
     leftovers = _leftovers(hours, named, disk)
     return named, np.array([first_index(hour) for hour in named], np.int64), leftovers
 
 
 def _leftovers(hours: Path, named: HourRows, disk: Disk) -> list[Directory]:
-    """The directories of hours and generations that are not named, up to the bound; the rest is removed. On a disk that
-    is short all are."""
+    """The directories of hours and generations that are not named, up to the bound. The rest is removed, or all of them
+    on a disk that is short."""
     numbers, generations = (named.rows[name].tolist() for name in ("hour", "generation"))
     kept = {directory_name(*directory) for directory in zip(numbers, generations, strict=True)}
     leftovers: list[Directory] = []

@@ -1,4 +1,4 @@
-"""Hours that have settle records in memory, which wait for a checkpoint: each is kept as an object for these."""
+"""Hours with settle records in memory that wait for a checkpoint. Each such hour is kept as an object."""
 
 from typing import Final
 
@@ -7,33 +7,34 @@ from storage.hour.hour_table import HourCounters
 from storage.hour.staging import Chunks
 
 _SETTLING_BYTES: Final = 2048
-"""What an hour costs that is kept for its staged settle records."""
+"""Memory of an hour that is kept for its staged settle records."""
 
 
 class SettlingHours:
-    """By number. On the loop's thread."""
+    """The hours by number. On the loop's thread."""
 
     def __init__(self) -> None:
         self._hours: dict[int, Hour] = {}
         self.bytes = 0
-        """Memory they take."""
+        """Memory of these hours."""
 
     def __len__(self) -> int:
         return len(self._hours)
 
     def add(self, hour: Hour, staged: int) -> None:
-        """So many bytes of settle records were staged in an hour."""
+        """Count `staged` bytes of settle records that were staged in an hour."""
         if hour.number not in self._hours:
             self._hours[hour.number] = hour
             self.bytes += _SETTLING_BYTES
         self.bytes += staged
 
     def lowest(self, count: int) -> list[Hour]:
-        """The lowest of them, so many at most."""
+        """At most `count` of the lowest hours."""
         return [self._hours[number] for number in sorted(self._hours)[:count]]
 
     def saved(self, hour: Hour, counters: HourCounters) -> None:
-        """An hour is written as far as these say; one without staged settle records is kept no longer."""
+        """Drop an hour's settle records as far as the counters say that they are written. Drop the hour if none is
+        left."""
         before = hour.staged_settles.bytes()
         hour.thaw(counters)
         self.bytes += (after := hour.staged_settles.bytes()) - before

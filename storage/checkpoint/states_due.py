@@ -1,4 +1,4 @@
-"""Which hours' states files a checkpoint makes longer, and which files it removes."""
+"""The hours whose states files a checkpoint makes longer, and the states files that it removes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,18 @@ from storage.hour.stage_write import OpenFiles
 from storage.state.files import TAIL_MIN, extend
 
 _BEGUN: Final = 8
-"""Hours whose files are begun in one checkpoint though nothing happened to them."""
+"""Hours whose files one checkpoint begins though they were not written to."""
 
 
 @dataclass(slots=True)
 class FrozenStates:
-    """One checkpoint's part. `begun` are hours whose files it is to begin, `removed` files that nobody reads any more;
-    after `extend`: hours whose files go further now or are fewer, and how far they go; files that are superfluous once
-    nobody has them open; and those that count, which are not to be removed."""
+    """One checkpoint's work on states files.
+
+    - `begun`: hours whose files it begins. `removed`: files that no reader has open any more.
+    - `extended`, after `extend`: hours whose files go further now or are fewer, and how far they go.
+    - `superfluous`, after `extend`: files that can go once no reader has them open.
+    - `used`, after `extend`: files that count and must stay.
+    """
 
     begun: frozenset[int]
     removed: tuple[Path, ...]
@@ -29,7 +33,7 @@ class FrozenStates:
     used: set[Path] = field(default_factory=set)
 
     def extend(self, rows: Rows, touched: set[int], open_files: OpenFiles) -> None:
-        """Make the files of the large ones among these hours longer. In a thread. Raises Corrupt or DiskFailed."""
+        """Make the files of the large hours among these longer. In a thread. Raises Corrupt or DiskFailed."""
         large = rows[(rows["number"] >= 0) & (rows["settles"] >= TAIL_MIN)]
         wanted = large[np.isin(large["number"], list(touched | self.begun))]
         for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
@@ -41,24 +45,26 @@ class FrozenStates:
 
 
 class StatesDue:
-    """What there is to do about states files. On the loop's thread."""
+    """The work on states files that is due. On the loop's thread."""
 
     def __init__(self, rows: Rows) -> None:
-        """`rows` are the counters of all hours that the store was opened with: an older build may have left large ones
-        of them without files."""
+        """`rows` are the counters of all hours at the open of the store. An older build may have left large hours
+        without files."""
         self._without: set[int] = set(rows["number"][rows["settles"] >= TAIL_MIN].tolist())
         self._superfluous: list[Path] = []
 
     def freeze(self, written: set[int]) -> FrozenStates:
-        """For a checkpoint; hours that were written to have their turn in any case."""
+        """Freeze the work for a checkpoint. It extends the hours in `written` in any case."""
         self._without -= written
         begun = frozenset(self._without.pop() for _ in range(min(_BEGUN, len(self._without))))
         removed, self._superfluous = tuple(self._superfluous), []
         return FrozenStates(begun, removed)
 
     def thaw(self, frozen: FrozenStates, hours: Mapping[int, Hour]) -> None:
-        """The checkpoint is durable: of these hours those whose files go further read them from now on. One that was
-        begun again meanwhile has a directory of its own, without files."""
+        """Let the hours read their longer files. The checkpoint is durable.
+
+        An hour that was begun again meanwhile has a directory of its own, without files.
+        """
         self._superfluous += frozen.superfluous
         for extended, end in frozen.extended:
             hour = hours.get(extended.number)

@@ -1,24 +1,24 @@
-"""Directories that no hour of the store has any more, until a checkpoint's thread has removed them.
+"""Directories that belong to no hour of the store, until a checkpoint's thread has removed them.
 
-| what | since | removed |
-|---|---|---|
-| an unlinked hour's | the unlink | by the next checkpoint, when it is durable and no pin holds it |
-| a leftover: the checkpoint that the store was opened with does not name it | the start | a piece in each checkpoint |
+- An unlinked hour's directory counts from the unlink on. The next checkpoint removes it, when that checkpoint is
+  durable and no pin holds the directory.
+- A leftover is a directory that the checkpoint at the start does not name. It counts from the start on. Each checkpoint
+  removes a piece of the leftovers.
 
-A kill within a checkpoint of many hours leaves them all as leftovers. To remove one takes about a millisecond, so
-neither a start nor one checkpoint waits for all of them. Where the disk is short a checkpoint removes more of them
-first: it writes their hours again, and would fill the disk, at each start anew. No checkpoint ever names a leftover
-again, so it may go at any time; what a kill leaves of them the next start finds again.
+A kill within a checkpoint of many hours makes leftovers of them all. To remove one takes about a millisecond, so no
+start and no checkpoint waits for all of them. Where the disk is short, a checkpoint first removes more of them. It
+writes their hours again, and would fill the disk, at each start anew. No checkpoint ever names a leftover again, so it
+may go at any time. The next start finds leftovers that a kill left.
 
-An hour that was unlinked may be begun again (a Realign has turned the wheel back): under the same number and, until the
-directory of the one before is gone, under another generation, which gives it a directory of its own. A crash would
-bring the old one back, so not a byte of it may change; and a node that made its checkpoint in between and one that did
-not give the new units the same positions: those behind the old ones', which no unit is ever given again (the catalog
-keeps where an unlinked hour ended). So it is where a pin holds the old directory (pin.py), and where it is a
-leftover, of which the replay begins the hour again. The generation is the node's own matter, no replicated content.
+An unlinked hour may be begun again (a Realign has turned the wheel back). It keeps its number. Until the old directory
+is gone it takes another generation, hence a directory of its own. A crash would bring the old directory back, so not a
+byte of it may change. The new units get positions behind the old ones, which are never given again: the catalog keeps
+where an unlinked hour ended. So all nodes give the same positions, whether or not they made a checkpoint in between.
+The same holds where a pin holds the old directory (pin.py), and where it is a leftover whose hour the replay begins
+again. The generation is the node's own matter, not replicated.
 
-Invariant: no hour is begun in a directory that `_taken` names, and each directory that is to be removed is named there
-until the checkpoint that has removed it is over. So the thread that removes one never meets what the loop writes.
+Invariant: no hour is begun in a directory that `_taken` names. Each directory to remove is named there until the
+checkpoint that has removed it is over. So the thread that removes a directory never meets writes of the loop.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,18 @@ Directory = tuple[int, int]
 """An hour's directory: number and generation."""
 
 _PIECE: Final = 2048
-"""Leftovers that one checkpoint removes: some seconds of its thread."""
+"""Leftovers that one checkpoint removes, which takes its thread some seconds."""
 
 
 @dataclass(slots=True)
 class FrozenUnlinked:
-    """One checkpoint's part. `unlinked` are the directories that it does not name any more and the one before may,
-    `leftovers` a piece of those that none names, `rest` the others of these. Its thread adds to `removed` what it has
-    removed, with what a pin held until now, and counts in `more` those of `rest`, which it removes in order."""
+    """One checkpoint's directories to remove.
+
+    - `unlinked`: it does not name them any more, the checkpoint before may.
+    - `leftovers`: a piece of those that no checkpoint names. `rest`: the others of these.
+    - `removed`: filled by its thread, also with directories that a pin held until now.
+    - `more`: how many of `rest` the thread removed, in order.
+    """
 
     unlinked: list[Directory]
     leftovers: list[Directory]
@@ -46,18 +50,18 @@ class FrozenUnlinked:
 
 
 class UnlinkedHours:
-    """On the loop's thread."""
+    """The directories to remove. On the loop's thread."""
 
     def __init__(self, leftovers: Sequence[Directory]) -> None:
-        """`leftovers` are what the store was opened with."""
-        self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may be there
-        self._leftovers = list(leftovers)  # a checkpoint under way reads it: what goes from it goes when that is over
+        """`leftovers` are those at the open of the store."""
+        self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may exist
+        self._leftovers = list(leftovers)  # a checkpoint under way reads it, so items go when that is over
         for number, generation in leftovers:
             self._take(number, generation)
-        self._waiting: list[Directory] = []  # for the next checkpoint to begin
+        self._waiting: list[Directory] = []  # for the next checkpoint
 
     def add(self, number: int, generation: int) -> None:
-        """An hour was unlinked: the next checkpoint does not name its directory."""
+        """Add an unlinked hour. The next checkpoint does not name its directory."""
         self._take(number, generation)
         self._waiting.append((number, generation))
 
@@ -66,22 +70,22 @@ class UnlinkedHours:
 
     @property
     def leftovers(self) -> int:
-        """How many wait for a checkpoint to begin."""
+        """The number of leftovers that wait for a checkpoint to begin."""
         return len(self._leftovers)
 
     def generation(self, number: int) -> int:
-        """The one in which an hour may be begun that is not there."""
+        """The generation in which a missing hour may be begun."""
         taken = self._taken.get(number)
         return max(taken) + 1 if taken else 0
 
     def freeze(self) -> FrozenUnlinked:
-        """For a checkpoint. One at a time."""
+        """Freeze the directories for a checkpoint. One at a time."""
         unlinked, self._waiting = sorted(self._waiting), []
         piece, self._leftovers = self._leftovers[:_PIECE], self._leftovers[_PIECE:]
         return FrozenUnlinked(unlinked, piece, self._leftovers)
 
     def thaw(self, frozen: FrozenUnlinked) -> None:
-        """The checkpoint is over: the names of what it has removed are free again."""
+        """Free the names of removed directories. The checkpoint is over."""
         del self._leftovers[: frozen.more]
         for number, generation in frozen.removed:
             left = tuple(each for each in self._taken[number] if each != generation)

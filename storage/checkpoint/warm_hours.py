@@ -1,7 +1,7 @@
 """Hours that are not near and were used lately: they keep their states and descriptors, up to a bound.
 
-Those whose states files lack much go last: until a checkpoint has made them longer, who asks for such an hour again
-reads its settle records, all of them if it has no file, on the loop. A start that replays a journal has no checkpoint.
+An hour whose states files lack much goes last. Until a checkpoint makes its files longer, the next use reads its settle
+records on the loop, all of them if it has no file. A start that replays a journal makes no checkpoint.
 """
 
 from collections import OrderedDict
@@ -12,22 +12,22 @@ from storage.state.files import TAIL_MIN
 
 _WARM_HOURS_MAX: Final = 64
 _WARM_UNITS_MAX: Final = 8 << 20
-"""How many hours that are not near keep states and descriptors, and units of states in all."""
+"""Bounds on the warm hours: their number, and the units of their states in all."""
 
 
 class WarmHours:
-    """By number, the one used last at the end. On the loop's thread."""
+    """The hours by number, the most recently used at the end. On the loop's thread."""
 
     def __init__(self) -> None:
         self._hours: OrderedDict[int, Hour] = OrderedDict()
-        self._units: dict[int, int] = {}  # of each, when another one was used: states come only to the one in use
+        self._units: dict[int, int] = {}  # counted when another hour was used: only the hour in use gains states
         self._total = 0
 
     def __len__(self) -> int:
         return len(self._hours)
 
     def use(self, hour: Hour) -> None:
-        """An hour is about to be used; others are cooled to keep within the bound."""
+        """Note the use of an hour. Cool others to keep within the bound."""
         if self._hours:
             self._count(next(reversed(self._hours.values())))
         known = hour.number in self._hours
@@ -37,7 +37,7 @@ class WarmHours:
             self._cool()
 
     def drop(self, number: int) -> None:
-        """Forget an hour as it is: it became near, or was unlinked."""
+        """Drop an hour as it is: it became near, or was unlinked."""
         self._hours.pop(number, None)
         self._total -= self._units.pop(number, 0)
 
@@ -55,6 +55,6 @@ class WarmHours:
 
 
 def _is_filed(hour: Hour) -> bool:
-    """Whether states files stand for nearly all of an hour."""
+    """True if states files cover nearly all of an hour."""
     states = hour.states_held
     return states is None or hour.settles - states.filed < TAIL_MIN
