@@ -4,12 +4,12 @@
 <cluster id, 8 hex digits>-<applied index, 20 digits>-<node>/
     MANIFEST   hours/<hour>/{log,index,settle}   catalog/data.mdb
 ```
-The files are those of a data directory, byte for byte; MANIFEST (storage/checkpoint/manifest.py) is the manifest with
-the CRC32C of every MiB. It is built under the name with `.part` behind it and renamed when all is durable, so a
-directory of the full name is a whole backup. It belongs to no node: there is no LOCK, no journal, no delivery log.
+The files are those of a data directory, byte for byte. MANIFEST (storage/checkpoint/manifest.py) is the manifest with
+the CRC32C of every MiB. A backup is built under its name with `.part` behind it, and renamed when all is durable. So a
+directory of the full name is a whole backup. It belongs to no node: it has no LOCK, no journal, no delivery log.
 
-What fails here fails the backup and not the node, unless it is the node's own files that cannot be read: a backup's
-disk may be any disk, a full or broken one is the operator's to hear of and no reason to stop delivering.
+A failure here fails the backup and not the node, unless the node's own files cannot be read. A backup's disk may be any
+disk. If it is full or broken, the operator must hear of it, and the node goes on to deliver.
 """
 
 import contextlib
@@ -32,18 +32,21 @@ PART: Final = ".part"
 
 
 class BackupRefused(SnapshotRefused):
-    """The backup cannot be written, or what lies there is none that can be used. Says where and why."""
+    """The backup cannot be written, or a directory holds no usable backup. Says where and why."""
 
 
 def backup_name(manifest: Manifest, node_id: str) -> str:
-    """What the backup of this checkpoint is called."""
+    """The name of this checkpoint's backup."""
     return f"{manifest.cluster_id.hex()[:8]}-{manifest.applied_index:020}-{node_id}"
 
 
 @dataclass(frozen=True)
 class Room:
-    """What backups may take of the file system that the node's data lie on: else they could make it refuse new work.
-    `reserve_bytes` stay free, and all that lies below `base` takes `share` of the whole at most."""
+    """The space that backups may take on the file system of the node's data. Past it they could make the node refuse
+    work.
+
+    `reserve_bytes` stay free. All files below `base` take at most `share` of the whole.
+    """
 
     data: Path
     reserve_bytes: int
@@ -51,7 +54,7 @@ class Room:
     share: float
 
     def check(self, place: Path, needed: int, disk: Disk) -> None:
-        """Raises BackupRefused where so many bytes more at a place that exists are too many."""
+        """Raise BackupRefused if `needed` more bytes at `place`, which exists, are too many."""
         if not disk.same_file_system(place, self.data):
             return
         free = disk.free_bytes(place)
@@ -65,10 +68,10 @@ class Room:
 
 
 class BackupWriter:
-    """One backup on its way. `copy` piece after piece, then `finish`, or `abandon`; all block, in a thread.
+    """One backup on its way: `copy` piece after piece, then `finish`, or `abandon`. All block, so they run in a thread.
 
-    Raises BackupRefused for what is wrong with the place it is written to, Corrupt or DiskFailed for the node's own
-    files, which is final.
+    Raises BackupRefused for a fault of the place that it writes to. Raises Corrupt or DiskFailed, which are final, for
+    the node's own files.
     """
 
     def __init__(self, pin: Pin, parent: Path, node_id: str, disk: Disk, *, room: Room | None = None) -> None:
@@ -76,14 +79,14 @@ class BackupWriter:
         self._disk = disk
         self._room = room
         self.path = parent / backup_name(pin.manifest, node_id)
-        """Where the backup stands when it is finished."""
+        """The finished backup's directory."""
         self._part = parent / (self.path.name + PART)
         self._sums: list[int] = []
         self._writer = PieceWriter(disk)
         self._begin(parent)
 
     def pieces(self) -> Iterator[tuple[str, int, int]]:
-        """What is to be copied, in order."""
+        """The pieces to copy, in order."""
         return self._pin.manifest.pieces()
 
     def copy(self, name: str, offset: int, size: int) -> None:
@@ -99,10 +102,10 @@ class BackupWriter:
             raise self._refused(error) from error
 
     def finish(self) -> Manifest:
-        """Make it durable and give it its name. Returns its manifest.
+        """Make the backup durable and give it its name. Return its manifest.
 
-        Its rows and records are not looked at: that takes the interpreter from the loop for longer than all the rest,
-        and `hourwheel verify` does it on any machine.
+        The rows and records are not checked here. That would hold the interpreter, and so the loop, for longer than all
+        the rest. `hourwheel verify` checks them on any machine.
         """
         manifest = replace(self._pin.manifest, sums=tuple(self._sums))
         try:
@@ -120,7 +123,7 @@ class BackupWriter:
         return manifest
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the files written."""
         try:
             self._disk.remove_tree(self._part)
         except DiskFailed as error:
@@ -150,7 +153,7 @@ class BackupWriter:
 
 
 def bytes_below(directory: Path) -> int:
-    """What all files in a directory and below it take. One that goes meanwhile counts for nothing."""
+    """Bytes of all files in and below a directory. A file that goes meanwhile counts as 0."""
     total = 0
     for place, _, names in os.walk(directory):
         for name in names:
@@ -160,13 +163,13 @@ def bytes_below(directory: Path) -> int:
 
 
 def is_backup(directory: Path, disk: Disk) -> bool:
-    """Whether this is, was, or was to become a backup, and no data directory."""
+    """True if this is a backup, finished or not, and no data directory."""
     unfinished = directory.name.endswith(PART) and not disk.exists(directory / "LOCK")
     return unfinished or disk.exists(directory / MANIFEST)
 
 
 def read_manifest(directory: Path, disk: Disk) -> Manifest:
-    """The manifest of a backup. Raises BackupRefused if there is none, or not a whole one."""
+    """The manifest of a backup. Raises BackupRefused if it is missing or not whole."""
     try:
         fd = disk.open_read(directory / MANIFEST)
     except FileNotFoundError as error:
@@ -188,8 +191,8 @@ def read_manifest(directory: Path, disk: Disk) -> Manifest:
 
 
 def read_pieces(directory: Path, manifest: Manifest, disk: Disk) -> Iterator[tuple[str, int, bytes]]:
-    """(name, offset, bytes) of every piece of a backup, each checked. Raises BackupRefused at the first that is not as
-    it was written."""
+    """Yield (name, offset, bytes) of every piece of a backup, checked. Raises BackupRefused at the first damaged
+    piece."""
     sums = iter(manifest.sums)
     for name, length in manifest.files:
         fd = _open(directory, name, length, disk)
@@ -208,8 +211,8 @@ def read_pieces(directory: Path, manifest: Manifest, disk: Disk) -> Iterator[tup
 
 
 def verify_backup(directory: Path, *, disk: Disk | None = None) -> Report:
-    """Check a backup as `verify` does a data directory, and that every byte is as it was written. Faults are in the
-    report, never raised."""
+    """Check a backup as `verify` checks a data directory, and that every byte is as written. Faults are in the report,
+    never raised."""
     disk = disk or Disk()
     try:
         manifest = read_manifest(directory, disk)

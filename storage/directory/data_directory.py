@@ -1,27 +1,31 @@
-"""The data directory: whose it is, and that one process has it.
+"""The data directory: its owner, and the lock that gives it to one process.
 
-Two processes on one directory, or a node started on another's, would each be consistent and together lose messages. So
+Two processes on one directory, or a node on another node's, would each be consistent and together lose messages. So
 LOCK names the owner, and is locked (flock: the lock dies with the process) for as long as the directory is in use.
 
 ```
 hours/<hour>/{log,index,settle}   catalog/   journal/   deliveries/   LOCK   SILENCE
 ```
-SILENCE is told of in file/silence_file.py. Beside these there are `install/`, a snapshot on its way in, `installed/`,
-one that a stop kept from its place: it takes it when the directory is opened (snapshot_install.py), `replaced/`, what
-it took the place of, until it is removed, and `pins/`, copies of the catalog for those it is sent to.
+file/silence_file.py describes SILENCE. The directory can hold four more:
 
-LOCK is one JSON line {"format","node_id","store_id","checksum"}. It is durable before anything else is made, so what a
-crash during creation leaves is told apart from a damaged directory:
+- `install/`: a snapshot on its way in.
+- `installed/`: a snapshot that a stop kept from its place. The next open of the directory puts it there
+  (snapshot_install.py).
+- `replaced/`: the folders that a snapshot replaced, until they are removed.
+- `pins/`: copies of the catalog on their way to a follower, a backup or an export.
 
-| LOCK | others | it is | so |
-|---|---|---|---|
-| missing | none | new | created |
-| missing | some | not ours, or LOCK was removed | refused |
-| no whole line | none | a crash during creation | created |
-| no whole line | some | damaged | refused |
-| a whole line | any | a data directory | format, checksum, node compared |
+LOCK is one JSON line {"format","node_id","store_id","checksum"}. It is durable before anything else is made. So a crash
+during creation can be told from a damaged directory:
 
-The store id is random and new with the directory: peers see by it that a node came back with an empty disk.
+    | LOCK | others | it is | so |
+    |---|---|---|---|
+    | missing | none | new | created |
+    | missing | some | not ours, or LOCK was removed | refused |
+    | no whole line | none | a crash during creation | created |
+    | no whole line | some | damaged | refused |
+    | a whole line | any | a data directory | format, checksum, node compared |
+
+The store id is random and new with the directory. By it peers see that a node came back with an empty disk.
 """
 
 import contextlib
@@ -37,24 +41,24 @@ from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, Corrupt, FileHeader
 
 CONDEMNED: Final = "CONDEMNED"
-"""A file that says why no node may start on this directory any more; see replication/raft/agreement.py."""
+"""A file that says why no node may start on this directory any more. See replication/raft/agreement.py."""
 
 FORMAT: Final = 1
 STORE_ID_SIZE: Final = 16
 _LOCK: Final = "LOCK"
 _FOLDERS: Final = ("hours", "catalog", "journal", "deliveries")
 _IGNORED: Final = frozenset({"lost+found"})
-"""The root of a freshly made file system counts as empty."""
+"""Such a directory counts as empty: the root of a freshly made file system has one."""
 _LINE_MAX: Final = 4096
 
 
 class DirectoryRefused(Exception):
-    """The directory is not this node's to use. Says which directory, why, and what to do."""
+    """The node must not use the directory. Says which directory, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """What LOCK says."""
+    """The content of LOCK."""
 
     node_id: str
     store_id: bytes
@@ -65,7 +69,7 @@ class _Owner:
 
     @classmethod
     def decode(cls, line: bytes, path: Path) -> Self:
-        """Raises DirectoryRefused for another format, or a line that is not what was written."""
+        """Read the line. Raises DirectoryRefused for another format, or a line that is not as written."""
         try:
             fields = json.loads(line)
             found = fields.pop("checksum", None)
@@ -81,8 +85,10 @@ class _Owner:
 
 
 class DataDirectory:
-    """An open data directory, locked until close. Attributes: path, node_id, store_id, hours, catalog, journal,
-    deliveries (paths), created (it was new)."""
+    """An open data directory, locked until close.
+
+    Attributes: path, node_id, store_id, hours, catalog, journal, deliveries (paths), created (it was new).
+    """
 
     def __init__(self, path: Path, owner: _Owner, created: bool, disk: Disk, lock: int) -> None:
         self.path = path
@@ -95,11 +101,11 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path, node_id: str, disk: Disk, new_store_id: bytes) -> Self:
-        """Open the node's directory, or make it (with `new_store_id`, 16 random bytes) if there is nothing there.
+        """Open the node's directory, or make it (with `new_store_id`, 16 random bytes) if nothing is there.
 
         The parent must exist. Raises DirectoryRefused: another node's, a newer format, locked, damaged, or in use for
-        something else. Raises FormatRefused if its journal is a newer build's: before anything in it is changed, since
-        the hours are cut back to their checkpoint before the journal is read.
+        something else. Raises FormatRefused if its journal is a newer build's. It does so before it changes anything,
+        because the hours are cut back to their checkpoint before the journal is read.
         """
         assert len(new_store_id) == STORE_ID_SIZE, f"store id of {len(new_store_id)} bytes"
         if not disk.exists(path.parent):
@@ -132,8 +138,8 @@ class DataDirectory:
 
     @classmethod
     def inspect(cls, path: Path, disk: Disk) -> Self:
-        """Open an existing directory of any node, for tools: nothing is made. Raises DirectoryRefused as open does,
-        and if there is no data directory."""
+        """Open an existing directory of any node, for tools. Nothing is made. Raises DirectoryRefused as open does, and
+        if there is no data directory."""
         if not disk.exists(path / _LOCK):
             raise DirectoryRefused(f"{path} is not a data directory: it has no {_LOCK}")
         lock = _take_lock(path, disk)
@@ -145,7 +151,7 @@ class DataDirectory:
         return cls(path, owner, False, disk, lock)
 
     def condemn(self, why: str) -> None:
-        """No node starts on this directory again: durable when it returns. Raises DiskFailed."""
+        """Keep every node from starting on this directory again. Durable at return. Raises DiskFailed."""
         fd = self._disk.open_write(self.path / CONDEMNED)
         try:
             self._disk.write(fd, why.encode()[: _LINE_MAX - 1] + b"\n", 0)
@@ -155,7 +161,7 @@ class DataDirectory:
         self._disk.fsync_directory(self.path)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._disk.close(self._lock)
 
 
@@ -173,7 +179,7 @@ def _refuse_foreign(path: Path, disk: Disk) -> None:
 
 
 def _refuse_condemned(path: Path, disk: Disk) -> None:
-    """A torn file counts: it was begun because the data is not to be trusted."""
+    """Raise DirectoryRefused if CONDEMNED exists. A torn file counts, for the node began it when its data was wrong."""
     if disk.exists(path / CONDEMNED):
         fd = disk.open_read(path / CONDEMNED)
         try:
@@ -184,7 +190,7 @@ def _refuse_condemned(path: Path, disk: Disk) -> None:
 
 
 def _refuse_newer(path: Path, disk: Disk) -> None:
-    """The headers of the journal's segments; what is damaged is for recovery to tell."""
+    """Raise FormatRefused if a header of a journal segment is a newer build's. Recovery reports damaged headers."""
     journal = path / "journal"
     for name in disk.list_directory(journal) if disk.exists(journal) else []:
         fd = disk.open_read(journal / name)
@@ -205,7 +211,7 @@ def _take_lock(path: Path, disk: Disk) -> int:
 
 
 def _read_owner(path: Path, disk: Disk, lock: int) -> _Owner | None:
-    """What LOCK says; None if creation did not get as far as a whole line and nothing else was made."""
+    """The content of LOCK. None if creation ended before a whole line and nothing else was made."""
     line = disk.read(lock, _LINE_MAX, 0)
     if line.endswith(b"\n"):
         return _Owner.decode(line, path)
@@ -239,13 +245,13 @@ def owner_of(path: Path, disk: Disk) -> tuple[str, bytes]:
 
 
 def lock_line(node_id: str, store_id: bytes) -> bytes:
-    """What LOCK says in a directory of this node: for one that is made elsewhere than by opening it."""
+    """The content of LOCK for this node's directory, if other code than `open` makes the directory."""
     return _Owner(node_id, store_id).encode()
 
 
 def _keep_owner(path: Path, disk: Disk, lock: int, owner: _Owner) -> None:
-    """Make the line durable once more. A start whose sync failed left it in memory alone, where this one reads it; what
-    is made next must not outlive it."""
+    """Make the line durable once more. A start whose sync failed left it in memory alone, where this start reads it.
+    Files made from now on must not outlive the line."""
     disk.write(lock, owner.encode(), 0)
     disk.fdatasync(lock)
     disk.fsync_directory(path)

@@ -5,15 +5,15 @@ DIR/installed/{hours,catalog,journal,LOCK}    copied and checked, made another c
   | THE rename: installed/LOCK -> LOCK        before it DIR is no data directory and no node starts on it
 DIR/LOCK, DIR/installed/...                   a data directory; opening it puts the folders in place, as a snapshot's
 ```
-It is another cluster: the id in every header and in the genesis is new, so a node of the old one that is still alive
-somewhere is refused, and so are two nodes restored from the same backup; the others of the new cluster start empty and
-get everything from this one. What receivers and consumers know stays true: ids, and the secret that receipts are made
-with, are the old ones, so who processed a message before the backup can still say so. The caller's journal begins far
-above the old cluster's terms, so that every hand-over from here on is newer than any that the old one made after the
-backup.
+It is another cluster, with a new id in every header and in the genesis. So a node of the old cluster that still lives
+is refused, and two nodes restored from the same backup refuse each other. The other nodes of the new cluster start
+empty and get everything from this one.
 
-A failure removes what was made; what a kill leaves (`installed` and no LOCK) is refused by nodes and removed by the
-next restore.
+Message ids and the secret of receipts are the old ones. So a consumer or receiver that processed a message before the
+backup can still say so. The caller's journal begins far above the old cluster's terms. So every hand-over from here on
+is newer than any that the old cluster made after the backup.
+
+A failure removes the files made. A kill leaves `installed` without LOCK: nodes refuse it, the next restore removes it.
 """
 
 import hashlib
@@ -39,15 +39,19 @@ _LOCK: Final = "LOCK"
 _IGNORED: Final = frozenset({"lost+found", INSTALLED})
 
 WriteJournal = Callable[[Path, Manifest], None]
-"""Makes the journal that goes with a manifest in an empty directory; durable when it returns."""
+"""Makes the journal of a manifest in an empty directory. Durable at return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
-    """Whose directory it becomes. `cluster_id` and `store_id`: 16 random bytes each. `raft`, `http`: host:port of this
-    node as others reach it, None for what the backup says. `alone`: the other members are removed; else they are
-    learners, who may start empty and catch up. `overdue`: None hands over everything that is overdue. `now_ms`: when
-    it is made."""
+    """The node that the directory becomes.
+
+    - `cluster_id`, `store_id`: 16 random bytes each.
+    - `now_ms`: when the directory is made.
+    - `raft`, `http`: host:port of this node as others reach it, None for those in the backup.
+    - `alone`: the other members are removed. Otherwise they become learners, which may start empty and catch up.
+    - `overdue`: None delivers everything that is overdue.
+    """
 
     node_id: str
     cluster_id: bytes
@@ -62,10 +66,10 @@ class RestoreOptions:
 def restore(
     backup: Path, directory: Path, options: RestoreOptions, write_journal: WriteJournal, disk: Disk
 ) -> Manifest:
-    """Make `directory`, which must not exist or be empty, from a backup. Returns the manifest of what it holds now.
+    """Make `directory`, which must be missing or empty, from a backup. Return the manifest of its content.
 
     Raises BackupRefused: the backup is damaged, foreign or of another format, or the directory is in use. Raises
-    DiskFailed. In either case nothing is left of what was made.
+    DiskFailed. In either case no made file is left.
     """
     manifest = read_manifest(backup, disk)
     if manifest.group:
@@ -88,7 +92,7 @@ def restore(
 
 
 def _claim(directory: Path, disk: Disk) -> bool:
-    """Make sure that the directory is ours to fill; whether it was made for that."""
+    """Make the directory, or check that it is empty. True if it was made."""
     if not disk.exists(directory.parent):
         raise BackupRefused(f"{directory} cannot be made: {directory.parent} does not exist")
     if not disk.exists(directory):
@@ -125,7 +129,7 @@ def _build(
 
 
 def _copy(backup: Path, manifest: Manifest, aside: Path, cluster_id: bytes, disk: Disk) -> None:
-    """Every piece, checked; the headers of hours with the new cluster's id."""
+    """Copy every piece, checked. Headers of hours get the new cluster's id."""
     fd, opened = -1, ""
     try:
         for name, offset, data in read_pieces(backup, manifest, disk):
@@ -144,7 +148,7 @@ def _copy(backup: Path, manifest: Manifest, aside: Path, cluster_id: bytes, disk
 
 
 def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk) -> Manifest:
-    """Make the catalog another cluster's, in one transaction; returns the manifest of the result."""
+    """Give the catalog the new cluster's genesis, in one transaction. Return the manifest of the result."""
     catalog = Catalog.open(path, disk)
     try:
         record = catalog.record
@@ -167,7 +171,7 @@ def _refound(path: Path, manifest: Manifest, options: RestoreOptions, disk: Disk
 
 
 def _set_members(catalog: Catalog, index: int, options: RestoreOptions) -> None:
-    """This node is the one voter: no majority of nodes that are gone is asked for anything."""
+    """Make this node the only voter, so that nothing needs a majority of nodes that are gone."""
     members = catalog.members
     for member in members.all():
         if member.id != options.node_id and member.role != REMOVED:

@@ -1,4 +1,4 @@
-"""A snapshot taken in: built aside from pieces, verified, and put in place by one rename.
+"""The install of a snapshot: built aside from pieces, verified, and put in place by one rename.
 
 ```
 install/{hours,catalog,journal}     have, put: pieces, from a leader or from what this node has itself
@@ -7,18 +7,20 @@ install/{hours,catalog,journal}     have, put: pieces, from a leader or from wha
 installed/                          finish_install: each folder takes its old one's place, by renames
 replaced/                           the old ones, which `remove_replaced` removes while the node runs
 ```
-| stopped | found at the next start | so |
-|---|---|---|
-| before the rename | the old state, and `install/` | the node goes on; what stands in `install/` is used again |
-| after it, anywhere | `installed/`, perhaps some folders already moved | finish_install goes on where it stopped |
-| before the old state is removed | `replaced/hours.1` and others | the node removes it while it runs |
+    | stopped | found at the next start | so |
+    |---|---|---|
+    | before the rename | the old state, and `install/` | the node goes on; what stands in `install/` is used again |
+    | after it, anywhere | `installed/`, perhaps some folders already moved | finish_install goes on where it stopped |
+    | before the old state is removed | `replaced/hours.1` and others | the node removes it while it runs |
 
-`install/` may hold anything: pieces of an earlier try, of another leader's snapshot, bytes that a power cut mangled.
-Nothing in it is believed: whoever installs compares the checksum of what `have` finds with the leader's, piece by
-piece, and everything is read again by verify. What an earlier try left is written again: its sync may have failed, and
-then the kernel holds the bytes and takes them for written. Files of the node's own hours are used likewise: they grow
-and never change, so their beginning is mostly what the snapshot says. They are copied and not linked: the store that
-owns them goes on, cuts them at its next start, and must not find them longer by another's bytes.
+`install/` may hold anything: pieces of an earlier try, of another leader's snapshot, bytes that a power cut mangled. So
+no byte in it is trusted. The follower compares the checksum of what `have` finds with the leader's, piece by piece, and
+verify reads everything again. Bytes of an earlier try are written again. Their sync may have failed, and then the
+kernel holds the bytes and takes them for written.
+
+Files of the node's own hours are used in the same way. They grow and never change, so their beginning is mostly that of
+the snapshot. They are copied and not linked. The store that owns them goes on, cuts them at its next start, and must
+not find them longer by another's bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,32 +46,32 @@ REMOVED_AT_ONCE: Final = 512
 """Directories of hours that one step of a removal takes."""
 _FOLDERS: Final = ("hours", "catalog", "journal")
 _SYNC_EACH_MAX: Final = 20_000
-"""Of more files a sync of each takes too long."""
+"""With more files a sync of each takes too long."""
 
 
 class PieceRefused(SnapshotRefused):
-    """A piece that is none of the manifest's, or does not match its checksum. Ask for it again."""
+    """The manifest lacks this piece, or its checksum differs. Ask for it again."""
 
 
 class InstallRefused(SnapshotRefused):
-    """What was built is not what the manifest says. Discard it and begin anew."""
+    """The files built differ from the manifest. Discard them and begin anew."""
 
 
 class Install:
-    """One snapshot on its way into `directory`. Everything blocks: for a thread, one call at a time.
+    """One snapshot on its way into `directory`. Every method blocks: for a thread, one call at a time.
 
     Raises DiskFailed (final) wherever it writes.
     """
 
     def __init__(self, directory: Path, manifest: Manifest, disk: Disk) -> None:
-        """Begin, or go on with what an earlier try left."""
+        """Begin, or continue an earlier try."""
         self.manifest = manifest
         self._directory = directory
         self._disk = disk
         self._aside = directory / INSTALL
         self.journal = self._aside / "journal"
-        """Where the caller writes the journal that goes with it, after verify and before commit."""
-        self._lengths: dict[str, int] = {}  # of the files aside
+        """The caller writes the snapshot's journal here, after verify and before commit."""
+        self._lengths: dict[str, int] = {}  # of the files in `install/`
         self._left: dict[str, int] = {}  # as an earlier try left them
         self._writer = PieceWriter(disk)
         self._own = self._own_hours()
@@ -77,14 +79,14 @@ class Install:
 
     @property
     def bytes_lacking(self) -> int:
-        """Bytes that are still to be written, if what is there is right."""
+        """Bytes still to write, if the bytes there are right."""
         return self.manifest.total_bytes - sum(self._lengths.values())
 
     def have(self, parts: Sequence[Part]) -> bytes:
-        """What this node has of a piece in these files, from its beginning on.
+        """The bytes that this node has of a piece in these files, from its beginning on.
 
-        Taken from an earlier try, and where that ends from the node's own hours, whose bytes are copied. Right only if
-        the leader says so: else `put` the piece. Raises PieceRefused.
+        They come from an earlier try. Where that ends, bytes are copied from the node's own hours. Only the leader
+        knows if they are right. If not, `put` the piece. Raises PieceRefused.
         """
         found: list[bytes] = []
         for part in parts:
@@ -110,7 +112,7 @@ class Install:
         return data
 
     def put(self, parts: Sequence[Part], known: int, data: bytes, crc: int) -> None:
-        """Write what comes behind the first `known` bytes of a piece in these files. Raises PieceRefused."""
+        """Write the bytes behind the first `known` bytes of a piece in these files. Raises PieceRefused."""
         found, wanted = checksum_of(data), sum(part.size for part in parts)
         first = parts[0]
         if found != crc or known + len(data) != wanted:
@@ -127,8 +129,8 @@ class Install:
             start += size
 
     def verify(self) -> None:
-        """Sync all of it and read it back: sound, and what the manifest says. Then write what the node that starts on
-        it needs beside. Raises InstallRefused."""
+        """Sync all files and read them back: sound, and equal to the manifest. Then write the states files that the
+        next start needs. Raises InstallRefused."""
         for name, length in self.manifest.files:
             if self._lengths.get(name, 0) != length:
                 raise InstallRefused(f"{name} has {self._lengths.get(name, 0)} of {length} bytes")
@@ -137,8 +139,11 @@ class Install:
         write_states(self._aside, self.manifest, self._disk)
 
     def _sync(self) -> None:
-        """Make files and names durable, those of an earlier try too. File by file: each is mostly on the disk already,
-        while one syncfs also carries what others have written and makes all who sync meanwhile wait for it."""
+        """Make files and names durable, those of an earlier try too.
+
+        Each file is synced by itself, for most of it is on the disk already. One syncfs would also carry the writes of
+        others, and all other syncs would wait for it.
+        """
         disk, names = self._disk, self.manifest.lengths
         if len(names) > _SYNC_EACH_MAX:
             self._with(self._aside, disk.syncfs)
@@ -157,19 +162,22 @@ class Install:
             self._disk.close(fd)
 
     def commit(self) -> None:
-        """Make it this directory's state: the rename. The store and the journal of before are to be closed and not
-        written any more; what is open of them is void. The next DataDirectory.open puts the folders in place. `verify`
-        has made the folders' names durable, and who wrote the journal what is in it."""
+        """Make the snapshot this directory's state: the rename.
+
+        The store and the journal of before must be closed and not written any more. Their open handles are void. The
+        next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the writer
+        of the journal its content.
+        """
         assert self._disk.list_directory(self.journal), "hours of a snapshot beside a journal of before it"
         self._disk.rename(self._aside, self._directory / INSTALLED)
         self._disk.fsync_directory(self._directory)
 
     def discard(self) -> None:
-        """Give up: the room it took is free again."""
+        """Give up, and free the disk space."""
         discard_install(self._directory, self._disk)
 
     def _prepare(self) -> None:
-        """Make the folders, remove what the manifest does not name, cut what is longer."""
+        """Make the folders, remove files that the manifest does not name, cut longer files."""
         disk, aside = self._disk, self._aside
         disk.make_directory(aside)
         disk.remove_tree(self.journal)
@@ -186,7 +194,7 @@ class Install:
                 self._take(f"{directory}/{file}")
 
     def _take(self, name: str) -> None:
-        """Count in what an earlier try left of a file."""
+        """Count a file that an earlier try left."""
         path, length = self._aside / name, self.manifest.lengths.get(name)
         if length is None:
             self._disk.unlink(path)
@@ -206,7 +214,7 @@ class Install:
             raise PieceRefused(f"no {size} bytes at {offset} of {name}: the manifest gives it {length}")
 
     def _own_hours(self) -> dict[str, str]:
-        """The directories of this node's hours by number; of several generations the newest."""
+        """The directories of this node's hours by number, the newest generation of each."""
         hours = self._directory / "hours"
         if not self._disk.exists(hours):
             return {}
@@ -214,13 +222,13 @@ class Install:
 
     def _read_own(self, name: str, offset: int, size: int) -> bytes:
         if name == CATALOG_FILE:
-            return b""  # its pages lie anywhere
+            return b""  # its pages lie in any order
         _, hour, file = name.split("/")
         own = self._own.get(hour.split(".")[0])
         return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
 
     def _read(self, path: Path, offset: int, size: int) -> bytes:
-        """What is there of these bytes; nothing if the file is gone, as the store may unlink an hour meanwhile."""
+        """Those of these bytes that exist. Empty if the file is gone, for the store may unlink an hour meanwhile."""
         try:
             fd = self._disk.open_read(path)
         except FileNotFoundError:
@@ -239,8 +247,8 @@ class Install:
 
 
 def check_snapshot(directory: Path, manifest: Manifest, disk: Disk) -> None:
-    """Read hours and catalog below `directory`, which nobody has open: every byte sound, and what the manifest says.
-    Raises InstallRefused."""
+    """Read hours and catalog below `directory`, which no process has open. Every byte must be sound and as the manifest
+    says. Raises InstallRefused."""
     report = verify(directory, disk=disk, group=manifest.group)
     if report.faults:
         raise InstallRefused("; ".join(report.faults[:3]))
@@ -248,7 +256,7 @@ def check_snapshot(directory: Path, manifest: Manifest, disk: Disk) -> None:
 
 
 def check_record(directory: Path, manifest: Manifest, disk: Disk) -> None:
-    """Whether the catalog below `directory` is that of the manifest. Raises InstallRefused."""
+    """Raise InstallRefused if the catalog below `directory` is not that of the manifest."""
     try:
         catalog = Catalog.open(directory / "catalog", disk, read_only=True)
     except (Corrupt, FormatRefused) as error:
@@ -266,9 +274,11 @@ def check_record(directory: Path, manifest: Manifest, disk: Disk) -> None:
 
 
 def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
-    """Write the states files of the large hours below `directory`, which was checked and has none. No snapshot brings
-    them, and the next checkpoint is half a minute away: until then one ack would read all settle records of its hour on
-    the loop. Durable when it returns; in a thread."""
+    """Write the states files of the large hours below `directory`, which was checked and has none.
+
+    No snapshot brings these files, and the next checkpoint is half a minute away. Until then one ack would read all
+    settle records of its hour on the loop. Durable at return; in a thread.
+    """
     large = [(hour, of) for hour, of in manifest.record.hours.items() if settle_count(of) >= TAIL_MIN]
     if not large:
         return
@@ -290,15 +300,15 @@ def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
 
 
 def discard_install(directory: Path, disk: Disk) -> None:
-    """Remove what a try left, if anything."""
+    """Remove the files that a try left."""
     disk.remove_tree(directory / INSTALL)
 
 
 def finish_install(directory: Path, disk: Disk) -> bool:
-    """Put a committed snapshot's folders in their places, if there is one; whether there was. What stood there waits
-    in `replaced/` for remove_replaced: a start takes as long however much it was.
+    """Put a committed snapshot's folders in their places. True if there was one.
 
-    For who holds the directory's LOCK and has nothing in it open. Stopped anywhere it is done by the next one.
+    The folders there before wait in `replaced/` for remove_replaced, so that their size does not slow the start. The
+    caller holds the directory's LOCK and has nothing in it open. After a stop the next call goes on.
     """
     installed, replaced = directory / INSTALLED, directory / REPLACED
     if not disk.exists(installed):
@@ -320,13 +330,15 @@ def finish_install(directory: Path, disk: Disk) -> bool:
 
 
 def _free_place(replaced: Path, folder: str, disk: Disk) -> Path:
-    """A name that nothing has which an earlier snapshot replaced."""
+    """A name that no folder in `replaced/` has."""
     return next(path for number in count(1) if not disk.exists(path := replaced / f"{folder}.{number}"))
 
 
 def remove_replaced(directory: Path, disk: Disk) -> bool:
-    """Remove some of what snapshots have replaced, at most REMOVED_AT_ONCE hours; whether there is more. For a thread:
-    an hour takes as long as the file system needs to free its blocks. Stopped anywhere the next call goes on."""
+    """Remove at most REMOVED_AT_ONCE hours that snapshots have replaced. True if there are more.
+
+    For a thread: an hour takes as long as the file system needs to free its blocks. After a stop the next call goes on.
+    """
     replaced = directory / REPLACED
     if not disk.exists(replaced):
         return False

@@ -1,12 +1,12 @@
-"""`hourwheel verify`: whether a closed data directory holds what was written, byte for byte; and one hash of it.
+"""`hourwheel verify`: checks that a closed data directory holds what was written, byte for byte, and hashes it.
 
-Verify reads everything the last checkpoint stands for and tells all faults, not just the first. It changes nothing.
-Where all hours are sound it also follows every forward: a message that lives elsewhere lives in exactly one place.
-What a crash left behind the checkpoint (longer files, hours it does not name) is no fault: the next start cuts it, and
-the report says how much there is. The journal has a verification of its own. The node's delivery log is read too.
+Verify reads all data of the last checkpoint and reports all faults, not just the first. It changes nothing. Where all
+hours are sound it also follows every forward: a moved message must live in exactly one place. Bytes that a crash left
+behind the checkpoint (longer files, hours it does not name) are no fault. The next start cuts them, and the report says
+how many there are. The journal has a verification of its own. The node's delivery log is read too.
 
-The digest is a hash of the replicated content: two nodes that applied the same entries have the same, whatever their
-flushes, LMDB pages and file systems look like.
+The digest is a hash of the replicated content. Two nodes that applied the same entries have the same digest, whatever
+their flushes, LMDB pages and file systems look like.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ from storage.format.rows import Corrupt, FormatRefused
 
 _READ_BYTES: Final = 4 << 20
 UNWRITTEN: Final = "are zeros, as a power cut leaves them"
-"""Of rows that a note counts."""
+"""Describes the rows that a note counts."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What verify found. `faults` and `notes` are lines for people; a fault means that bytes are not as written."""
+    """The result of verify. `faults` and `notes` are lines for people. A fault means that bytes are not as written."""
 
     applied_index: int = 0
     hours: int = 0
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether there is no fault."""
+        """True if there is no fault."""
         return not self.faults
 
 
@@ -122,8 +122,8 @@ def _open(
 
 
 def _verify_deliveries(deliveries: Path, disk: Disk, report: Report) -> None:
-    """Read the delivery log. Rows never written are a note: it is not synced, a power cut leaves some. A page that a
-    disk lost looks the same."""
+    """Read the delivery log. Zero rows are only a note: the log is not synced, so a power cut leaves some. A page that
+    a disk lost looks the same."""
     unwritten, first = 0, ""
     for file in delivery_files(deliveries, disk):
         try:
@@ -139,10 +139,10 @@ def _verify_deliveries(deliveries: Path, disk: Disk, report: Report) -> None:
 
 
 def digest(directory: Path, *, disk: Disk | None = None, group: int = 0) -> tuple[str, int]:
-    """(hash of the replicated content in hex, applied index) of a closed directory's last checkpoint.
+    """Return (hash of the replicated content in hex, applied index) of a closed directory's last checkpoint.
 
-    Before the first checkpoint that is nothing, at index 0: everything stands in the journal. Raises Corrupt if files
-    are shorter than the checkpoint says. It hashes bytes as they are and checks nothing else: that is verify's.
+    Before the first checkpoint that is the hash of nothing, at index 0, for everything stands in the journal. Raises
+    Corrupt if files are shorter than the checkpoint says. The digest hashes bytes as they are; only verify checks them.
     """
     disk = disk or Disk()
     hasher = hashlib.blake2b(digest_size=32)

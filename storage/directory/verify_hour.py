@@ -1,14 +1,12 @@
-"""Every byte of one hour against what it says of itself: the work of `verify`, hour by hour.
+"""Checks every byte of one hour against its own checksums and links: the work of `verify`, hour by hour.
 
-| file | checked |
-|---|---|
-| all | header, its hour, group and cluster; at least the checkpoint's length |
-| index | row checksums, global_index in order, due in this hour, offsets without gap, chain linked anew, moved units |
-| log | header and payload checksums, padding, that each record is the one its unit points to, moved if that is |
-| settle | row checksums, that its unit exists, a known `what`, `previous` linked anew, unsettled and forwarded |
-| states | header, page checksums, that each says of the units what the settle records say (verify_states.py) |
+- All files: header, its hour, group and cluster; at least the checkpoint's length.
+- Index: row checksums, global_index in order, due in this hour, offsets without gap, chain linked anew, moved units.
+- Log: header and payload checksums, padding. Each record is the one that its unit points to, moved if the unit is.
+- Settle: row checksums, an existing unit, a known `what`, `previous` linked anew, unsettled and forwarded.
+- States: header, page checksums, and the same states as the settle records (verify_states.py).
 
-A check that needs sound rows is left out where rows are not, so that one fault is not told many times over.
+A check that needs sound rows is left out where rows are damaged, so that one fault is not reported many times.
 """
 
 from collections.abc import Iterator
@@ -29,14 +27,14 @@ from storage.record.record import RECORD_MOVED, decode_records
 from storage.state.unit_states import States
 
 _ROWS_NAMED_MAX = 100
-"""Damaged rows told one by one, per file; the rest are counted."""
+"""Damaged rows of one file that are reported one by one. The rest are counted."""
 
 _RECORDS = 4096
 """Records read at a time."""
 
 
 class HourCheck:
-    """Faults of one hour; each is a line that names file, byte and the two values that disagree."""
+    """The check of one hour. Each fault is a line that names file, byte and the two values that disagree."""
 
     def __init__(self, number: int, files: HourFiles, lengths: HourLengths) -> None:
         self._number = number
@@ -44,7 +42,7 @@ class HourCheck:
         self._lengths = lengths
         self.faults: list[str] = []
         self.bytes = 0
-        """Bytes the checkpoint stands for."""
+        """Bytes that the checkpoint covers."""
         self.bytes_behind = 0
         """Bytes after those, which are no fault."""
         self._end = files.index.first + lengths.units
@@ -82,7 +80,7 @@ class HourCheck:
         return living
 
     def _head(self, file: HourFile, length: int) -> bool:
-        """Header and length of one file; whether the rest can be read."""
+        """Check header and length of one file. True if the rest can be read."""
         if not length:
             return True
         self.bytes += length
@@ -116,7 +114,7 @@ class HourCheck:
             self._fault(self._files.index, 0, "moved units", moved, f"{self._lengths.moved}, as in the checkpoint")
 
     def _check_units(self, heads: Heads, first: int, units: Units, end: int) -> int:
-        """Order, place and chain of sound rows; returns where the next record begins."""
+        """Check order, place and chain of sound rows. Return where the next record begins."""
         file = self._files.index
         sizes, offsets = units["size"].astype(np.int64), units["offset"].astype(np.int64)
         expected = end + np.cumsum(sizes) - sizes
@@ -192,7 +190,7 @@ class HourCheck:
                 self._fault(file, 0, name, found, f"{expected}, as in the checkpoint")
 
     def _check_each(self, file: RowFile, first: int, rows: Settles, unit: I64) -> bool:
-        """Whether every settle record names a unit there is and something that can happen."""
+        """True if every settle record names an existing unit and a known change."""
         sound = True
         for name, wrong in (
             ("global_index", (unit >= self._end) | (unit < self._files.index.first)),
@@ -204,7 +202,7 @@ class HourCheck:
         return sound
 
     def _rows(self, file: RowFile, count: int) -> Iterator[tuple[int, Rows, npt.NDArray[np.bool_]]]:
-        """(ordinal of the first, rows, which of them are damaged) a block at a time; tells of the damaged ones."""
+        """Yield (ordinal of the first, rows, mask of damaged ones) a block at a time. Report the damaged rows."""
         told = 0
         end = file.first + count
         for first in range(file.first, end, BLOCK_ROWS):
@@ -221,7 +219,7 @@ class HourCheck:
             self.faults.append(f"corrupt: {file.name}: {told - _ROWS_NAMED_MAX} more rows with a wrong checksum")
 
     def _compare(self, file: RowFile, first: int, name: str, found: I64, expected: I64) -> None:
-        """Tell of the first row in which a column is not what it must be: those after it follow from it."""
+        """Report the first row whose column differs from `expected`. Later differences follow from it."""
         wrong = np.flatnonzero(found != expected)
         if len(wrong):
             row = int(wrong[0])

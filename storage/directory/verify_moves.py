@@ -1,4 +1,4 @@
-"""Whether the forwards of all hours and the moved units of all hours tell the same, pair by pair."""
+"""Checks that the forwards of all hours and the moved units of all hours agree, pair by pair."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,12 +9,15 @@ from storage.format.array import U64
 from storage.format.position import INDEX_BITS, INDEX_MAX
 
 _TOLD_MAX: Final = 100
-"""Messages told one by one; the rest are counted."""
+"""Messages that are reported one by one. The rest are counted."""
 
 
 def move_faults(forwarded: Sequence[U64], arrived: Sequence[U64]) -> list[str]:
-    """A line for each forward that leads to no open unit of its message, and for each open moved unit that its home
-    does not lead to. Both are pairs (home, place), [n, 2] each."""
+    """A line for each forward or open moved unit without its counterpart. Both arguments are pairs (home, place), [n,
+    2] each.
+
+    A forward must lead to an open unit of its message. The home of an open moved unit must lead to it.
+    """
     away, here = _sorted(forwarded), _sorted(arrived)
     if np.array_equal(away, here):
         return []

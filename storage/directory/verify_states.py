@@ -1,7 +1,7 @@
 """The states files of an hour against its settle records: a part of `verify`.
 
-A file that no start would use any more (the checkpoint does not reach as far) is left out: the next checkpoint removes
-it. One that counts must say of its units what the records say, no more and no less.
+A file that no start would use any more (the checkpoint does not reach as far) is left out. The next checkpoint removes
+it. A file that counts must hold the same states of its units as the records, no more and no less.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from storage.state.files import Span, StateFiles, open_span, spans_in
 
 
 class StateCheck:
-    """Told of all settle records in order; what is wrong goes to `faults`."""
+    """Takes all settle records in order. Faults go to `faults`."""
 
     def __init__(self, files: HourFiles, settles: int, faults: list[str]) -> None:
         self._files = files
@@ -25,7 +25,7 @@ class StateCheck:
         self._forwards = False
 
     def take(self, settles: Settles, first: int) -> None:
-        """The next records, the first of which has this ordinal."""
+        """Take the next records. `first` is the ordinal of the first one."""
         while self._spans and len(settles):
             begin, end = self._spans[0]
             part = settles[: end - first]
