@@ -7,10 +7,13 @@ thread   run                      0 remove leftovers, look at lengths   1 write 
                                   2 sync   3 commit the catalog with the record   4 remove
 loop     finish                   forget what was staged; reads of the catalog move on
 ```
-    | stopped | found at the next start | recovery |
-    |---|---|---|
-    | before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
-    | in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
+
+```
+| stopped | found at the next start | recovery |
+|---|---|---|
+| before 3 is done | the old record; longer, perhaps torn files; hours it does not name | cut, leftovers, replayed |
+| in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
+```
 
 Step 0 is a piece of the work that a start leaves to checkpoints (unlinked_hours.py, hour/open_hour.py). Leftovers go
 first, as many as needed, so that the bytes that a checkpoint writes again find their room.

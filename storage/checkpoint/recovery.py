@@ -1,13 +1,15 @@
 """Opening a store: the hours of the last checkpoint, and the directories that it does not name.
 
-    | on disk | what it is | done |
-    |---|---|---|
-    | an hour or generation that the record lacks | begun after it, or unlinked by it | a leftover; the journal has it |
-    | a name that is not an hour's | not the store's | removed |
-    | a file longer than the record says | appended after the checkpoint, perhaps torn | cut by the look at lengths |
-    | a file shorter, or missing | durable bytes are gone | Corrupt at the look at lengths |
-    | header, last unit or last settle record not as written | damage | Corrupt when the hour is first used |
-    | damage further inside | found by its checksum when read, and by verify | Corrupt then |
+```
+| on disk | what it is | done |
+|---|---|---|
+| an hour or generation that the record lacks | begun after it, or unlinked by it | a leftover; the journal has it |
+| a name that is not an hour's | not the store's | removed |
+| a file longer than the record says | appended after the checkpoint, perhaps torn | cut by the look at lengths |
+| a file shorter, or missing | durable bytes are gone | Corrupt at the look at lengths |
+| header, last unit or last settle record not as written | damage | Corrupt when the hour is first used |
+| damage further inside | found by its checksum when read, and by verify | Corrupt then |
+```
 
 hour/open_hour.py looks at lengths and says when. Leftovers stay in place; checkpoints remove them (unlinked_hours.py).
 A node that is killed again and again leaves more each time, so past a bound the start removes them. A start also
