@@ -17,13 +17,15 @@ file/silence_file.py describes SILENCE. The directory can hold four more:
 LOCK is one JSON line {"format","node_id","store_id","checksum"}. It is durable before anything else is made. So a crash
 during creation can be told from a damaged directory:
 
-    | LOCK | others | it is | so |
-    |---|---|---|---|
-    | missing | none | new | created |
-    | missing | some | not ours, or LOCK was removed | refused |
-    | no whole line | none | a crash during creation | created |
-    | no whole line | some | damaged | refused |
-    | a whole line | any | a data directory | format, checksum, node compared |
+```
+| LOCK | others | it is | so |
+|---|---|---|---|
+| missing | none | new | created |
+| missing | some | not ours, or LOCK was removed | refused |
+| no whole line | none | a crash during creation | created |
+| no whole line | some | damaged | refused |
+| a whole line | any | a data directory | format, checksum, node compared |
+```
 
 The store id is random and new with the directory. By it peers see that a node came back with an empty disk.
 """

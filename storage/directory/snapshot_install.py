@@ -7,11 +7,14 @@ install/{hours,catalog,journal}     have, put: pieces, from a leader or from wha
 installed/                          finish_install: each folder takes its old one's place, by renames
 replaced/                           the old ones, which `remove_replaced` removes while the node runs
 ```
-    | stopped | found at the next start | so |
-    |---|---|---|
-    | before the rename | the old state, and `install/` | the node goes on; what stands in `install/` is used again |
-    | after it, anywhere | `installed/`, perhaps some folders already moved | finish_install goes on where it stopped |
-    | before the old state is removed | `replaced/hours.1` and others | the node removes it while it runs |
+
+```
+| stopped | found at the next start | so |
+|---|---|---|
+| before the rename | the old state, and `install/` | the node goes on; what stands in `install/` is used again |
+| after it, anywhere | `installed/`, perhaps some folders already moved | finish_install goes on where it stopped |
+| before the old state is removed | `replaced/hours.1` and others | the node removes it while it runs |
+```
 
 `install/` may hold anything: pieces of an earlier try, of another leader's snapshot, bytes that a power cut mangled. So
 no byte in it is trusted. The follower compares the checksum of what `have` finds with the leader's, piece by piece, and
