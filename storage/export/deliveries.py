@@ -1,7 +1,7 @@
-"""A file of the delivery log on its way into an export: whole rows, as they stand.
+"""A file of the delivery log on its way into an export: whole rows, copied as they stand.
 
-It is written and not synced, so a power cut may have left anything in it: rows are not looked at here, whoever reads
-them judges them. Nor does an export shrink with it: what was exported before the power cut is the better copy.
+The log is written and not synced, so a power cut may leave any bytes in it. Rows are not checked here; the reader of an
+export checks them. The export does not shrink with the log, for rows exported before the power cut are the better copy.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from storage.record.delivery_record import DELIVERY
 
 
 class LogGrowth:
-    """One file at `path`, and what is exported of it (`old`; None: nothing). `steps` exports the rest as `name` into
-    `folder`, the partition's. A file that is gone, or without a whole header, adds nothing."""
+    """The growth of one exported file: the node's file at `path`, and its exported part `old` (None: nothing).
+
+    `steps` exports the rest as `name` into `folder`, the partition's. A missing file, or one without a whole header,
+    adds nothing.
+    """
 
     def __init__(self, path: Path, folder: Path, name: str, old: ExportedDeliveries | None, disk: Disk) -> None:
         self._path = path
@@ -28,12 +31,13 @@ class LogGrowth:
         self._name = name
         self._disk = disk
         self.rows = old.rows if old else 0
-        """In the export; after `steps` as it is then, likewise `file`."""
+        """Rows in the export. `steps` brings it and `file` up to date."""
         self.file = File(old.bytes, old.crc32c) if old else File()
         self.rows_new = 0
 
     def steps(self) -> Iterator[int]:
-        """Exports; yields the bytes of each step. Raises ExportRefused, and DiskFailed for the node's file."""
+        """Export the new rows. Yield the bytes of each step. Raises ExportRefused, and DiskFailed for the node's
+        file."""
         try:
             fd = self._disk.open_read(self._path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Ships what the reconciliation needs out of a data directory: hours without bodies, and the delivery log.
+"""Exports the data for the reconciliation from a data directory: hours without bodies, and the delivery log.
 
 ```
 for each UTC day, oldest first
@@ -7,18 +7,22 @@ for each UTC day, oldest first
     MANIFEST.json.part, synced, renamed     from here on it counts
 nodes/<node>.json.part, synced, renamed     the whole export stands for this checkpoint
 ```
+
+```
 | stopped | found at the next run | so |
 |---|---|---|
 | while files grow | longer files than the manifest says, files it does not list | cut to it, written again |
 | before a rename | the old manifest, perhaps a `.part` | likewise; the `.part` is begun anew |
 | after it | the new manifest | nothing more to do for that day |
+```
 
-What is written is a function of what was applied, so a run may be repeated, stopped anywhere, or made from a directory
-that is behind: files never shrink, and a run with nothing new writes nothing. A row that was exported and is another in
-the directory stops the run by name: the two are not of one cluster's log. Rows and record headers are checked as they
-are read; a delivery log is copied as it stands, since it is written and not synced, and its readers judge its rows.
+The export follows from the applied entries alone. So a run may be repeated, stopped anywhere, or made from a directory
+that is behind. Files never shrink, and a run with nothing new writes nothing. If an exported row differs from the
+directory's, the run stops and names it, because the two are not of one cluster's log. Rows and record headers are
+checked as they are read. A delivery log is copied as it stands, for it is written and not synced; its readers check its
+rows.
 
-What is wrong with the place it is written to is ExportRefused and no fault of the node: any disk may be there.
+A fault of the export's directory is ExportRefused and no fault of the node, because that may be on any disk.
 """
 
 from __future__ import annotations
@@ -66,7 +70,7 @@ Logs = dict[str, ExportedDeliveries]
 
 @dataclass(slots=True)
 class Exported:
-    """What a run wrote, and what stands in the export after it."""
+    """What a run wrote, and the content of the export after it."""
 
     hours: int = 0
     units: int = 0
@@ -74,18 +78,18 @@ class Exported:
     deliveries: int = 0
     bytes: int = 0
     covered: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """Of the source's hours: (hour, first) to (units, settles) that are exported."""
+    """The source's exported hours: (hour, first) -> exported (units, settles)."""
     complete: set[DeliveryFile] = field(default_factory=set)
     """Files of the source's delivery log that are exported and grow no more."""
 
 
 class Export:
-    """One run. `steps` does it; `done` says what was done. Blocks; in a thread."""
+    """One run. `steps` does it, `done` counts its work. Blocks; in a thread."""
 
     def __init__(
         self, source: ExportSource, directory: Path, disk: Disk, *, beside: Path | None = None, reserve_bytes: int = 0
     ) -> None:
-        """`reserve_bytes` stay free where the export lies on the file system of `beside`, a node's data directory."""
+        """`reserve_bytes` stay free if the export is on the file system of `beside`, a node's data directory."""
         self._source = source
         self._directory = directory
         self._disk = disk
@@ -93,15 +97,15 @@ class Export:
         self.done = Exported()
 
     def run(self) -> Exported:
-        """All steps."""
+        """Run all steps."""
         for _ in self.steps():
             pass
         return self.done
 
     def steps(self) -> Generator[int, None, None]:
-        """Exports; yields the bytes of each step, so that a caller can pause between them.
+        """Export. Yield the bytes of each step, so that a caller can pause between them.
 
-        Raises ExportRefused for the place it is written to; Corrupt, FormatRefused or DiskFailed for the source.
+        Raises ExportRefused for the export's directory; Corrupt, FormatRefused or DiskFailed for the source.
         """
         lock = self._begin()
         try:
@@ -119,7 +123,8 @@ class Export:
             self._disk.close(lock)
 
     def _begin(self) -> int:
-        """Make the place if it is not there, and hold it: one run at a time for each node. Returns the lock."""
+        """Make the export's directory if it is missing, and lock it: one run at a time for each node. Return the
+        lock."""
         node = self._source.word.node
         with at_place():
             for place in (*reversed(self._directory.parents), self._directory, self._directory / NODES):
@@ -172,8 +177,8 @@ class Export:
         self.done.complete |= {file for file in files if file != newest}
 
     def _known(self, path: Path, kind: type[Document]) -> Document | None:
-        """What a run before this one said; None if there was none. Raises ExportRefused if that is of another cluster,
-        or cannot be read."""
+        """The document of an earlier run, or None. Raises ExportRefused if it is of another cluster, or cannot be
+        read."""
         word = self._source.word
         try:
             with at_place():
@@ -188,7 +193,7 @@ class Export:
         return found
 
     def _growth(self, hour: int, lengths: HourLengths, known: Hours, folder: Path) -> HourGrowth | None:
-        """What there is to do for an hour; None if it has no units, or was unlinked since the checkpoint was read."""
+        """The work for an hour. None if it has no units, or was unlinked since the checkpoint was read."""
         files = HourFiles(
             self._disk,
             self._source.path / "hours",
@@ -222,14 +227,14 @@ class Export:
         except Corrupt:
             if self._disk.exists(growth.directory):
                 raise
-            return  # unlinked since the checkpoint was read; the manifest says what it said before
+            return  # unlinked since the checkpoint was read; the manifest stays as it is
         self.done.hours += 1
         self.done.units += growth.units
         self.done.settles += growth.settles
 
     def _grow_log(self, file: DeliveryFile, logs: Logs, folder: Path, *, complete: bool) -> Iterator[int]:
-        """What is new of a file of the delivery log, whose entry in `logs` follows; one that is gone meanwhile stays as
-        it is."""
+        """Export the new rows of a file of the delivery log, and update its entry in `logs`. A file that is gone stays
+        as it is."""
         name = delivery_name(file, self._source.store_id)
         growth = LogGrowth(self._source.path / "deliveries" / file.name, folder, name, logs.get(name), self._disk)
         for step in growth.steps():
@@ -258,7 +263,7 @@ class Export:
     # what is said of it
 
     def _say(self) -> None:
-        """The export stands for this checkpoint; unless it stands for a later one."""
+        """Write the node's document for this checkpoint, unless it is for a later one."""
         word = self._source.word
         path = node_file(self._directory, word.node)
         old = self._known(path, ExportedNode)
@@ -266,7 +271,7 @@ class Export:
             self._replace(path, word)
 
     def _sync(self) -> None:
-        """All that was written is durable, the names too."""
+        """Make all written files durable, and their names."""
         with at_place():
             fd = self._disk.open_read(self._directory)
             try:
@@ -275,7 +280,7 @@ class Export:
                 self._disk.close(fd)
 
     def _replace(self, path: Path, document: Partition | ExportedNode) -> None:
-        """Put a document in the place of what was there, durably, or leave that."""
+        """Replace a document durably, or leave the old one."""
         part = path.with_name(path.name + PART)
         with at_place():
             fd = self._disk.open_write(part)

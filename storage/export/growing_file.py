@@ -1,4 +1,4 @@
-"""One file of an export: it grows behind the length and checksum that a manifest gives it."""
+"""One file of an export. It grows behind the length and checksum that a manifest gives it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from storage.file.disk import Disk, DiskFailed
 
 
 class ExportRefused(Exception):
-    """The export cannot be written, or what lies there is not to be continued. Says where and why."""
+    """The export cannot be written, or the old export must not be continued. Says where and why."""
 
 
 @contextmanager
 def at_place() -> Iterator[None]:
-    """What fails in here is the place that is exported to, and no fault of the node: ExportRefused, not DiskFailed."""
+    """Turn DiskFailed within into ExportRefused: a fault of the export's directory, not of the node."""
     try:
         yield
     except DiskFailed as error:
@@ -27,11 +27,11 @@ def at_place() -> Iterator[None]:
 
 
 class GrowingFile:
-    """Open for appending. Raises ExportRefused for all that is wrong with it."""
+    """A file open for appending. Raises ExportRefused for all its faults."""
 
     def __init__(self, path: Path, disk: Disk, known: File, header: bytes) -> None:
-        """`known` is what the manifest says of it; one that it does not list begins with `header`. What is behind goes:
-        it is of a run that was stopped."""
+        """`known` is the manifest's entry. A file that the manifest does not list begins with `header`. Bytes behind
+        the entry's length are cut, for a stopped run left them."""
         self._path = path
         self._disk = disk
         self._end = known.bytes
@@ -60,18 +60,18 @@ class GrowingFile:
 
     @property
     def known(self) -> File:
-        """What a manifest is to say of it, once it is durable."""
+        """The manifest's entry for the file, once its bytes are durable."""
         return File(self._end, f"{self._crc:08x}")
 
     def append(self, data: bytes) -> None:
-        """Write behind all there is; durable when the caller syncs."""
+        """Write at the end. Durable when the caller syncs."""
         with at_place():
             self._disk.write(self._fd, data, self._end)
         self._crc = google_crc32c.extend(self._crc, data)
         self._end += len(data)
 
     def expect_last(self, row: bytes) -> None:
-        """Raises ExportRefused unless this is the last row there is."""
+        """Raise ExportRefused unless this is the last row."""
         with at_place():
             found = self._disk.read(self._fd, len(row), self._end - len(row))
         if found != row:
@@ -81,6 +81,6 @@ class GrowingFile:
             )
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         with at_place():
             self._disk.close(self._fd)

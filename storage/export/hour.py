@@ -1,4 +1,4 @@
-"""An hour on its way into an export: what is new of its units, record headers and settle records."""
+"""An hour on its way into an export: its new units, record headers and settle records."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ from storage.record.record import HEADER, RECORD_HEADER_SIZE, RECORD_MOVED, chec
 
 _RUN_GAP_BYTES: Final = 4096
 _RUN_BYTES_MAX: Final = 4 << 20
-"""Record headers this near each other are read together, up to this much at a time."""
+"""Record headers this near each other are read together, up to this many bytes at a time."""
 _HEADER_WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
 
 
 class HourGrowth:
-    """One hour of a node, `files` of these lengths, and what is exported of it (`old`; None: nothing). `steps` exports
-    the rest into `folder`, the partition's."""
+    """The growth of one exported hour: `files` of these lengths, and its exported part `old` (None: nothing).
+
+    `steps` exports the rest into `folder`, the partition's.
+    """
 
     def __init__(
         self, hour: int, files: HourFiles, lengths: HourLengths, old: ExportedHour | None, folder: Path, disk: Disk
@@ -59,29 +61,29 @@ class HourGrowth:
             index=none,
             settle=none,
         )
-        """What the manifest is to say; after `steps` what is exported then."""
+        """The manifest's entry, after `steps` that of the grown hour."""
         self.units = lengths.units - self.entry.units
-        """How many are new, likewise `settles`: below zero where the directory is behind the export."""
+        """New units, as `settles` counts new settle records. Below zero where the directory is behind the export."""
         self.settles = settle_count(lengths) - self.entry.settles
 
     @property
     def grows(self) -> bool:
-        """Whether there is anything new. There is not in a directory that is behind the export."""
+        """True if there is anything new. A directory that is behind the export has nothing new."""
         return min(self.units, self.settles) >= 0 < self.units + self.settles
 
     @property
     def directory(self) -> Path:
-        """The node's, of this hour."""
+        """The hour's directory at the node."""
         return self._files.directory
 
     @property
     def bytes_new(self) -> int:
-        """What `steps` will write, the files' own headers apart."""
+        """Bytes that `steps` will write, without the headers of files."""
         return self.units * (UNIT.itemsize + HEADER.itemsize) + self.settles * SETTLE.itemsize
 
     def steps(self) -> Generator[int, None, None]:
-        """Exports; yields the bytes of each step. Raises ExportRefused, and Corrupt, FormatRefused or DiskFailed for
-        the node's files."""
+        """Export the rest. Yield the bytes of each step. Raises ExportRefused, and Corrupt, FormatRefused or DiskFailed
+        for the node's files."""
         old, lengths = self.entry, self._lengths
         with at_place():
             for place in (self._folder / "hours", self._folder / old.folder):
@@ -142,7 +144,7 @@ class HourGrowth:
 
     @staticmethod
     def _last(file: RowFile, end: int) -> bytes:
-        """The row before `end`, as the node has it."""
+        """The row before `end` in the node's file."""
         return file.read_rows(end - 1, 1).tobytes()
 
     def _headers(self, units: Units) -> Rows:

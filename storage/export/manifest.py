@@ -1,4 +1,4 @@
-"""What an export says of itself: a manifest for each node's day, and a word about the node.
+"""The documents of an export: a manifest for each node's day, and a document about the node.
 
 ```
 DIR/nodes/<node>.json                                    what the node's export stands for; written last
@@ -6,15 +6,17 @@ DIR/dt=YYYY-MM-DD/node=<node>/MANIFEST.json              which files, how long, 
 DIR/dt=YYYY-MM-DD/node=<node>/hours/<hour>[.<first>]/{headers,index,settle}
 DIR/dt=YYYY-MM-DD/node=<node>/deliveries/<hour>-<sequence>-<store id, 8 hex digits>.log
 ```
-`dt` is the UTC day of the hour in a name. `index` and `settle` are those of the node, byte for byte; `headers` are the
-file header (`HWHEADS`) and the 96 bytes that begin each record of `log` (storage/record/record.py), one row a unit, in
-the order of `index`; the messages' own bytes stay behind. `<first>` is the global_index of an hour's first unit where
-that is not 0: an hour that was unlinked and begun again stands beside the former one, and both count. A delivery file
-is that of the node, as many whole rows as it had; its name has the directory's id too, since a node that lost its disk
-numbers its files from 1 again.
+- `dt` is the UTC day of the hour in a name.
+- `index` and `settle` are those of the node, byte for byte.
+- `headers` has the file header (`HWHEADS`) and the 96 bytes that begin each record of `log` (storage/record/record.py).
+  It has one row a unit, in the order of `index`. The bodies are not exported.
+- `<first>` is the global_index of an hour's first unit if that is not 0. An hour that was unlinked and begun again
+  stands beside the former one, and both count.
+- A delivery file is that of the node, as many whole rows as it had. Its name also has the directory's id, because a
+  node that lost its disk numbers its files from 1 again.
 
-Files only grow, and a manifest counts after the bytes that it names are durable: what is behind its lengths, what it
-does not list and what ends in `.part` is of a run that was stopped. Both kinds of document are one JSON object, whose
+Files only grow, and a manifest counts after the bytes that it names are durable. Bytes behind its lengths, files that
+it does not list and files that end in `.part` are of a stopped run. Both kinds of document are one JSON object. Its
 `checksum` is the CRC32C of the object without it, keys in this order and nothing between them:
 ```
 MANIFEST.json            format cluster_id group node dt hours deliveries checksum
@@ -53,15 +55,17 @@ _NODE: Final = "node="
 
 
 class File(msgspec.Struct, frozen=True):
-    """Length of a file and CRC32C of all of it, 8 hex digits. A file of 0 bytes is not there."""
+    """Length of a file and CRC32C of all its bytes, 8 hex digits. A file of 0 bytes does not exist."""
 
     bytes: int = 0
     crc32c: str = "00000000"
 
 
 class ExportedHour(msgspec.Struct, frozen=True, kw_only=True):
-    """One hour as far as it is exported. `units` and `settles` are rows; the next three say what becomes of the units,
-    as a checkpoint does (storage/catalog/checkpoint_record.py)."""
+    """The exported part of one hour. `units` and `settles` count rows.
+
+    `unsettled`, `forwarded` and `moved` count units as a checkpoint does (storage/catalog/checkpoint_record.py).
+    """
 
     hour: int
     first: int
@@ -81,7 +85,7 @@ class ExportedHour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedDeliveries(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of the delivery log. `complete`: a later one was begun, this one grows no more."""
+    """One file of the delivery log. `complete`: a later file was begun, and this one grows no more."""
 
     name: str
     store_id: str
@@ -109,7 +113,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member of the cluster, or a former one; `number` stands in settle and delivery records."""
+    """A member of the cluster, or a former one. Settle and delivery records hold its `number`."""
 
     number: int
     id: str
@@ -117,7 +121,7 @@ class ExportedMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic, without what is secret in its settings."""
+    """A topic, without the secrets of its settings."""
 
     number: int
     namespace: str
@@ -127,10 +131,11 @@ class ExportedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """nodes/<node>.json: what the export of a node stands for.
+    """nodes/<node>.json: the moment of a node's export.
 
-    `max_now_ms` is the replicated time at `applied_index`, up to which its hours tell; its delivery log tells up to
-    `deliveries_until_ms`. `node_number` is 0 while it is no member.
+    - `max_now_ms`: the replicated time at `applied_index`. The exported hours reach up to it.
+    - `deliveries_until_ms`: the exported delivery log reaches up to it.
+    - `node_number`: 0 while the node is no member.
     """
 
     format: int
@@ -159,28 +164,28 @@ def day_of(hour: int) -> str:
 
 
 def partition_folder(directory: Path, day: str, node: str) -> Path:
-    """Where a node's day stands."""
+    """The folder of a node's day."""
     return directory / f"{_DAY}{day}" / f"{_NODE}{node}"
 
 
 def node_file(directory: Path, node: str) -> Path:
-    """Where a node's word stands."""
+    """The file of a node's document."""
     return directory / NODES / f"{node}.json"
 
 
 def delivery_name(file: DeliveryFile, store_id: bytes) -> str:
-    """What a file of a node's delivery log is called in an export."""
+    """The name of a node's delivery file in an export."""
     return f"{file.hour}-{file.sequence:06d}-{store_id.hex()[:8]}.log"
 
 
 def encode(document: Partition | ExportedNode) -> bytes:
-    """The file's bytes; the same document gives the same bytes."""
+    """Return the file's bytes. The same document gives the same bytes."""
     fields = msgspec.to_builtins(document)
     return msgspec.json.encode({**fields, "checksum": _checksum(fields)}) + b"\n"
 
 
 def decode(data: bytes, kind: type[Document], file: str) -> Document:
-    """Read it back. Raises Corrupt (not as written) or FormatRefused (another format)."""
+    """Read a document back. Raises Corrupt (not as written) or FormatRefused (another format)."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -198,7 +203,7 @@ def decode(data: bytes, kind: type[Document], file: str) -> Document:
 
 
 def read_document(path: Path, kind: type[Document], disk: Disk) -> Document | None:
-    """A manifest, or a node's word; None if there is none. Raises Corrupt, FormatRefused or DiskFailed."""
+    """Read a manifest or a node's document, None if it is missing. Raises Corrupt, FormatRefused or DiskFailed."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:
@@ -210,19 +215,22 @@ def read_document(path: Path, kind: type[Document], disk: Disk) -> Document | No
 
 
 def is_export(directory: Path, disk: Disk) -> bool:
-    """Whether this is an export, and no data directory or backup."""
+    """True if this is an export, and no data directory or backup."""
     return disk.exists(directory / NODES) and not disk.exists(directory / "LOCK")
 
 
 def nodes_of(directory: Path, disk: Disk) -> list[str]:
-    """The nodes that an export has a word of, by name."""
+    """The nodes with a document in an export, by name."""
     names = disk.list_directory(directory / NODES) if disk.exists(directory / NODES) else []
     return [name.removesuffix(".json") for name in names if name.endswith(".json")]
 
 
 def read_export(directory: Path, disk: Disk) -> tuple[dict[str, ExportedNode], list[tuple[Path, Partition]]]:
-    """(the nodes by id, and (folder, manifest) of every partition, by day and node). A partition without a manifest
-    holds nothing yet. Raises Corrupt, FormatRefused or DiskFailed for the first file that is not as written."""
+    """Return (the nodes by id, and (folder, manifest) of every partition, by day and node).
+
+    A partition without a manifest holds nothing yet. Raises Corrupt, FormatRefused or DiskFailed for the first file
+    that is not as written.
+    """
     nodes: dict[str, ExportedNode] = {}
     for name in nodes_of(directory, disk):
         word = read_document(node_file(directory, name), ExportedNode, disk)

@@ -1,9 +1,11 @@
-"""What an export is made of: one node's last durable checkpoint, and its delivery log.
+"""The source of an export: one node's last durable checkpoint, and its delivery log.
 
-Within the node the checkpoint is pinned, so that nothing it names goes away meanwhile. From outside the directory is
-read beside the node, if that runs: the checkpoint's lengths bound what is read, files do not change before them, and
-the catalog is read without LMDB's lock, which is good for as long as the node makes no two checkpoints: every row of it
-has a checksum, and a read that met a page in use again is made once more.
+Within the node the checkpoint is pinned, so that its files stay meanwhile. From outside, the directory is read while
+its node may run:
+
+- The checkpoint's lengths bound each read, and files do not change before them.
+- The catalog is read without LMDB's lock. That is sound until the node has made two checkpoints. Every row has a
+  checksum, and a read that met a page in use again is repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ExportSource:
-    """A data directory at a checkpoint: its path, what is said of the node, the hours by number."""
+    """A data directory at a checkpoint: its path, the node's document, the hours by number."""
 
     path: Path
     word: ExportedNode
@@ -46,7 +48,7 @@ class ExportSource:
 def source_of(
     path: Path, node_id: str, store_id: bytes, catalog: Catalog, record: CheckpointRecord, until_ms: int, group: int = 0
 ) -> ExportSource:
-    """The directory of a founded cluster's node at this checkpoint; its delivery log is complete up to `until_ms`."""
+    """The source at this checkpoint of a founded cluster's node. Its delivery log is complete up to `until_ms`."""
     genesis = catalog.genesis
     assert genesis is not None, "a checkpoint of a cluster that is not founded"
     member = catalog.members.find(node_id)
@@ -80,9 +82,9 @@ def source_of(
 
 
 def read_source(path: Path, disk: Disk, until_ms: int, group: int = 0) -> ExportSource:
-    """The source that a directory is, whether its node runs or not. `until_ms` is not after now.
+    """The source of a directory, whether its node runs or not. `until_ms` is not after now.
 
-    Raises DirectoryRefused: no data directory, or one without a checkpoint; Corrupt, FormatRefused or DiskFailed.
+    Raises DirectoryRefused (no data directory, or one without a checkpoint), Corrupt, FormatRefused or DiskFailed.
     """
     node_id, store_id = owner_of(path, disk)
     if not disk.exists(path / "catalog" / "data.mdb"):

@@ -1,4 +1,4 @@
-"""`hourwheel verify` of an export: whether all that its manifests name is there, byte for byte, and holds together."""
+"""`hourwheel verify` of an export: checks that every byte that its manifests name is there and as written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def verify_export(directory: Path, *, disk: Disk | None = None) -> Report:
 
 
 def _files(partition: Partition, report: Report) -> Iterator[tuple[str, File]]:
-    """(path in the partition, what it is to be) of every file; what there is of them is counted."""
+    """Yield (path in the partition, its manifest entry) of every file. Count them in the report."""
     for hour in partition.hours:
         report.hours += 1
         report.units += hour.units
@@ -54,7 +54,7 @@ def _files(partition: Partition, report: Report) -> Iterator[tuple[str, File]]:
 
 
 def _faults(partition: Partition, hour: ExportedHour) -> list[str]:
-    """Rows and lengths that do not fit together: a manifest that no run wrote."""
+    """A line for each length that does not fit its rows, as in a manifest that no run wrote."""
     kinds = (
         ("headers", hour.headers, hour.units, RECORD_HEADER_SIZE),
         ("index", hour.index, hour.units, UNIT.itemsize),
@@ -69,7 +69,7 @@ def _faults(partition: Partition, hour: ExportedHour) -> list[str]:
 
 
 def _check(path: Path, file: File, disk: Disk) -> None:
-    """Raises Corrupt unless the file begins with what was written."""
+    """Raise Corrupt unless the file begins with the bytes that its entry names."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError as error:
