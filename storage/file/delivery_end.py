@@ -1,9 +1,9 @@
-"""The end of a term whose leader was killed, written by its node when it is back.
+"""The end record of a term whose leader was killed. Its node writes it when it is back.
 
-The records of a delivery log are written and not synced. A process that is killed loses none of them; a machine that
-loses power loses the newest, and nobody sees how many. So a term without a record of its end may have handed over more
-than is told. A node that comes back in the same run of the machine's kernel knows better: it makes durable what that
-term wrote, and then writes its end.
+The records of a delivery log are written and not synced. A killed process loses none of them. A machine that loses
+power loses the newest, and their number is unknown. So a term without an end record may have handed over more than its
+log says. A node that comes back within the same boot of the machine knows that nothing was lost. It makes that term's
+records durable, and then writes the term's end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SIZE = DELIVERY.itemsize
 
 
 def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
-    """Write the end of the newest term of a log, at its last record, if it has none and was begun in this `boot`.
+    """Write the end of a log's newest term, at its last record, if it has none and was begun in this `boot`.
 
-    Returns whether it did. Raises DiskFailed.
+    Return True if it was written. Raises DiskFailed.
     """
     files: list[DeliveryFile] = []
     marked = last = np.zeros(0, DELIVERY)
@@ -32,13 +32,13 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
         files.append(file)
         cluster_id, edges = _look(directory / file.name, disk)
         if len(edges) and edges["kind"][-1] == TERM_ENDED:
-            return False  # what is behind are ends of its hand-overs, heard of later
+            return False  # only later ends of its hand-overs are behind it
         last = last if len(last) else edges[-1:]
         head = edges[:1]
         if len(head) and head["kind"][0] in (TERM_BEGUN, GOES_ON):
             marked = marked if len(marked) else head
         if len(head) and head["kind"][0] == TERM_BEGUN:
-            break  # or it went by age, and a later file of the term has the mark
+            break  # else retention removed it, and a later file of the term has the mark
     if not len(marked) or int(marked["random"][0]) != boot:
         return False
     for file in files:
@@ -54,7 +54,7 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
 
 
 def _look(path: Path, disk: Disk) -> tuple[bytes, Deliveries]:
-    """The cluster of a file, and its first and last record, those of them that are as written."""
+    """Return the cluster of a file, and those of its first and last record that are as written."""
     fd = disk.open_read(path)
     try:
         try:

@@ -1,10 +1,11 @@
-"""The files of the delivery log: appended to, begun anew by the hour, by size and at every start, removed by age.
+"""The files of the delivery log. Records are appended. Each hour, size bound and start begins a new file; age removes
+one.
 
-Four things hold of every file, so that a reader finds what it looks for without reading all of them:
+Four rules hold for every file, so that a reader finds its records without reading all files:
 - Its first record is of the hour in its name, and none is of a later one.
-- Its times rise, but for BACK_MS: where the clock went back by more another file was begun.
-- It belongs to one term at most: where a term begins its record is the first of a file, where one ends the last.
-- Where it goes on with what the file before began, its first record counts the records of that one.
+- Its times rise, but for BACK_MS. If the clock goes back by more, another file is begun.
+- It belongs to one term at most. The record of a term's begin is the first of a file, that of its end the last.
+- If it continues the file before, its first record counts the records of that file.
 """
 
 from __future__ import annotations
@@ -55,39 +56,43 @@ class DeliveryFile(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """What the two ends of a file tell. Times are 0 where it has no record as written."""
+    """Facts from the first and last record of a file. Times are 0 if no record is as written."""
 
     file: DeliveryFile
     first_ms: int
     last_ms: int
     records: int
-    """How many there are; 0 where the last is not as written."""
+    """The number of records; 0 if the last is not as written."""
     before: int
-    """How many the file before has if this one goes on with it, else 0; _MANY where the first record is not as
-    written."""
+    """The records of the file before if this file continues it, else 0. _MANY if the first record is not as written."""
 
     @classmethod
     def of(cls, file: DeliveryFile, first: Deliveries, last: Deliveries, size: int, whole: I64) -> Ends:
-        """Of a file of `size` records. `first` and `last` are those as they are, [1], or [0] of an empty file. `whole`
-        has times of records that are as written, in order: at least of the first such and the last."""
+        """The ends of a file of `size` records.
+
+        `first` and `last` are those records as they stand, [1], or [0] of an empty file. `whole` has times of sound
+        records, in order: at least those of the first and the last sound one.
+        """
         before = int(first["took_ms"][first["kind"] == GOES_ON].sum()) if sound(first).all() else _MANY
         first_ms, last_ms = (int(whole[0]), int(whole[-1])) if len(whole) else (0, 0)
         return cls(file, first_ms, last_ms, size if sound(last).all() else 0, before)
 
 
 def whole_from_ms(first_ms: int) -> int:
-    """Since when a log tells all whose first record left is of this time: files before it went by age, or with the
-    directory, and may have held times that are later by BACK_MS. Where a clock was set back by more, they may have held
-    later ones still, and nothing here tells."""
+    """The time from which a log is complete, if its first record left is of `first_ms`.
+
+    Earlier files went by age, or with the directory. They may have held times that are later by BACK_MS. If a clock was
+    set back by more, they may have held later times still, which no file shows.
+    """
     return first_ms + BACK_MS + 1
 
 
 def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
-    """Holes, [(from_ms, until_ms)], where a file goes on with one that has lost its end, or is gone.
+    """Holes, [(from_ms, until_ms)], where a file continues one that lost its end, or is missing.
 
-    A hole begins at the last record before it; where nothing is left of the older file, at its hour. It lasts to the
-    record behind it, and as long as lost records can be of the older file. `files` are of one log, oldest first. Of
-    what was before the first nobody asks: files go by age.
+    A hole begins at the last record before it. If nothing is left of the older file, it begins at that file's hour. It
+    lasts to the record behind it, and at least through the hour of the older file. `files` are of one log, oldest
+    first. Files go by age, so nothing before the first file counts.
     """
     holes: list[tuple[int, int]] = []
     last_ms = 0
@@ -101,15 +106,17 @@ def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
 
 
 def delivery_files(directory: Path, disk: Disk) -> list[DeliveryFile]:
-    """The files there are, oldest first. Other names are left alone."""
+    """The files, oldest first. Other names are ignored."""
     names = disk.list_directory(directory) if disk.exists(directory) else []
     found = [DeliveryFile(int(match[1]), int(match[2])) for name in names if (match := _NAME.fullmatch(name))]
     return sorted(found, key=lambda file: file.sequence)
 
 
 def read_delivery_file(path: Path, disk: Disk) -> Iterator[tuple[Deliveries, int]]:
-    """(records, rows never written), a block at a time. Raises Corrupt or FormatRefused; a file whose header was not
-    written whole holds nothing."""
+    """Yield (records, rows never written), a block at a time. Raises Corrupt or FormatRefused.
+
+    A file without a whole header holds nothing.
+    """
     fd = disk.open_read(path)
     try:
         header = disk.read(fd, HEADER_SIZE, 0)
@@ -126,9 +133,10 @@ def read_delivery_file(path: Path, disk: Disk) -> Iterator[tuple[Deliveries, int
 
 
 class DeliveryWriter:
-    """Appends records. Written, not synced: a killed process loses nothing, a power cut what the kernel still held.
+    """Appends records. They are written, not synced: a kill loses nothing, a power cut loses what the kernel still
+    held.
 
-    Never appends to a file of an earlier start, whose end may be torn.
+    The writer never appends to a file of an earlier start, whose end may be torn.
     """
 
     def __init__(self, directory: Path, disk: Disk, *, group: int, cluster_id: bytes) -> None:
@@ -145,7 +153,7 @@ class DeliveryWriter:
         self._head: Deliveries = np.zeros(0, DELIVERY)  # the first record of the file
 
     def append(self, rows: Deliveries, at_ms: int) -> None:
-        """Write contiguous records, whose checksums are filled in here; they are in the kernel when this returns.
+        """Write contiguous records. Their checksums are filled in here. They are in the kernel at return.
 
         Raises DiskFailed.
         """
@@ -156,8 +164,11 @@ class DeliveryWriter:
         self._write(rows)
 
     def mark(self, begun: Deliveries, at_ms: int) -> bool:
-        """Go on in another file, whose first record has the mark of this beginning; not if no file is written of its
-        term. Raises DiskFailed."""
+        """Continue in another file, whose first record has the mark `begun`. Return False if no file of its term is
+        written.
+
+        Raises DiskFailed.
+        """
         if self._file is None or self._head["term"][0] != begun["term"][0]:
             return False
         self._roll(begun, begun, at_ms)
@@ -166,16 +177,16 @@ class DeliveryWriter:
     def remove_before(
         self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
     ) -> int:
-        """Remove the files whose newest record is older than `before_ms`, if they may go; returns how many. Raises
+        """Remove the files whose newest record is older than `before_ms`, if they may go. Return their number. Raises
         DiskFailed.
 
-        The newest of them stays. It tells of a time up to the next file, and that this log was not lost. So does each
-        that is behind one that stays: a file that is missing between others was lost.
+        The newest of them stays. It covers the time up to the next file, and shows that this log was not lost. Each
+        file behind one that stays does too, because a missing file between others counts as lost.
         """
         removed = 0
         files = delivery_files(self._directory, self._disk)
         for file, hour in zip(files, _old_by(files, now_ms), strict=False):
-            # No record of a file is of a later hour than its name says: that hour would have begun another file.
+            # No record is of a later hour than its file's name, because that hour would have begun another file.
             if (hour + 1) * HOUR_MS > before_ms or file == self._file or not may_go(file):
                 break
             self._disk.unlink(self._directory / file.name)
@@ -183,18 +194,17 @@ class DeliveryWriter:
         return removed
 
     def written(self) -> tuple[DeliveryFile, int] | None:
-        """The file that is appended to, and how many records it has; None if the next one begins another."""
+        """The file in use and its number of records. None if the next record begins another file."""
         return (self._file, (self._end - HEADER_SIZE) // DELIVERY.itemsize) if self._file is not None else None
 
     def close(self) -> None:
-        """Let go of the file; the next record begins another."""
+        """Close the file. The next record begins another."""
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd, self._file = -1, None
 
     def _roll(self, head: Deliveries, rows: Deliveries, at_ms: int) -> None:
-        """Begin the file that these records are for. Where one was written it goes on with that, under the mark of
-        `head`."""
+        """Begin the file for these records. If one was written, the new file continues it under the mark of `head`."""
         before = self.written()
         self._begin(at_ms // HOUR_MS)
         self._latest_ms = at_ms
@@ -220,8 +230,10 @@ class DeliveryWriter:
 
 
 def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
-    """By which hour each but the last is old: its own and that of the next. An hour that lies ahead was written by a
-    clock that was wrong, and says nothing of age."""
+    """The hour by which each file but the last is old: the later of its own and that of the next.
+
+    An hour ahead of now was written by a wrong clock and gives no age.
+    """
     hours: list[int] = []
     for file in reversed(files):
         hours.append(file.hour if file.hour * HOUR_MS <= now_ms or not hours else hours[-1])
@@ -229,7 +241,8 @@ def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
 
 
 def _goes_on(head: Deliveries, rows: Deliveries, at_ms: int, count: int) -> Deliveries:
-    """The first record of a file, before these, that goes on with a file of `count` records whose first is `head`."""
+    """The first record of a file, before `rows`, that continues a file of `count` records whose first record is
+    `head`."""
     first: Deliveries = np.zeros(1, DELIVERY)
     for name in ("tick", "local_index", "node", "group"):
         first[name] = rows[name][0]

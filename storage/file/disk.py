@@ -1,9 +1,12 @@
-"""The one home of operating-system file calls.
+"""The only home of operating-system file calls.
 
-Every byte Hourwheel keeps goes through a `Disk`, so that three things hold in one place: a failed write or sync is
-`DiskFailed` and ends the process (a second fsync after a failed one may report success without the data being there),
-writes are positional (content never depends on who wrote before), and a test can put a disk underneath that stops,
-tears or forgets. Files are written with pwrite, never through a mapping: a full disk is then an error, not a SIGBUS.
+Every byte that Hourwheel keeps goes through a `Disk`, so that three rules hold in one place:
+- A failed write or sync is `DiskFailed` and ends the process. A second fsync after a failed one may report success
+  without the data being there.
+- Writes are positional, so content never depends on earlier writes.
+- A test can put a disk underneath that stops, tears or forgets.
+
+Files are written with pwrite, never through a mapping. So a full disk is an error, not a SIGBUS.
 """
 
 import ctypes
@@ -24,10 +27,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 _SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
 PAUSE_S = 0.00005
-"""With the kernel's own slack about twice as much: a thread that waits is running by then."""
+"""The kernel's own slack makes it about twice as much. By then a waiting thread runs."""
 
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
-"""What a kernel says that has no sync_file_range, and a sandbox that keeps it from a process."""
+"""Errors of a kernel without sync_file_range, and of a sandbox that forbids it."""
 
 
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
@@ -41,7 +44,7 @@ _SYNC_FILE_RANGE = _sync_file_range()
 
 
 class DiskFailed(Exception):
-    """The disk refused an operation. Final: whoever sees it ends the process; nothing catches it and goes on."""
+    """The disk refused an operation. Final: the caller ends the process, and no code catches it and goes on."""
 
     def __init__(self, operation: str, path: str, number: int) -> None:
         super().__init__(f"disk failed: {operation} {path}: {os.strerror(number)} (errno {number}); the node stops")
@@ -59,10 +62,10 @@ def _path_of(fd: int) -> str:
 
 
 class Disk:
-    """File calls with errors made final. Stateless, so usable from any thread; a descriptor belongs to its opener."""
+    """File calls with errors made final. Stateless, so usable from any thread. A descriptor belongs to its opener."""
 
     def open_read(self, path: Path) -> int:
-        """Open for reading. Raises FileNotFoundError if there is none, DiskFailed for everything else."""
+        """Open for reading. Raises FileNotFoundError if the file is missing, DiskFailed for everything else."""
         try:
             return os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -71,11 +74,11 @@ class Disk:
             raise self._failed("open", path, error) from error
 
     def duplicate(self, fd: int) -> int:
-        """Another descriptor of the same file, also where it has no name any more."""
+        """Another descriptor of the same file, even if the file has no name any more."""
         return self._guard("duplicate", fd, lambda: os.dup(fd))
 
     def open_write(self, path: Path) -> int:
-        """Open for reading and writing; the file is created empty if there is none (its name is not yet durable)."""
+        """Open for reading and writing. A missing file is created empty; its name is not yet durable."""
         return self._guard("open", path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o640))
 
     def close(self, fd: int) -> None:
@@ -83,7 +86,7 @@ class Disk:
         self._guard("close", fd, lambda: os.close(fd))
 
     def read(self, fd: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; fewer only where the file ends."""
+        """Up to `size` bytes at `offset`. Fewer only where the file ends."""
         parts: list[bytes] = []
         done = 0
         try:
@@ -116,14 +119,19 @@ class Disk:
         self._guard("fdatasync", fd, lambda: os.fdatasync(fd))
 
     def start_writing(self, fd: int, offset: int, size: int) -> None:
-        """Let the kernel begin to write these bytes out, without waiting: a later sync has less to carry. Nothing is
-        durable by it, and where there is no such call nothing happens."""
+        """Let the kernel begin to write these bytes, without waiting, so that a later sync has less to write.
+
+        Makes nothing durable. Without such a call nothing happens.
+        """
         if _SYNC_FILE_RANGE is not None:
             _SYNC_FILE_RANGE(fd, offset, size, _SYNC_FILE_RANGE_WRITE)  # an error shows in the sync
 
     def write_out(self, fd: int, offset: int, size: int) -> None:
-        """The same, and wait until the device has taken them. Nothing is durable by it; without such a call the file is
-        synced. A failure is final: the kernel tells each one once, so the sync might not hear of it."""
+        """Write these bytes and wait until the device has taken them. Makes nothing durable.
+
+        Without such a call the file is synced. A failure is final, because the kernel reports each one once, and the
+        sync might not get it.
+        """
 
         def write() -> None:
             if _SYNC_FILE_RANGE is None:
@@ -137,16 +145,17 @@ class Disk:
         self._guard("write out", fd, write)
 
     def pause(self) -> None:
-        """For a thread beside the event loop: let go of the interpreter for long enough that the loop can take it.
+        """Release the interpreter, from a thread beside the event loop, for long enough that the loop can take it.
 
-        Python asks a thread for the interpreter when another one has waited for the switch interval. But whoever waits
-        is woken, and begins to wait anew, each time the thread lets go of it by itself. Short calls of numpy and of the
-        system do so for a microsecond, many times within an interval: too short to be taken, and nobody ever asks. A
-        checkpoint's thread kept the loop waiting for 60 ms that way."""
+        Python asks a thread for the interpreter when another thread has waited for the switch interval. But the waiting
+        thread is woken, and begins to wait anew, each time this thread releases the interpreter by itself. Short calls
+        of numpy and of the system do so for a microsecond, many times within an interval. That is too short to be
+        taken, and Python never asks. A checkpoint's thread kept the loop waiting for 60 ms that way.
+        """
         time.sleep(PAUSE_S)
 
     def fsync_directory(self, path: Path) -> None:
-        """Make the names in a directory durable: after creating, renaming or removing an entry."""
+        """Make the names in a directory durable, after creating, renaming or removing an entry."""
 
         def sync() -> None:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -158,7 +167,7 @@ class Disk:
         self._guard("fsync directory", path, sync)
 
     def syncfs(self, fd: int) -> None:
-        """Make everything on the file system of `fd` durable: cheaper than one fdatasync for each of many files."""
+        """Make everything on the file system of `fd` durable. Cheaper than one fdatasync for each of many files."""
 
         def sync() -> None:
             if _LIBC.syncfs(fd) != 0:
@@ -184,7 +193,7 @@ class Disk:
         self._guard("unlink", path, lambda: os.unlink(path))
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it; a missing one is fine (a removal may be repeated after a crash)."""
+        """Remove a directory with its content. A missing one is fine, for a removal may be repeated after a crash."""
 
         def remove() -> None:
             try:
@@ -195,7 +204,7 @@ class Disk:
         self._guard("remove", path, remove)
 
     def make_directory(self, path: Path) -> None:
-        """Create one directory; an existing one is fine. Its name is durable after fsync_directory of the parent."""
+        """Create one directory. An existing one is fine. Its name is durable after fsync_directory of the parent."""
 
         def make() -> None:
             try:
@@ -210,7 +219,7 @@ class Disk:
         return sorted(self._guard("list", path, lambda: os.listdir(path)))
 
     def length(self, path: str) -> int | None:
-        """Length in bytes of the file of this path, None if there is none."""
+        """Length in bytes of the file of this path, None if it is missing."""
         try:
             return os.stat(path).st_size
         except FileNotFoundError:
@@ -219,11 +228,11 @@ class Disk:
             raise self._failed("stat", Path(path), error) from error
 
     def exists(self, path: Path) -> bool:
-        """Whether there is anything under this path."""
+        """True if this path exists."""
         return os.path.lexists(path)
 
     def lock(self, fd: int) -> bool:
-        """Take the exclusive lock of this file without waiting; False if another process holds it."""
+        """Take the exclusive lock of this file without waiting. False if another process holds it."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -243,7 +252,7 @@ class Disk:
         return stat.f_blocks * stat.f_frsize
 
     def same_file_system(self, one: Path, other: Path) -> bool:
-        """Whether what is written below one path takes room below the other."""
+        """True if files below one path take room below the other."""
         return self._guard("stat", one, lambda: os.stat(one).st_dev == os.stat(other).st_dev)
 
     def _guard(self, operation: str, where: Path | int, call: Callable[[], T]) -> T:

@@ -1,7 +1,7 @@
-"""The files of an hour: `log` by bytes, `index` and `settle` by rows. Opened when used, created when first written.
+"""The files of an hour: `log` by bytes, `index` and `settle` by rows. Opened at first use, created at the first write.
 
-Two of these may stand on the same file at once (the loop's and a running checkpoint's): writes are positional and both
-write the same bytes at the same place, so it does not matter who comes first.
+Two of these objects may have the same file open at once (the loop's and a running checkpoint's). Writes are positional
+and both write the same bytes at the same place, so their order does not matter.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,16 +34,16 @@ BLOCK_ROWS: Final = 65_536
 """Rows read at a time in a pass over a whole file: 4 MiB of units."""
 
 _RUN_GAP_ROWS: Final = 32
-"""Rows not asked for that are read along rather than begin another read: 2 KiB, less than a call costs."""
+"""Unwanted rows that are read along instead of a second read: 2 KiB, which costs less than a call."""
 
 Rows = npt.NDArray[np.void]
 
 
 def run_edges(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> I64:
-    """Split ascending pieces [start, end) into runs that are worth one read each: where each run begins, and where the
-    last one ends, [runs + 1].
+    """Split ascending pieces [start, end) into runs that are worth one read each.
 
-    A run ends where the next piece begins more than `gap` after the last one's end, or past `most` in all.
+    Return where each run begins, and where the last one ends, [runs + 1]. A run ends where the next piece begins more
+    than `gap` after the last one's end, or past `most` in all.
     """
     count = len(sorted_starts)
     if not count:
@@ -64,20 +64,23 @@ def run_edges(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> I64:
 
 
 def runs(sorted_starts: I64, sorted_ends: I64, gap: int, most: int) -> Iterator[tuple[int, int]]:
-    """The same as (first piece, piece behind the last) of each run."""
+    """The runs of run_edges as (first piece, piece behind the last)."""
     return pairwise(run_edges(sorted_starts, sorted_ends, gap, most).tolist())
 
 
 def pieces_by_bytes(starts: I64, size: int, gap: int, most: int) -> list[npt.NDArray[np.intp]]:
-    """Rows of pieces of `size` bytes, [n] in any order, as parts in the order of the file: to read one part reads about
-    `most` bytes, where up to `gap` bytes between two pieces are read along."""
+    """Group pieces of `size` bytes, [n] in any order, into parts in the order of the file.
+
+    Return the rows of each part. One part reads about `most` bytes. Up to `gap` bytes between two pieces are read
+    along.
+    """
     order = starts.argsort(kind="stable")
     read = np.minimum(np.diff(starts[order], prepend=starts[order[:1]]), gap + size).cumsum()
     return np.split(order, np.diff(read // most).nonzero()[0] + 1)
 
 
 class HourFile:
-    """One file, by bytes; offsets are absolute, the header included."""
+    """One file, by bytes. Offsets are absolute, the header included."""
 
     def __init__(self, disk: Disk, directory: Path, name: str, header: FileHeader) -> None:
         self._disk = disk
@@ -89,7 +92,7 @@ class HourFile:
 
     @property
     def path(self) -> Path:
-        """Where it is; made when it is asked for, since most files of an hour that is looked at are not opened."""
+        """Its path. Made when it is asked for, since most files of an hour that is looked at are not opened."""
         return self._directory / self._file
 
     @property
@@ -98,7 +101,7 @@ class HourFile:
         return f"{self._directory.name}/{self._file}"
 
     def read(self, size: int, offset: int) -> bytes:
-        """Exactly `size` bytes. Raises Corrupt if the file ends before."""
+        """Read exactly `size` bytes. Raises Corrupt if the file ends before."""
         if self._reader < 0:
             self._open_reader(size, offset)
         data = self._disk.read(self._reader, size, offset)
@@ -107,8 +110,10 @@ class HourFile:
         return data
 
     def read_pieces(self, starts: I64, ends: I64, gap: int, most: int) -> tuple[bytes, I64]:
-        """Bytes in which pieces [start, end) stand, ascending, n > 0 of them, and where in these each begins, [n].
-        Neighbours are read together, see run_edges. Raises Corrupt if the file ends before."""
+        """Read n > 0 ascending pieces [start, end). Return bytes that hold them, and where in these each begins, [n].
+
+        Neighbours are read together, see run_edges. Raises Corrupt if the file ends before.
+        """
         edges = run_edges(starts, ends, gap, most)
         if len(edges) == 2:
             first = int(starts[0])
@@ -135,7 +140,7 @@ class HourFile:
         return Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
 
     def write(self, data: Buffer, offset: int, outflow: Outflow | None = None) -> None:
-        """Write at `offset`; a file without header gets it first. `outflow` takes it on to the device."""
+        """Write at `offset`. A file without header gets it first. `outflow` lets the bytes flow to the device."""
         if self._writer < 0:
             if not self._disk.exists(self._directory):
                 self._disk.make_directory(self._directory)
@@ -147,7 +152,7 @@ class HourFile:
             outflow.wrote(self._writer, offset, memoryview(data).nbytes)
 
     def check_header(self) -> None:
-        """Raises Corrupt or FormatRefused unless the file begins as it must."""
+        """Raise Corrupt or FormatRefused unless the file begins with its header."""
         self.header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
 
     def size(self) -> int:
@@ -155,27 +160,30 @@ class HourFile:
         return self._disk.size(self._reader)
 
     def sync(self) -> None:
-        """Make the file's bytes durable, whoever wrote them."""
+        """Make the file's bytes durable, those of other writers too."""
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
         self._disk.fdatasync(self._writer)
 
     def drain(self, outflow: Outflow) -> None:
-        """Let what anybody has written flow to the device, before a sync."""
+        """Let all written bytes, those of other writers too, flow to the device before a sync."""
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
         outflow.drain(self._writer)
 
     def close(self) -> None:
-        """Let go of the descriptors; the next use opens the file again."""
+        """Close the descriptors. The next use opens the file again."""
         for fd in {self._reader, self._writer} - {-1}:
             self._disk.close(fd)
         self._reader = self._writer = -1
 
 
 class RowFile(HourFile):
-    """One file of fixed-size rows that are checked as they are read. Its rows count from `first`: 0 but for the index
-    of an hour that was begun again, whose numbers go on where the former one's ended."""
+    """One file of fixed-size rows that are checked as they are read.
+
+    Its rows count from `first`. That is 0 but for the index of an hour that was begun again, whose numbers continue
+    those of the former hour.
+    """
 
     def __init__(
         self, disk: Disk, directory: Path, name: str, header: FileHeader, dtype: np.dtype[np.void], first: int = 0
@@ -185,12 +193,12 @@ class RowFile(HourFile):
         self.first = first
 
     def offset(self, row: int) -> int:
-        """Where row `row` begins."""
+        """The offset of row `row`."""
         assert row >= self.first, f"row {row} of a file that begins with {self.first}"
         return HEADER_SIZE + (row - self.first) * self._dtype.itemsize
 
     def read_rows(self, first: int, count: int) -> Rows:
-        """Rows first .. first + count. Raises Corrupt for a wrong checksum, or a unit that is not in its place."""
+        """Rows first .. first + count. Raises Corrupt for a wrong checksum, or a unit at another's place."""
         if not count:
             return np.empty(0, self._dtype)
         rows = self.read_unchecked(first, count)
@@ -198,7 +206,7 @@ class RowFile(HourFile):
         return rows
 
     def _check(self, rows: Rows, at: I64) -> None:
-        """Raises Corrupt unless these are whole, and as units the ones with these ordinals."""
+        """Raise Corrupt unless the rows are whole and, if they are units, have these ordinals."""
         check_rows(rows, self.name, at)
         if self._dtype is UNIT:
             wrong = (rows["global_index"] != at.view(np.uint64)).nonzero()[0]
@@ -208,13 +216,13 @@ class RowFile(HourFile):
                 raise Corrupt(self.name, self.offset(ordinal), "global_index", int(rows["global_index"][row]), ordinal)
 
     def read_unchecked(self, first: int, count: int) -> Rows:
-        """The same rows as they stand on disk, for who wants to tell of every damaged one."""
+        """The same rows as they stand on disk, for callers that report every damaged row."""
         return np.frombuffer(self.read(count * self._dtype.itemsize, self.offset(first)), self._dtype)
 
     def gather_rows(self, at: I64) -> Rows:
-        """The rows with these ordinals, in that order; neighbours are read together."""
+        """The rows with these ordinals, in that order. Neighbours are read together."""
         if len(at) <= 1 or (int(at[-1]) - int(at[0]) == len(at) - 1 and not (at[1:] - at[:-1] != 1).any()):
-            return self.read_rows(int(at[0]) if len(at) else 0, len(at))  # one message, or what came together
+            return self.read_rows(int(at[0]) if len(at) else 0, len(at))  # one message, or rows that came together
         order = np.argsort(at, kind="stable")
         ranked, size = at[order], self._dtype.itemsize
         starts = (ranked - self.first) * size + self.offset(self.first)
@@ -227,24 +235,27 @@ class RowFile(HourFile):
         return rows
 
     def blocks(self, count: int, after: int = 0) -> Iterator[tuple[int, Rows]]:
-        """(ordinal of the first row, rows) over the first `count` rows but `after` at the start, a block at a time."""
+        """Yield (ordinal of the first row, rows), a block at a time, over the first `count` rows without the first
+        `after`."""
         end = self.first + count
         for first in range(self.first + after, end, BLOCK_ROWS):
             yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
     def write_rows(self, rows: Rows, first: int, outflow: Outflow | None = None) -> None:
-        """Write sealed rows, the first of which has ordinal `first`; see `write`."""
+        """Write sealed rows. `first` is the ordinal of the first one. See `write`."""
         self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), outflow)
 
 
 def directory_name(hour: int, generation: int) -> str:
-    """What an hour's directory is called: by its number, and if that stood for an unlinked hour whose directory may not
-    be gone yet, by a generation too: `490000`, `490000.1`."""
+    """The name of an hour's directory: `490000`, or with a generation `490000.1`.
+
+    An hour has a generation if its number stood for an unlinked hour whose directory may still exist.
+    """
     return f"{hour}.{generation}" if generation else str(hour)
 
 
 def directory_of(name: str) -> tuple[int, int] | None:
-    """The hour and generation that a directory of this name is of; None if no hour's is called so."""
+    """The hour and generation of a directory name. None for any other name."""
     hour, _, generation = name.partition(".")
     if not (hour.isdecimal() and (generation or "0").isdecimal()):
         return None
@@ -253,8 +264,10 @@ def directory_of(name: str) -> tuple[int, int] | None:
 
 
 class HourFiles:
-    """The three files of one hour partition, `hours/<hour>/{log,index,settle}`; see directory_name for `generation`.
-    `first` is the global_index of the first unit."""
+    """The three files of one hour, `hours/<hour>/{log,index,settle}`. For `generation` see directory_name.
+
+    `first` is the global_index of the first unit.
+    """
 
     __slots__ = ("_again", "directory", "disk", "generation", "index", "log", "settle")
 
@@ -296,14 +309,14 @@ class HourFiles:
                 file.drain(outflow)
 
     def sync(self) -> None:
-        """Make what was written to the three files durable, and their names."""
+        """Make the written bytes of the three files durable, and their names."""
         for file in self._all():
             if self.disk.exists(file.path):
                 file.sync()
         self.disk.fsync_directory(self.directory)
 
     def close(self) -> None:
-        """Let go of all descriptors."""
+        """Close all descriptors."""
         for file in self._all():
             file.close()
 

@@ -1,4 +1,4 @@
-"""How much of a file system is kept free: what goes on when new work is refused needs it
+"""The space of a file system that is kept free. Work that goes on when new work is refused needs it
 (node/runtime/free_space.py)."""
 
 from pathlib import Path
@@ -16,5 +16,5 @@ def reserve_bytes(directory: Path, disk: Disk) -> int:
 
 
 def is_short(directory: Path, disk: Disk, needed: int = 0) -> bool:
-    """Whether less than the reserve is free, or would be once so many bytes are written."""
+    """True if less than the reserve is free, or would be after `needed` more bytes."""
     return disk.free_bytes(directory) - needed < reserve_bytes(directory, disk)

@@ -1,8 +1,10 @@
-"""Written bytes flow to the device a little at a time: one sync of hundreds of MiB would fill the device's queue,
-and every journal on it, this node's and others', would wait behind that for its own sync.
+"""Lets written bytes flow to the device a little at a time.
 
-Nothing is durable by it: a sync follows, and finds little to do. Whoever lets bytes flow out waits for the device, so
-this is for threads. A thread that works beside the loop has to share the interpreter with it, too: `pause`.
+One sync of hundreds of MiB would fill the device's queue. Every journal on the device, this node's and others', would
+wait behind it for its own sync.
+
+The outflow makes nothing durable. A sync follows, and finds little to do. The caller waits for the device, so this is
+for threads. A thread beside the loop must also share the interpreter with it: `pause`.
 """
 
 from typing import Final
@@ -10,19 +12,22 @@ from typing import Final
 from storage.file.disk import Disk
 
 UNDER_WAY_MAX: Final = 4 << 20
-"""Bytes that are on their way to the device at a time: milliseconds of what an ordinary one writes."""
+"""Bytes on their way to the device at a time. An ordinary device writes them in milliseconds."""
 
 _FEW: Final = 128
-"""Writes of less than this part of it are counted, not begun one by one: hours with a message each are little."""
+"""Writes below this part of UNDER_WAY_MAX are counted, not begun one by one. Hours with one message each are that
+small."""
 
 LITTLE_MAX: Final = 2_048
-"""After so many of these the file system is synced: each is a block, and a new file is an inode and a name, too."""
+"""After so many of these the file system is synced. Each is a block, and a new file is also an inode and a name."""
 
 
 class Outflow:
-    """Of one writer. Invariant: no more than UNDER_WAY_MAX of what it was told of, LITTLE_MAX little writes and one
-    file's last bytes are under way, where the device takes them in the order in which they came. Blocks; raises
-    DiskFailed."""
+    """The outflow of one writer. Blocks; raises DiskFailed.
+
+    Invariant: at most UNDER_WAY_MAX of its bytes, LITTLE_MAX little writes and one file's last bytes are under way, if
+    the device takes them in order.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -30,7 +35,7 @@ class Outflow:
         self._little = 0
 
     def wrote(self, fd: int, offset: int, size: int) -> None:
-        """These bytes of an open file were written just now: begin with them, and wait if many are under way."""
+        """Begin to write out bytes that were just written to an open file. Wait if many are under way."""
         if size < UNDER_WAY_MAX // _FEW:
             self._little += 1
             if self._little == LITTLE_MAX:
@@ -46,10 +51,10 @@ class Outflow:
                 self._under_way = 0
 
     def pause(self) -> None:
-        """Let the loop have the interpreter; see Disk.pause. Called between pieces of a few milliseconds."""
+        """Let the loop have the interpreter, see Disk.pause. Called between pieces of a few milliseconds."""
         self._disk.pause()
 
     def drain(self, fd: int) -> None:
-        """Whatever of this file was written by anybody, piece by piece."""
+        """Write out all written bytes of this file, those of other writers too, piece by piece."""
         for begin in range(0, self._disk.size(fd), UNDER_WAY_MAX):
             self._disk.write_out(fd, begin, UNDER_WAY_MAX)

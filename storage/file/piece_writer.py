@@ -1,4 +1,4 @@
-"""Pieces written into many files, synced as they come: else the last sync would carry gigabytes at once."""
+"""Writes pieces into many files and syncs them as they come. Otherwise the last sync would carry gigabytes at once."""
 
 from pathlib import Path
 from typing import Final
@@ -9,15 +9,17 @@ _DIRTY_BYTES_MAX: Final = 4 << 20
 
 
 class PieceWriter:
-    """Of one snapshot or backup on its way. Invariant: at most _DIRTY_BYTES_MAX and a piece were written since a sync
-    of the file written last. Blocks; raises DiskFailed."""
+    """The writer of one snapshot or backup on its way. Blocks; raises DiskFailed.
+
+    Invariant: since the last sync, at most _DIRTY_BYTES_MAX and a piece were written.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._dirty_bytes = 0
 
     def write(self, path: Path, data: bytes, offset: int) -> None:
-        """Write one piece; the file is made if there is none."""
+        """Write one piece. A missing file is made."""
         fd = self._disk.open_write(path)
         try:
             self._disk.write(fd, data, offset)

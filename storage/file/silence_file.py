@@ -1,7 +1,7 @@
-"""SILENCE in a data directory: for how long, at most, this node may still owe a leader its silence after a restart.
+"""SILENCE in a data directory: the longest time for which this node may still owe a leader its silence after a restart.
 
-One JSON line {"format","silence_ms","checksum"}, replaced by a rename, so that it is the old one or the new one. A
-directory without it is of an older build or new. Why it is kept: replication/election/silence.py.
+It is one JSON line {"format","silence_ms","checksum"}. A rename replaces it, so it is the old one or the new one. A
+directory without it is new or of an older build. Why it is kept: replication/election/silence.py.
 """
 
 import json
@@ -20,7 +20,7 @@ _LINE_MAX: Final = 4096
 
 
 def read_silence(directory: Path, disk: Disk) -> int:
-    """Milliseconds; 0 if the directory does not say. Raises Corrupt, FormatRefused."""
+    """Read the milliseconds; 0 if the file is missing. Raises Corrupt, FormatRefused."""
     path = directory / SILENCE
     try:
         fd = disk.open_read(path)
@@ -43,7 +43,7 @@ def read_silence(directory: Path, disk: Disk) -> int:
 
 
 def write_silence(directory: Path, milliseconds: int, disk: Disk) -> None:
-    """Durable when it returns. Raises DiskFailed."""
+    """Write the milliseconds, durable at return. Raises DiskFailed."""
     fields: dict[str, object] = {"format": FORMAT, "silence_ms": milliseconds}
     fd = disk.open_write(directory / _NEW)
     try:
