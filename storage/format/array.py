@@ -1,4 +1,4 @@
-"""The array types that columns have, by one name each wherever they are used."""
+"""The array types of columns, each with one name everywhere."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,7 +1,7 @@
 """The columnar batches that go into the store and come out of it.
 
-A batch of 1,000 messages is a dozen arrays, never 1,000 objects: that is what lets apply go without a Python loop.
-All arrays of one batch have the same length n, one row per message.
+A batch of 1,000 messages is a dozen arrays, never 1,000 objects. So apply needs no Python loop. All arrays of one batch
+have the same length n, one row per message.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class UnitBatch:
         bytes | bytearray | memoryview | U8
     )  # the records of storage.record.record.encode_records, one after the other in row order
     created_ms: int | I64
-    homes: U64 | None = None  # where the messages were born, by position; None: here and now
+    homes: U64 | None = None  # positions where the messages were born; None: here and now
 
     def __len__(self) -> int:
         return len(self.due_ms)
@@ -38,7 +38,7 @@ class UnitBatch:
 
 @dataclass(frozen=True, slots=True)
 class SettleBatch:
-    """What happened to units, in order; a unit may come more than once, the last row decides its state."""
+    """Changes of units, in order. A unit may come more than once; its last row decides its state."""
 
     position: U64
     what: U8  # storage.format.rows.LEASED .. FORWARDED
@@ -67,11 +67,11 @@ class SettleBatch:
         code: npt.ArrayLike = 0,
         subscription: npt.ArrayLike = 0,
     ) -> "SettleBatch":
-        """A batch from columns or single values; a single value stands for every row."""
+        """A batch from columns or single values. A single value stands for every row."""
         at = np.atleast_1d(np.asarray(position, np.uint64))
 
         def column(values: npt.ArrayLike, kind: Any) -> npt.NDArray[Any]:
-            filled = np.empty(len(at), kind)  # a tenth of what broadcast_to costs, and apply is made of such calls
+            filled = np.empty(len(at), kind)  # a tenth of the cost of broadcast_to, and apply makes many such calls
             filled[:] = values
             return filled
 
@@ -90,8 +90,10 @@ class SettleBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateColumns:
-    """State of units, in the order asked for. `state` is PENDING, LEASED .. EXPIRED, FORWARDED, or UNKNOWN for no
-    such unit; up to LEASED the unit is open."""
+    """States of units, in the order asked for.
+
+    `state` is PENDING, LEASED .. EXPIRED, FORWARDED, or UNKNOWN for a missing unit. Up to LEASED the unit is open.
+    """
 
     state: U8
     attempt: U16  # of the newest settle record; 0 if there is none
@@ -100,7 +102,7 @@ class StateColumns:
 
     @classmethod
     def unknown(cls, count: int) -> "StateColumns":
-        """So many UNKNOWN."""
+        """`count` rows that are UNKNOWN."""
         numbers, terms, ends_ms = np.zeros(count, np.uint16), np.zeros(count, np.uint32), np.zeros(count, np.int64)
         return cls(np.full(count, UNKNOWN, np.uint8), numbers, terms, ends_ms)
 

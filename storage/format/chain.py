@@ -1,14 +1,15 @@
-"""The chain of a second: units linked backwards, newest first, so that an insert is O(1) and sorts nothing.
+"""The chain of a second: units linked backwards, newest first. So an insert is O(1) and sorts nothing.
 
 ```
 heads[s] = {last_global_index 812, count 3}        index:  ... 17 ....... 350 ......... 812 ...
                                                     pre:      -1 <------- 17 <-------- 350
                                                     local:     0           1            2
 ```
-A whole batch is linked at once: a stable sort by second ranks its rows (none is needed where seconds rise already), the
-first of each second continues the head, the others follow each other. Walking back reads in blocks where the chain is
-dense and unit by unit where it is thin: every unit of the second is a link of the chain, so one comparison over a block
-finds all of its links at once.
+A whole batch is linked at once. A stable sort by second ranks its rows, unless the seconds rise already. The first row
+of each second continues the head, the others follow each other.
+
+A walk back reads in blocks where the chain is dense, and unit by unit where it is thin. Every unit of the second is a
+link of the chain. So one comparison over a block finds all of its links.
 """
 
 from collections.abc import Callable
@@ -22,30 +23,31 @@ from storage.format.rows import UNIT, Corrupt, Units, join_rows
 
 SECONDS: Final = 3600
 HEADS_BYTES: Final = 8 * SECONDS
-"""What the heads of a near hour take."""
+"""Memory of the heads of a near hour."""
 _SECOND_MS: Final = np.array(1000, np.int64)
 _SECONDS: Final = np.array(SECONDS, np.int64)
 
 _ONE: Final = np.uint64(1)
 
 NOT_LINKED: Final = -2
-"""pre_global_index of a unit that is staged: its chain is closed when it is written."""
+"""pre_global_index of a staged unit. Its chain is linked when it is written."""
 
 _BLOCK_UNITS_MAX: Final = 65_536
 _BLOCK_UNITS_MIN: Final = 64
 _SPARSE: Final = 64
-"""A link in fewer than every 64th unit of a block is cheaper to read alone."""
+"""If fewer than every 64th unit of a block is a link, links are cheaper to read alone."""
 
 Read = Callable[[int, int], Units]
 
 
 def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
-    """The slot in its hour, 0 to 3599, of each due time; 16 bits wide, which numpy sorts by radix."""
+    """The slot in its hour, 0 to 3599, of each due time. 16 bits wide, which numpy sorts by radix."""
     return (due_ms // _SECOND_MS % _SECONDS).astype(np.uint16)
 
 
 def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Where each run of equal neighbours begins, then where the last one ends: r + 1 for r runs of n >= 1 values."""
+    """Where each run of equal neighbours begins, then where the last one ends: r + 1 numbers for r runs of n >= 1
+    values."""
     edge = np.empty(len(values) + 1, bool)
     edge[0] = edge[-1] = True
     edge[1:-1] = values[1:] != values[:-1]
@@ -53,13 +55,16 @@ def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 
 def falls(values: npt.NDArray[Any]) -> bool:
-    """Whether any value is smaller than the one before it."""
+    """True if a value is smaller than the one before it."""
     return len(values) > 1 and len((values[1:] < values[:-1]).nonzero()[0]) > 0
 
 
 class Heads:
-    """For each second of an hour 1 + the global_index of its last unit (0: none), and how many there are: 8 bytes. An
-    hour has fewer than 2^32 units: its index would have 256 GiB."""
+    """For each second of an hour: 1 + the global_index of its last unit (0: none), and the number of its units. 8 bytes
+    each.
+
+    An hour has fewer than 2^32 units, for its index would have 256 GiB.
+    """
 
     __slots__ = ("after", "count")
 
@@ -68,11 +73,11 @@ class Heads:
         self.count: U32 = np.zeros(SECONDS, np.uint32) if count is None else count
 
     def absorb(self, units: Units) -> None:
-        """Take in linked units, read in order from the index file: how heads are rebuilt."""
+        """Rebuild heads from linked units, read in order from the index file."""
         absorb(units, self.after, self.count)
 
     def link(self, units: Units) -> None:
-        """Give units, in order of global_index, their local_index and pre_global_index, and take them in."""
+        """Give units, in order of global_index, their local_index and pre_global_index, and add them to the heads."""
         link_slots(units, seconds_of(units["due_ms"]), self.after, self.count)
 
     def second(self, second: int) -> tuple[int, int]:
@@ -81,15 +86,18 @@ class Heads:
 
 
 def absorb(units: Units, after: U32, count: U32) -> None:
-    """Take linked units, read in order from the index file, into heads of 3,600 seconds."""
+    """Add linked units, read in order from the index file, to heads of 3,600 seconds."""
     seconds = seconds_of(units["due_ms"])
     count += np.bincount(seconds, minlength=SECONDS).astype(np.uint32)
     after[seconds] = units["global_index"] + _ONE  # the last of equal seconds wins
 
 
 def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U32) -> None:
-    """Link units, within each slot in order of global_index, to the chains that end at `after[slot]` and have
-    `count[slot]` units, and leave both at the last of them. A slot is a second, of as many hours as 16 bits name."""
+    """Link units to the chains of their slots, within each slot in order of global_index.
+
+    A chain ends at `after[slot]` and has `count[slot]` units; both are moved to its new last unit. A slot is a second,
+    of as many hours as 16 bits name.
+    """
     ranked, indexes = slots, units["global_index"].astype(np.int64)
     order: npt.NDArray[np.intp] | slice = slice(None)
     if falls(ranked):
@@ -108,7 +116,7 @@ def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U
 
 
 def walk(second: int, last: int, count: int, read: Read, file: str, *, least: int = 0) -> Units:
-    """The units of one second, in order of local_index, by walking its chain back from its head.
+    """The units of one second, in order of local_index. Walks the chain back from its head.
 
     `read(first, count)` gives verified units of the index, which begins with unit `least`. Raises Corrupt if the chain
     does not hold together.
@@ -139,8 +147,10 @@ def walk(second: int, last: int, count: int, read: Read, file: str, *, least: in
 
 
 def _check(units: Units, second: int, file: str) -> None:
-    """A chain counts its units from 0, each names the one before, and all are of its second; anything else is damage
-    that checksums passed."""
+    """Raise Corrupt for damage that checksums passed.
+
+    A chain counts its units from 0, each names the one before, and all are of its second.
+    """
     if not np.array_equal(units["local_index"], np.arange(len(units))):
         raise Corrupt(file, 0, f"chain of second {second}", "out of count", f"0 to {len(units) - 1}")
     if (units["pre_global_index"][1:] != units["global_index"][:-1].astype(np.int64)).any():

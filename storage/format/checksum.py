@@ -1,11 +1,12 @@
 """Checksum of many short fixed-size rows at once.
 
-A CRC of a 64-byte unit costs 0.2 us, most of it the call from Python; a batch of 1,000 units would spend more time
-there than in all the rest of apply. A multilinear hash over 64-bit words is one multiplication and one sum that numpy
-does for all rows together. Each word is first folded (`w ^ w >> 32`, a bijection), because otherwise its top bit would
-reach only the top bit of the sum and two such flips would cancel. Any single flipped bit changes the result (a test
-shows it for every bit of every kind of row); other damage is missed once in 2^32. Zeros do not check to zero,
-so a hole is never a valid row.
+A CRC of a 64-byte unit costs 0.2 us, most of it the call from Python. For a batch of 1,000 units that would be more
+than all the rest of apply. A multilinear hash over 64-bit words is one multiplication and one sum, which numpy does for
+all rows together.
+
+Each word is first folded (`w ^ w >> 32`, a bijection). Otherwise its top bit would reach only the top bit of the sum,
+and two such flips would cancel. Any single flipped bit changes the result (a test shows it for every bit of every kind
+of row). Other damage is missed once in 2^32. The checksum of zeros is not zero, so a hole is never a valid row.
 """
 
 from typing import Final
@@ -18,13 +19,13 @@ _MASK: Final = (1 << 64) - 1
 _WORDS_MAX: Final = 16
 _HALF: Final = np.array(32, np.uint64)
 _KEEP: Final = (np.uint64(_MASK >> 32 << 32), np.uint64(_MASK >> 32))
-"""What a word keeps when its low or its high half is the checksum."""
+"""The part of a word that stays when its low or its high half is the checksum."""
 _ROWS_AT_ONCE: Final = 4096
 """Rows whose words stay in the processor's cache from one step to the next."""
 
 
 def _splitmix64(seed: int, count: int) -> list[int]:
-    """`count` well mixed 64-bit numbers: fixed constants of the format, not random at run time."""
+    """`count` well mixed 64-bit numbers. They are fixed constants of the format, not random at run time."""
     numbers = []
     for _ in range(count):
         seed = (seed + 0x9E3779B97F4A7C15) & _MASK
@@ -43,8 +44,8 @@ _FACTORS: Final = np.array([number | 1 for number in _CONSTANTS[1:]], np.uint64)
 def checksum_rows(rows: U64, field: tuple[int, int] | None = None) -> U32:
     """Checksums, shape [n], of rows of 64-bit words, shape [n, w], w <= 16, as if their checksum field were zero.
 
-    `field` is where that stands: (word, 0 for its low half or 1 for its high half); None if it is zero, which saves
-    the masking where a row is about to get its checksum.
+    `field` is the place of the checksum: (word, 0 for its low half or 1 for its high half). None says that the field is
+    zero, which saves the masking for rows about to get their checksum.
     """
     count, width = rows.shape
     if count > _ROWS_AT_ONCE:

@@ -1,8 +1,8 @@
-"""Why an open unit is not handed over though its time has come and somebody would take it: a row for each reason.
+"""The reasons why an open unit is not handed over though it is due and a consumer would take it. One row a reason.
 
-What is not here: a unit under a lease that runs, which somebody has; and what stands behind others, which goes next.
+Two cases are not here: a unit under a running lease, for a consumer has it, and a unit behind others, for it goes next.
 
-Numbers up to 15 are of reasons that a client or an operator gives; those from 16 on are of what a leader does.
+Numbers up to 15 are of reasons that a client or an operator gives. Those from 16 on are of the leader's own work.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,13 @@ NUMBER_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """One reason. `number`: never used again for another. `replicated`: any node can tell it from the log; else the
-    leader alone knows, and the next one begins anew. `words`: what holds the unit, for people."""
+    """One reason.
+
+    - `number`: never used again for another reason.
+    - `replicated`: any node can tell the reason from the log. Otherwise the leader alone knows it, and the next leader
+      begins anew.
+    - `words`: the reason, for people.
+    """
 
     number: int
     name: str
@@ -26,7 +31,7 @@ class HoldReason:
 
 
 def registered(rows: Iterable[HoldReason]) -> dict[str, HoldReason]:
-    """By name, in their order. Raises BadRow."""
+    """The rows by name, in their order. Raises BadRow."""
     found = by_number("hold reason", rows, range(1, NUMBER_MAX + 1))
     for row in found.values():
         if not row.words:

@@ -4,8 +4,8 @@
 bits 0         4          16        40                  80             130
      | version | group    | hour    | global_index      | random       |      Crockford base32, 5 bits a character
 ```
-Looking an id up needs no index: hour and global_index are the place. The 50 random bits also stand in the record's log
-header; they make ids unguessable and catch a position that is not the message's.
+A look-up by id needs no index, because hour and global_index are the position. The record's header also has the 50
+random bits. They make ids unguessable and catch a position that is not the message's.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ _VALUES: Final = {letter: value for value, letter in enumerate(ALPHABET)} | {
 }
 
 _PAIRS: Final = np.frombuffer("".join(high + low for high in ALPHABET for low in ALPHABET).encode(), "<u2")
-"""Two characters for each value of 10 bits: half the look-ups of one character at a time."""
+"""Two characters for each value of 10 bits. Takes half the look-ups of one character at a time."""
 _TRIPLES: Final = [high + middle + low for high in ALPHABET for middle in ALPHABET for low in ALPHABET]
-"""Three characters for each value of 15 bits, for who makes one id at a time."""
+"""Three characters for each value of 15 bits, to make one id at a time."""
 _PAIR_TEXTS: Final = [high + low for high in ALPHABET for low in ALPHABET]
 _SHIFTS_40: Final = np.array([30, 20, 10, 0], np.uint64)
 _SHIFTS_50: Final = np.array([40, 30, 20, 10, 0], np.uint64)
@@ -39,12 +39,12 @@ _TEN_BITS: Final = np.uint64(1023)
 
 
 class BadId(ValueError):
-    """The text is not a message id; says why."""
+    """The text is not a message id. Says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """The parts of an id. `position` is where its unit stands."""
+    """The parts of an id. `position` is its unit's."""
 
     version: int
     group: int
@@ -78,7 +78,7 @@ def encode_id(group: int, position: int, random: int) -> str:
 
 @lru_cache(maxsize=16_384)
 def _first_characters(group: int, block: int) -> str:
-    """What the ids of 1,024 positions begin with, which are next to each other."""
+    """The first characters of the ids of 1,024 neighbouring positions."""
     number = (ID_VERSION << 12 | group) << 54 | block
     return "".join(ALPHABET[number >> shift & 31] for shift in range(65, -1, -5))
 

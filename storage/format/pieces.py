@@ -1,15 +1,15 @@
-"""Work that stops after each piece of about a millisecond, for whoever has others to serve in between."""
+"""Work that stops after each piece of about a millisecond, so that its caller can serve others in between."""
 
 from collections.abc import Generator
 from typing import TypeVar
 
 T = TypeVar("T")
 Pieces = Generator[None, None, T]
-"""Work that returns its result in the end."""
+"""Work that returns its result at the end."""
 
 
 def at_once(work: Pieces[T]) -> T:
-    """All of it, without a stop."""
+    """Do all of the work without a stop."""
     while True:
         try:
             next(work)

@@ -1,6 +1,6 @@
-"""Where a unit stands: 24 bits of hour and 40 bits of global_index in one 64-bit number.
+"""The position of a unit: 24 bits of hour and 40 bits of global_index in one 64-bit number.
 
-Everywhere inside the service a message is named by its position; an id is a position with group and random bits.
+Everywhere inside the service a position names a message. An id is a position with group and random bits.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ HOUR_MAX: Final = (1 << 24) - 1
 INDEX_MAX: Final = (1 << INDEX_BITS) - 1
 HOUR_MS: Final = 3_600_000
 MS_PER_TICK: Final = 1_000
-"""A tick is an absolute second: its slot begins at tick * MS_PER_TICK."""
+"""A tick is an absolute second. Its slot begins at tick * MS_PER_TICK."""
 
 GONE: Final = (1 << 64) - 1
-"""No unit's position, for no hour has as many units: that of a message whose newest place is unlinked."""
+"""Stands for a message whose newest place is unlinked. No unit has this position, for no hour has that many units."""
 
 _SHIFT: Final = np.uint64(INDEX_BITS)
 _MASK: Final = np.uint64(INDEX_MAX)
@@ -43,8 +43,8 @@ def indexes_of(positions: U64) -> I64:
 
 
 def in_hours(positions: U64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice, I64]]:
-    """(hour, its rows in order, their global indexes) for each hour, rising; see by_hour."""
-    if len(positions) == 1:  # one message: without arrays all but for nothing
+    """Yield (hour, its rows in order, their global indexes) for each hour, rising. See by_hour."""
+    if len(positions) == 1:  # one message: almost without arrays
         place = int(positions[0])
         yield place >> INDEX_BITS, slice(None), np.array([place & INDEX_MAX], np.int64)
         return
@@ -54,7 +54,7 @@ def in_hours(positions: U64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice
 
 
 def by_hour(hours: I64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice]]:
-    """(hour, its rows in order) for each hour, rising: one sort, then a step per hour, never one per row."""
+    """Yield (hour, its rows in order) for each hour, rising. One sort, then a step per hour, never one per row."""
     if not len(hours):
         return
     first = int(hours[0])

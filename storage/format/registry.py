@@ -1,6 +1,6 @@
-"""What registries ask of their rows: a number that is free, a name of its own, and a level that this build reads.
+"""The rules that registries have for their rows: a free number, a name of its own, and a level that this build reads.
 
-A row that cannot be is refused when the registry is made, at import, by name.
+A wrong row is refused by name when the registry is made, at import.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from storage.format.level import LEVELS
 
 
 class BadRow(ValueError):
-    """A row that cannot stand in its registry; says which and why."""
+    """A row that cannot stand in its registry. Says which and why."""
 
 
 class Row(Protocol):
@@ -24,11 +24,11 @@ class Row(Protocol):
 
 
 class LevelRow(Row, Protocol):
-    """One whose number stands in files or entries."""
+    """A row whose number stands in files or entries."""
 
     @property
     def since(self) -> int:
-        """The level of the cluster from which on there is such a thing."""
+        """The level of the cluster from which this kind exists."""
         ...
 
 
@@ -37,7 +37,7 @@ L = TypeVar("L", bound=LevelRow)
 
 
 def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
-    """The rows by number, in their order; `kind` is the word for one of them. Raises BadRow."""
+    """The rows by number, in their order. `kind` is the word for one of them. Raises BadRow."""
     found: dict[int, R] = {}
     names: set[str] = set()
     for row in rows:
@@ -55,7 +55,7 @@ def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
 
 
 def by_number_with_level(kind: str, rows: Iterable[L], numbers: range) -> dict[int, L]:
-    """The same of rows that name a level; it is one that this build reads. Raises BadRow."""
+    """The rows by number. Each names a level, which this build must read. Raises BadRow."""
     found = by_number(kind, rows, numbers)
     for row in found.values():
         if row.since not in range(LEVELS[0], LEVELS[1] + 1):

@@ -1,6 +1,6 @@
-"""What stands in the files of an hour, byte by byte. docs/format.md shows the same rulers; a test compares them.
+"""The files of an hour, byte by byte. docs/format.md shows the same rulers; a test compares them.
 
-All numbers are little endian. Every file starts with one 64-byte header; `index` and `settle` then hold fixed-size
+All numbers are little endian. Every file starts with one 64-byte header. `index` and `settle` then hold fixed-size
 rows, `log` holds records (storage/record/record.py). Zero is never a valid magic, version, kind or `what`, so a hole
 reads as damage.
 
@@ -21,14 +21,18 @@ Settle record, 48 bytes, record `r` at 64 + 48 r:
  0              8       16     24     28        30     32     34             36     37      38    40         44    48
  | global_index | at_ms | when | term | attempt | node | code | subscription | what | flags | pad | previous | csum |
 ```
-`offset` is the absolute offset of the record in `log`. `pre_global_index` is the unit before this one in the same
-second, -1 for the first. `what` is the number of a state (storage/format/states.py). `previous` is 1 + the ordinal of
-the unit's settle record before this one, 0 for its first: the history of a unit is read by following it, without an
-index. `when` is the lease end for leased, the position moved to for moved and forwarded. `csum` is the checksum.
+- `offset` is the absolute offset of the record in `log`.
+- `pre_global_index` is the unit before this one in the same second, -1 for the first.
+- `what` is the number of a state (storage/format/states.py).
+- `previous` is 1 + the ordinal of the unit's settle record before this one, 0 for its first. It leads through the
+  history of a unit without an index.
+- `when` is the end of the lease for leased, the position moved to for moved and forwarded.
+- `csum` is the checksum.
 
-A message's home is the unit its id names, its place the unit where it stands now: the same until it is moved. Each
-move appends a unit (flag UNIT_MOVED) at the new place, writes `forwarded` at home, always to the newest place, and
-`moved` at the place it leaves, unless that is home. What ends it is written at its place and at home alike:
+A message's home is the unit that its id names. Its place is the unit where it stands now. Both are the same until the
+message is moved. Each move appends a unit (flag UNIT_MOVED) at the new place. It writes `forwarded` at home, always to
+the newest place, and `moved` at the place that the message leaves, unless that is home. The end of a message is written
+at its place and at home alike:
 ```
  home    | leased | forwarded -> A |                             | forwarded -> B |                    | delivered |
  place A                           | leased | (its lease ends) | moved -> B     |
@@ -65,22 +69,31 @@ READS: Final = {
     MAGIC_SNAPSHOT: (1, 1),
     MAGIC_HEADERS: (1, 1),
 }
-"""Oldest and newest version of each kind of file that this build reads; it writes them too, by the cluster's level. A
-journal segment may hold entries up to its own version; nothing else of it differs."""
+"""Oldest and newest version of each kind of file that this build reads. It also writes them, by the cluster's level.
+
+A journal segment may hold entries up to its own version. Nothing else in it differs.
+"""
 
 PLANNED: Final = 1
-"""The `code` of a leased record whose hand-over was only planned when it was written, for its `at_ms`. A released
-record carries the term and attempt of the newest hand-over that was made before, 0 if there was none."""
+"""The `code` of a leased record: its hand-over was only planned for `at_ms` when the record was written.
+
+A released record carries the term and attempt of the newest hand-over made before, 0 if there was none.
+"""
 PLANNED_BEFORE: Final = 2
-"""In the `code` of a leased or released record: a hand-over that was planned before it may have been made or not:
-nobody heard of it before its lease ended. From level 3 on."""
+"""In the `code` of a leased or released record: a hand-over that was planned before may have been made or not.
+
+No node heard of it before its lease ended. From level 3 on.
+"""
 BY_RECEIPT: Final = 4
-"""In the `code` of a leased record: only an extension told of this hand-over, whose own record went with its leader.
-Time and node are those of the extension. From level 3 on."""
+"""In the `code` of a leased record: the hand-over is known by an extension alone, for its own record went with its
+leader.
+
+Time and node are those of the extension. From level 3 on.
+"""
 UNIT_KEYED: Final = 1
 """Unit flag: the message has a key."""
 UNIT_MOVED: Final = 2
-"""Unit flag: born elsewhere; the record says where."""
+"""Unit flag: born elsewhere. The record says where."""
 
 UNIT: Final = np.dtype(
     [
@@ -120,7 +133,7 @@ assert UNIT.itemsize == 64
 assert SETTLE.itemsize == 48
 
 _CHECKSUM_FIELD: Final = {UNIT.itemsize: (6, 1), SETTLE.itemsize: (5, 1)}
-"""Where a row's checksum stands, by the row's size: which 64-bit word, and which half of it (1: the high one)."""
+"""The place of a row's checksum, by the row's size: its 64-bit word, and the half of it (1: the high one)."""
 
 Units = npt.NDArray[np.void]
 Settles = npt.NDArray[np.void]
@@ -132,7 +145,7 @@ assert _HEADER.size == _CRC_AT
 
 
 class Corrupt(Exception):
-    """Bytes on disk are not what was written. The node stops rather than serve them."""
+    """Bytes on disk are not as written. The node stops rather than serve them."""
 
     def __init__(self, file: str, offset: int, what: str, found: object, expected: object) -> None:
         super().__init__(f"corrupt: {file} at byte {offset}: {what} is {found}, expected {expected}")
@@ -144,7 +157,7 @@ class Corrupt(Exception):
 
 
 class FormatRefused(Exception):
-    """A file of a version or with a flag this build does not know. It is left untouched."""
+    """A file has a version or a flag that this build does not know. The file is left untouched."""
 
     def __init__(self, file: str, what: str, found: object, supported: object) -> None:
         super().__init__(f"format refused: {file}: {what} {found}; this build supports {supported}")
@@ -156,8 +169,10 @@ class FormatRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """The first 64 bytes of every file: what it is and whose. `hour` is 0 in files that belong to none. `version` is
-    chosen when the file is made; what is appended later is of that version too."""
+    """The first 64 bytes of every file: its kind and its owner. `hour` is 0 in files that belong to no hour.
+
+    `version` is chosen when the file is made. Later bytes of the file are of that version too.
+    """
 
     magic: bytes
     group: int
@@ -166,7 +181,7 @@ class FileHeader:
     version: int = 1
 
     def encode(self) -> bytes:
-        """The 64 bytes, CRC32C last."""
+        """Return the 64 bytes, CRC32C last."""
         assert len(self.cluster_id) == 16, f"cluster id of {len(self.cluster_id)} bytes"
         fields = _HEADER.pack(self.magic, self.version, 0, self.group, 0, self.hour, 0, self.cluster_id, bytes(20))
         return fields + _CRC.pack(google_crc32c.value(fields))
@@ -189,8 +204,8 @@ class FileHeader:
         return cls(magic, group, hour, cluster_id, version)
 
     def expect(self, found: "FileHeader", file: str) -> None:
-        """Raises Corrupt naming the first field in which `found`, read from `file`, is not this header. Any version
-        that was read will do."""
+        """Raise Corrupt with the first field in which `found`, read from `file`, differs from this header. Versions may
+        differ."""
         for name in ("magic", "group", "hour", "cluster_id"):
             mine, theirs = getattr(self, name), getattr(found, name)
             if mine != theirs:
@@ -214,32 +229,33 @@ def _words(rows: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
 
 
 def join_rows(parts: Sequence[npt.NDArray[np.void]], dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Contiguous arrays of rows as one. Joined as words: numpy would compare the fields of each array in Python."""
+    """Join contiguous arrays of rows. They are joined as words, for numpy would compare the fields of each array in
+    Python."""
     if not parts:
         return np.empty(0, dtype)
     return np.concatenate([part.view(np.uint64) for part in parts]).view(dtype)
 
 
 def take_rows(rows: npt.NDArray[np.void], at: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.void]:
-    """The rows with these ordinals, copied whole: indexed as they are, numpy copies each field of each row."""
+    """Copy the rows with these ordinals whole. Indexed as rows, numpy would copy each field of each row."""
     return rows.view(np.dtype((np.void, rows.dtype.itemsize))).take(at).view(rows.dtype)
 
 
 def select_rows(rows: Units | None, at: npt.NDArray[np.intp] | slice) -> Units | None:
-    """The rows that an index array or a slice names; None of None."""
+    """The rows that an index array or a slice names. None if `rows` is None."""
     if rows is None or isinstance(at, slice):
         return rows if rows is None else rows[at]
     return take_rows(rows, at)
 
 
 def put_rows(rows: npt.NDArray[np.void], at: npt.NDArray[Any] | slice, values: npt.NDArray[np.void]) -> None:
-    """Put rows where an index array, a mask or a slice says, whole."""
+    """Put whole rows at the places of an index array, a mask or a slice."""
     whole = np.dtype((np.void, rows.dtype.itemsize))
     rows.view(whole)[at] = values.view(whole)
 
 
 def check_rows(rows: npt.NDArray[np.void], file: str, at: I64) -> None:
-    """Raises Corrupt for the first row whose checksum is wrong; `at` are the rows' ordinals in `file`, [n]."""
+    """Raise Corrupt for the first row with a wrong checksum. `at` are the rows' ordinals in `file`, [n]."""
     sums = row_checksums(rows)
     wrong = (sums != rows["checksum"]).nonzero()[0]
     if len(wrong):

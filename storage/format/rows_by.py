@@ -1,4 +1,5 @@
-"""Rows of equal key, one step per key: how columns are spread over topics and lease ends without a step per row."""
+"""Rows of equal key, with one step per key. So columns are spread over topics and ends of leases without a step per
+row."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Rows = npt.NDArray[np.intp] | slice
 
 
 def rows_by(keys: npt.NDArray[Key]) -> Iterator[tuple[int, Rows]]:
-    """(key, its rows in their order) for each distinct key of `keys`, shape [n], rising."""
+    """Yield (key, its rows in their order) for each distinct key of `keys`, shape [n], rising."""
     if not len(keys):
         return
     if not (keys != keys[0]).any():

@@ -1,20 +1,20 @@
-"""What became of each message that was handed in: one number a row, from where it is applied to the answer.
+"""The result of each message in a schedule request: one number a row, from apply to the answer.
 
-The one home of these numbers: `replication/apply/message/schedule.py` writes them, the API reads them, nothing
-translates.
+These numbers stand only here. `replication/apply/message/schedule.py` writes them, the API reads them, and no code
+translates them.
 """
 
 from typing import Final
 
 NEW: Final = 0
-"""It was taken."""
+"""The message was taken."""
 REPLAYED: Final = 1
-"""Its key was taken by the same request: the first answer again."""
+"""The same request took the key before. It gets the first answer again."""
 CONFLICT: Final = 2
-"""Its key is taken, and the request says `reject`."""
+"""The key is taken, and the request says `reject`."""
 KEPT: Final = 3
-"""Its key is taken, and the request says `keep`: the holder stays."""
+"""The key is taken, and the request says `keep`: the holder stays."""
 FAILED: Final = 4
-"""It was not proposed, or that failed: a problem says why. Never written by apply."""
+"""The message was not proposed, or that failed. A problem says why. Apply never writes it."""
 ON_CONFLICT: Final = ("reject", "keep")
-"""What a message whose key is taken wishes, by number: CONFLICT or KEPT."""
+"""The wish of a message whose key is taken, by number: CONFLICT or KEPT."""

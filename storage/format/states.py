@@ -1,8 +1,8 @@
-"""The states of a unit, a row each: what a settle record says, what the code asks of it, the words for people.
+"""The states of a unit, one row each: its number in settle records, its answers to the code, its word for people.
 
-A settle record's `what` is the number of a row. The newest record of a unit is its state, but for a record that leaves
-it in another one (`released`). Code that means one state names its constant. Code that asks a property asks a table: an
-array of 256 entries by number, so that one index answers for a whole column (`IS_OPEN[states.state]`).
+A settle record's `what` is the number of a row. The newest record of a unit is its state, unless the record leaves the
+unit in another one (`released`). Code that means one state names its constant. Code that asks for a property asks a
+table: an array of 256 entries by number. One index answers for a whole column (`IS_OPEN[states.state]`).
 
 A new state is a row here. Storage, apply, node, ledger, reconcile and API follow from its answers.
 """
@@ -25,7 +25,7 @@ NUMBER_MAX: Final = 253
 READY: Final = 254
 """In counts: a pending unit that is due."""
 UNKNOWN: Final = 255
-"""In answers of the store: there is no such unit."""
+"""In answers of the store: the unit does not exist."""
 READY_WORD: Final = "ready"
 
 PENDING: Final = 0
@@ -40,57 +40,60 @@ FORWARDED: Final = 8
 
 LEASE_END: Final = "the lease's end"
 PLACE: Final = "the position moved to"
-"""What `when` of a settle record may be. A state may have another one, which nothing here reads."""
+"""The two meanings of `when` in a settle record. A state may have another one, which nothing here reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What code asks of a unit in a state. A row says all of them, so that none is forgotten."""
+    """The properties of a unit in a state. Each row gives all of them, so that none is forgotten."""
 
     is_pending: bool
-    """The wheel and the backlog give it out when it is due."""
+    """The wheel and the backlog give the unit out when it is due."""
     is_open: bool
-    """It may be leased, settled, cancelled and moved."""
+    """The unit may be leased, settled, cancelled and moved."""
     lives_here: bool
-    """Its message has not ended, and is not elsewhere. A topic with such a unit is not empty."""
+    """The message has not ended, and is not at another position. A topic with such a unit is not empty."""
     keeps_hour: bool
-    """It is not settled for good: its hour is not unlinked."""
+    """The unit is not settled for good, so its hour is not unlinked."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One state. `number` stands in settle records and is never given to another; `name` is the word for it there."""
+    """One state. `number` stands in settle records and is never given to another state. `name` is the word for it
+    there."""
 
     number: int
     name: str
     answers: Answers
     word: str = ""
-    """What people are told of a message whose unit is in it; none where the unit stands for no message. What is pending
-    is told apart by the time: READY_WORD once it is due."""
+    """The word that clients read for a message whose unit is in this state. Empty if the unit stands for no message.
+
+    A pending unit is READY_WORD once it is due.
+    """
     said_as: str = ""
-    """How the history of a message tells of the record; `name` if that is empty."""
+    """The word for the record in a message's history. `name` if it is empty."""
     when: str = ""
-    """What `when` of its settle record is."""
+    """The meaning of `when` in the settle record."""
     leaves: int | None = None
-    """The state in which its record leaves the unit, if that is another one."""
+    """The state in which the record leaves the unit, if that is another one."""
     tells_failure: bool = False
-    """Its record may say, by its code, that the hand-over which it names failed."""
+    """The record's code may say that the hand-over which the record names failed."""
     since: int = FOUNDED
-    """The level of the cluster from which on it is written."""
+    """The level of the cluster from which the state is written."""
 
     @property
     def event(self) -> str:
-        """The word for its record in the history of a message."""
+        """The word for the record in a message's history."""
         return self.said_as or self.name
 
     @property
     def shown(self) -> bool:
-        """Whether a unit in it stands for a message."""
+        """True if a unit in this state stands for a message."""
         return self.leaves is None and self.when != PLACE
 
 
 def registered(rows: Iterable[State]) -> dict[int, State]:
-    """By number. Raises BadRow."""
+    """The rows by number. Raises BadRow."""
     found = by_number_with_level("state", rows, range(NUMBER_MAX + 1))
     for row in found.values():
         wrong = _contradiction(row, found)
@@ -100,7 +103,7 @@ def registered(rows: Iterable[State]) -> dict[int, State]:
 
 
 def _contradiction(row: State, found: dict[int, State]) -> str:
-    """Why a row cannot be; "" if it can."""
+    """The reason why a row is wrong, "" if it is right."""
     its = row.answers
     left = found.get(row.number if row.leaves is None else row.leaves)
     pending = found.get(PENDING, row)
@@ -129,7 +132,7 @@ _SETTLED: Final = Answers(is_pending=False, is_open=False, lives_here=False, kee
 
 STATES: Final = registered(
     [
-        State(PENDING, "pending", _HANDED_OUT, "scheduled"),  # of a unit that no settle record names
+        State(PENDING, "pending", _HANDED_OUT, "scheduled"),  # of a unit without settle records
         State(LEASED, "leased", _OPEN, "leased", when=LEASE_END),
         State(DELIVERED, "delivered", _SETTLED, "delivered"),
         State(CANCELLED, "cancelled", _SETTLED, "cancelled"),
@@ -137,7 +140,7 @@ STATES: Final = registered(
         State(DEAD, "dead", _SETTLED, "dead", tells_failure=True),
         State(EXPIRED, "expired", _SETTLED, "expired"),
         State(RELEASED, "released", _HANDED_OUT, leaves=PENDING),
-        # Said at home, always of the newest place: there the message lives.
+        # Written at home, always to the newest place, where the message lives.
         State(FORWARDED, "forwarded", _ELSEWHERE, said_as="moved", when=PLACE, tells_failure=True),
     ]
 )
@@ -148,7 +151,7 @@ _ITSELF: Final[U8] = np.arange(256, dtype=np.uint8)
 
 
 def table(answer: Callable[[State], int], absent: npt.ArrayLike = False) -> _Table:
-    """What each row answers, by number, and `absent` for a number without a row. `make_tables` makes it again, in
+    """The answer of each row by number, and `absent` for a number without a row. `make_tables` fills it again, in
     place."""
     without = np.broadcast_to(absent, 256)
     made = without.copy()
@@ -168,29 +171,29 @@ IS_OPEN: Final[Mask] = table(lambda row: row.answers.is_open)
 LIVES_HERE: Final[Mask] = table(lambda row: row.answers.lives_here)
 KEEPS_HOUR: Final[Mask] = table(lambda row: row.answers.keeps_hour)
 IS_SETTLED: Final[Mask] = table(lambda row: not row.answers.keeps_hour)
-"""For good."""
+"""Settled for good."""
 IS_HELD: Final[Mask] = table(lambda row: row.answers.lives_here and not row.answers.is_open)
-"""Its message has not ended, and nothing may be done with it for now. None of today's states is."""
+"""The message has not ended, and nothing may be done with it for now. None of today's states is held."""
 IS_WHAT: Final[Mask] = table(lambda row: row.number != PENDING)
-"""A settle record may say it."""
+"""A settle record may have this `what`."""
 TELLS_FAILURE: Final[Mask] = table(lambda row: row.tells_failure)
 LEADS_AWAY: Final[Mask] = table(lambda row: row.when == PLACE)
-"""Its message went on to the place that `when` names."""
+"""The message went on to the place that `when` names."""
 LEAVES: Final[U8] = table(lambda row: row.number if row.leaves is None else row.leaves, _ITSELF)
 """The state in which a record leaves its unit, by `what`."""
 COUNTED_AS: Final[U8] = table(lambda row: PENDING if row.answers.is_pending else row.number, _ITSELF)
-"""The number under which counts have a unit, before the time makes what is pending READY."""
+"""The number under which counts have a unit, before the time makes a pending unit READY."""
 
 STANDINGS: Final[dict[str, frozenset[int]]] = {}
-"""The words for messages, in order, and the numbers that are counted under each: of states, and READY."""
+"""The words for messages, in order, and the numbers counted under each: of states, and READY."""
 OPEN_STANDINGS: Final[set[int]] = set()
 LIVE_STANDINGS: Final[set[int]] = set()
 ENDED_STANDINGS: Final[set[int]] = set()
-"""Those of open messages, of all that have not ended, of all that have."""
+"""The numbers of open messages, of all that have not ended, of all that have."""
 
 
 def make_tables() -> None:
-    """Make all tables again from STATES, in place: whoever imported one sees it."""
+    """Fill all tables again from STATES, in place, so that every module that imported one sees it."""
     for made, without, answer in _tables:
         _fill(made, without, answer)
     _make_standings()
@@ -216,5 +219,5 @@ _make_standings()
 
 
 def words(among: Set[int]) -> tuple[str, ...]:
-    """The words for messages that stand in these ways, in order."""
+    """The words of messages counted under these numbers, in order."""
     return tuple(word for word, numbers in STANDINGS.items() if numbers <= among)

@@ -1,9 +1,9 @@
-"""Which units a filtered pull wants: any of some groups of tags, all tags of a group.
+"""The tags that a filtered pull wants: any of some groups of tags, all tags of a group.
 
-Two steps, so that no record is read that cannot match. The index unit, and with it the ready window, keeps a mask of
-the tags: each sets 3 of 64 bits (a Bloom filter; B. H. Bloom, 1970). A unit whose mask lacks a bit of every group's
-mask does not match, and that is a vectorised question. Masks collide, so what passes is checked against the tags of the
-record itself.
+The match takes two steps, so that no record is read that cannot match. The index unit, and with it the ready window,
+keeps a mask of the tags. Each tag sets 3 of 64 bits (a Bloom filter; B. H. Bloom, 1970). A unit whose mask lacks a bit
+of every group's mask does not match, and numpy asks that for all units at once. Masks collide, so the remaining units
+are checked against the tags of the record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _tag_mask(tag: bytes) -> int:
 
 
 def tags_mask(tags: Iterable[bytes]) -> int:
-    """The bit-or of the tags' hashes that the index unit keeps."""
+    """The bit-or of the tags' hashes, which the index unit keeps."""
     mask = 0
     for tag in tags:
         mask |= _tag_mask(tag)
@@ -41,14 +41,14 @@ def tags_mask(tags: Iterable[bytes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """Matches a message that has all tags of at least one of the groups. Equal filters want the same."""
+    """Matches a message that has all tags of at least one of the groups. Equal filters match the same messages."""
 
     groups: frozenset[frozenset[str]]
     _masks: tuple[np.uint64, ...] = field(compare=False)
 
     @classmethod
     def of(cls, groups: Iterable[Iterable[str]]) -> TagFilter | None:
-        """From `PullIn.tags`; None if there is no group: every message is wanted."""
+        """The filter of `PullIn.tags`. None if there is no group, which matches every message."""
         wanted = frozenset(frozenset(group) for group in groups)
         if not wanted:
             return None
@@ -56,13 +56,13 @@ class TagFilter:
         return cls(wanted, tuple(np.uint64(mask) for mask in sorted(masks)))
 
     def may_match(self, masks: U64) -> Mask:
-        """False, shape [n], where the masks of units say that they do not match."""
+        """A mask, shape [n]: False where a unit's mask shows that it does not match."""
         matching: Mask = np.zeros(len(masks), np.bool_)
         for mask in self._masks:
             matching |= (masks & mask) == mask
         return matching
 
     def matches(self, tags: Iterable[str]) -> bool:
-        """Whether a message with exactly these tags is wanted."""
+        """True if a message with exactly these tags matches."""
         has = frozenset(tags)
         return any(group <= has for group in self.groups)
