@@ -1,10 +1,10 @@
-"""The delivery log's records: what a node handed over and what came of it, for the reconciliation to read.
+"""The delivery log's records: a node's hand-overs and their outcomes, for the reconciliation to read.
 
-A start record is written before the first byte of a hand-over leaves, an end record when its outcome is known; a start
-without an end means that the outcome is unknown. Around the hand-overs of a term stand a record of its beginning and
-one of its end, so that a repeat can be put down to a change of leaders, and to when that was; a leader that is killed
-leaves a beginning without an end. The files are the node's own account, not replicated content: they are written, not
-synced, so a power cut may leave a span of zeros, which readers count as unknown.
+A start record is written before the first byte of a hand-over leaves, an end record when its outcome is known. A start
+without an end means that the outcome is unknown. A term's hand-overs stand between a record of its beginning and one of
+its end. So a repeat can be put down to a change of leaders, and to its time. A leader that is killed leaves a beginning
+without an end. The files are the node's own account, not replicated. They are written, not synced, so a power cut may
+leave a span of zeros. Readers count that as unknown.
 
 `deliveries/<hour>-<sequence>.log` holds the 64-byte file header (`HWDELIV`, storage/format/rows.py), then records of 80
 bytes:
@@ -14,17 +14,20 @@ bytes:
  60             62     64      66     67     68        69      70    72         76       80
  | subscription | node | group | kind | mode | outcome | flags | pad | reserved | checksum |
 ```
-`home` and `random` make the id. `tick` and `local_index` are the dispatch state at that moment; where a term begins it
-is the one that the new leader found. `took_ms`, `outcome` and `code` are of an end: how long after its start, what came
-of it, and the HTTP status or reason. Of a term's end `code` says how; a term's records have no id, topic and mode.
-From level 3 on the record of a term's beginning has a mark: `random` names the run of the machine's kernel in which it
-was written, and `took_ms` is the term that the log shows before this one, 0 before the first. So has the end of a term
-that was lost before its leader was established, and has no beginning.
+- `home` and `random` make the id.
+- `tick` and `local_index` are the dispatch state at that moment, in a term's beginning the one that the leader found.
+- `took_ms`, `outcome` and `code` are of an end: how long after its start, its result, and the HTTP status or reason.
+- `code` of a term's end says how it ended. A term's records have no id, topic and mode.
 
-A file that goes on with what another one began has a record of that first. Its `took_ms` counts the records of the file
-before it: a power cut may take some of those, and leave what was written later. It has the mark of its term, too, for
-the beginning goes by age before its end: `random` as there, and `home` is the term before.
+From level 3 on the record of a term's beginning has a mark. `random` names the boot of the machine's kernel in which it
+was written. `took_ms` is the term before this one in the log, 0 before the first. The end of a term that was lost
+before its leader was established has that mark too, for such a term has no beginning.
 
+A file that continues another one begins with a record of that. Its `took_ms` counts the records of the file before it:
+a power cut may take some of those, and leave later ones. It also has the mark of its term, because the beginning goes
+by age before its end. `random` is as in the beginning, and `home` is the term before.
+
+```
 | kind | | mode | | outcome | |
 |---|---|---|---|---|---|
 | 1 | start | 0 | none: a term | 0 | none: a start, a term |
@@ -32,13 +35,16 @@ the beginning goes by age before its end: `random` as there, and `home` is the t
 | 3 | term begun | 2 | push | 2 | failed: an attempt that was answered otherwise, or not at all |
 | 4 | term ended | | | 3 | given back by its consumer |
 | 5 | goes on | | | 4 | done, and said too late: the message had ended, or had been handed over again |
+```
 
+```
 | how a term ended | |
 |---|---|
 | 1 | handed on: every hand-over was recorded, then leadership given to another |
 | 2 | lost: to another, or to nobody |
 | 3 | stopped: the node was, in order, and nobody took leadership from it |
 | 4 | killed: its node came back in the same run of the machine, where no log is lost (file/delivery_end.py) |
+```
 """
 
 from __future__ import annotations
@@ -85,7 +91,7 @@ assert DELIVERY.itemsize == 80
 
 _CHECKSUM_FIELD: Final = (9, 1)
 SECTOR: Final = 512
-"""A power cut keeps or loses so many bytes of a file at a time, or a multiple of them."""
+"""A power cut keeps or loses this many bytes of a file at a time, or a multiple of them."""
 
 Deliveries = npt.NDArray[np.void]
 
@@ -101,7 +107,7 @@ def seal_deliveries(rows: Deliveries) -> None:
 
 
 def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
-    """Which of these rows, contiguous ones, are as they were written: neither zeros nor damaged."""
+    """A mask: True for each of these contiguous rows that is as written, not zeros and not damaged."""
     good: npt.NDArray[np.bool_] = _words(rows).any(axis=1) & (
         checksum_rows(_words(rows), _CHECKSUM_FIELD) == rows["checksum"]
     )
@@ -111,13 +117,16 @@ def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
 def term_before(
     kind: npt.NDArray[np.uint8], home: npt.NDArray[np.uint64], took_ms: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint64]:
-    """The term before by the mark of each of these records, [n]; meaningless for one without a mark."""
+    """The term before, by the mark of each of these records, [n]. Meaningless for a record without a mark."""
     return np.where(kind == GOES_ON, home, took_ms.astype(np.uint64))
 
 
 def never_written(rows: Deliveries, good: npt.NDArray[np.bool_], first: int) -> npt.NDArray[np.bool_]:
-    """Which of these rows, whole ones (`good`) aside, a power cut left unwritten: zeros, or zeros up to a sector's edge
-    or from there on. `first` is the ordinal of the first one in its file."""
+    """A mask: True for each row that a power cut left unwritten. Whole rows (`good`) are never that.
+
+    Such a row is zeros, or zeros up to a sector's edge or from there on. `first` is the ordinal of the first row in its
+    file.
+    """
     left = np.logical_not(_words(rows).any(axis=1))
     for row in np.flatnonzero(~good & ~left).tolist():
         data = rows[row : row + 1].tobytes()
@@ -127,10 +136,10 @@ def never_written(rows: Deliveries, good: npt.NDArray[np.bool_], first: int) -> 
 
 
 def read_deliveries(data: bytes, file: str, first: int = 0) -> tuple[Deliveries, int]:
-    """(records, rows never written) of what stands in `file` from record `first` on; half a record at the end is left
-    out, since whoever wrote it was killed. Rows that a power cut left unwritten are counted and left out.
+    """Return (records, rows never written) of `data`, which stands in `file` from record `first` on.
 
-    Raises Corrupt for any other row that is not as written.
+    Half a record at the end is left out, since its writer was killed. Rows that a power cut left unwritten are counted
+    and left out. Raises Corrupt for any other row that is not as written.
     """
     rows = np.frombuffer(data, DELIVERY, len(data) // DELIVERY.itemsize)
     good = sound(rows)

@@ -1,4 +1,4 @@
-"""The record of one message in an hour's `log`: everything about it that is not needed to order it.
+"""The record of one message in an hour's `log`: all its parts that are not needed to order it.
 
 ```
  0      4         5      6       8                 12            16        20         22           23         24
@@ -10,13 +10,15 @@
  88         96                                                                                             size
  | place    | tags | headers | key | content_type | target | order_key | extension | body | zeros to 8 bytes |
 ```
-`size` counts everything, zeros included. The header has the row checksum of storage/format/checksum.py, the payload
-zlib's CRC32 (fast for short buffers, and what Spark's crc32() computes). Tags are each a length byte and UTF-8; headers
-and extension are msgpack maps. `place` is 0 unless the message was moved (flag 1): then it is where this record's unit
-stands, while the id still names where the message was born.
+- `size` counts everything, zeros included.
+- The header has the row checksum of storage/format/checksum.py. The payload has zlib's CRC32, which is fast for short
+  buffers, and which Spark's crc32() computes.
+- Tags are each a length byte and UTF-8. Headers and extension are msgpack maps.
+- `place` is 0 unless the message was moved (flag 1). Then it is the position of this record's unit, while the id still
+  names where the message was born.
 
-A record is written twice. The proposer encodes it once, with what it knows; the whole id, the topic's number and the
-time of creation are known only in apply; `patch` fills them in for a whole batch in a handful of numpy calls. Bodies
+A record is written twice. The proposer encodes it once, with the fields that it knows. Only apply knows the whole id,
+the topic's number and the time of creation. `patch` fills them in for a whole batch in a handful of numpy calls. Bodies
 are copied with their batch, never one by one.
 """
 
@@ -40,16 +42,16 @@ from storage.format.rows import Corrupt, FormatRefused
 
 RECORD_VERSION: Final = 1
 RECORD_SIZE_MAX: Final = 1 << 24
-"""Bytes. A length read from disk is bounded by this before anything is allocated for it."""
+"""Bytes. It bounds a length read from disk before anything is allocated for it."""
 
 RECORD_MOVED: Final = 1
-"""Record flag: the unit was appended by a move."""
+"""Record flag: a move appended the unit."""
 
 EXTENSION_OF_APPLY: Final = frozenset(("dead", "doubtful", "error", "revision"))
-"""Names in a record's extension that apply gives itself; a field of a message has none of them."""
+"""Names in a record's extension that apply sets itself. No field of a message has these names."""
 
 KIND_MESSAGE: Final = 1
-"""The one kind of record, and of unit: a message to hand over."""
+"""The only kind of record, and of unit: a message to hand over."""
 
 HEADER: Final = np.dtype(
     [
@@ -84,13 +86,14 @@ HEADER: Final = np.dtype(
 RECORD_HEADER_SIZE: Final = HEADER.itemsize
 assert RECORD_HEADER_SIZE == 96
 RANDOM_WORD: Final = 4
-"""Which 64-bit word of a record holds its random bits: apply needs them for the answer and reads nothing else."""
+"""The 64-bit word of a record that holds its random bits. Apply needs them for the answer and reads nothing else."""
 DUE_WORD: Final = 5
-"""And which the due time that was asked for."""
+"""The word of the due time that was asked for."""
 
 _CHECKSUM_FIELD: Final = (1, 0)
 _VERSION_AND_FLAGS: Final = np.uint64(0xFFFF_00FF << 32)
-"""In the first word of a header. Asked together, with `place`: a column by its name costs as much as a sum of it."""
+"""Bits in the first word of a header. They are checked together, with `place`, for a column by name costs as much as a
+sum."""
 _USUAL: Final = np.uint64(RECORD_VERSION << 32)
 _PLACE_WORD: Final = 11
 _WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
@@ -102,7 +105,7 @@ _PAYLOAD_MAX: Final = RECORD_SIZE_MAX - 8 * 65_536
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """Messages as the proposer has them, one row each; a column that no message has is None and costs nothing."""
+    """Messages as the proposer has them, one row each. A column that no message has is None and costs nothing."""
 
     bodies: Sequence[bytes]
     asked_due_ms: I64
@@ -124,7 +127,7 @@ class Drafts:
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Encoded records: `blob` holds them one after the other, `size` [n] says how long each is, a multiple of 8."""
+    """Encoded records: `blob` holds them one after the other. `size` [n] is each one's length, a multiple of 8."""
 
     blob: bytes
     size: U32
@@ -134,8 +137,11 @@ class RecordColumns:
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One message as read back, both checksums verified. `position` is where it was born, `place` where this unit of it
-    stands; `attempt` hand-overs do not count for its retry policy."""
+    """One message as read back, both checksums verified.
+
+    `position` is where it was born, `place` where this unit of it stands. `attempt` hand-overs do not count for its
+    retry policy.
+    """
 
     group: int
     position: int
@@ -160,18 +166,18 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def plain(self) -> bool:
-        """Whether it has a body and nothing else that a message may have."""
+        """True if the message has a body and no optional part."""
         more = self.tags, self.headers, self.key, self.content_type, self.target, self.order_key, self.extension
         return not (self.priority or any(more))
 
 
 def _lengths(column: Sequence[bytes], kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
-    """Lengths in bytes; a length that does not fit its field is an OverflowError, never cut."""
+    """Lengths in bytes. A length that does not fit its field raises OverflowError and is never cut."""
     return np.fromiter(map(len, column), kind, len(column))
 
 
 def encode_records(drafts: Drafts) -> RecordColumns:
-    """Records of a batch with the id, topic and creation time left zero. The one place with work per message."""
+    """Encode a batch, with id, topic and creation time left zero. Only here work is done per message."""
     count = len(drafts)
     header = np.zeros(count, HEADER)
     optional: list[tuple[str, Sequence[bytes] | None]] = [
@@ -228,8 +234,8 @@ def encode_one_record(
     target: bytes = b"",
     extension: bytes = b"",
 ) -> bytes:
-    """The record of one message, as `encode_records` makes it, with blanks for due time and random bits too: a column
-    of one costs as much as one of a hundred."""
+    """Encode the record of one message as `encode_records` does, with blanks for due time and random bits too. This is
+    cheaper, because a column of one costs as much as a column of a hundred."""
     tagged = _encode_tags(tags) if tags else b""
     payload = b"".join((tagged, headers, key, content_type, target, extension, body))
     assert len(payload) < _PAYLOAD_MAX, f"a record's payload has {len(payload)} bytes"
@@ -260,9 +266,8 @@ def patch(
     """Fill in id, topic, creation time and header checksum of a batch of records, in place, without a loop.
 
     `words` is the batch's blob as 64-bit words; the other columns are [n]. Returns each record's first word, [n].
-    `hour` and `global_index` say where the units stand; with `homes` the ids are of those positions instead.
-    Records of one size are rows of a table, whose headers are written where they stand; others are gathered and put
-    back.
+    `hour` and `global_index` are the units' positions. With `homes` the ids are of those positions instead. Records of
+    one size are rows of a table, whose headers are written where they stand. Other headers are gathered and put back.
     """
     edges = record_edges(size)
     starts = edges[:-1]
@@ -291,14 +296,14 @@ def patch(
 
 
 def record_edges(size: U32) -> npt.NDArray[np.int64]:
-    """Where each record begins, in 64-bit words from the first one's, [n], and where the last ends: [n + 1]."""
+    """Where each record begins, in 64-bit words from the first one's, and where the last ends: [n + 1]."""
     edges = np.zeros(len(size) + 1, np.int64)
     np.add.accumulate(size >> _WORD_SHIFT, out=edges[1:])
     return edges
 
 
 def check_headers(header: npt.NDArray[np.void], file: str, offsets: Sequence[int]) -> None:
-    """Raises Corrupt or FormatRefused for the first of these record headers that is not as written."""
+    """Raise Corrupt or FormatRefused for the first of these record headers that is not as written."""
     words = header.view(np.uint64).reshape(-1, RECORD_HEADER_SIZE // 8)
     sums = checksum_rows(words, _CHECKSUM_FIELD)
     wrong = (sums != header["header_checksum"]).nonzero()[0]
@@ -325,9 +330,9 @@ def _refuse_unknown(header: npt.NDArray[np.void], file: str, offsets: Sequence[i
 
 
 def decode_records(data: bytes, starts: Sequence[int], file: str, offsets: Sequence[int]) -> list[Record]:
-    """Records that begin at `starts` in `data`, and stand in `file` at `offsets`.
+    """Decode records that begin at `starts` in `data`, and stand in `file` at `offsets`.
 
-    Raises Corrupt naming file and offset when a checksum, a length or the padding is not what was written.
+    Raises Corrupt with file and offset if a checksum, a length or the padding is not as written.
     """
     raw = b"".join([data[start : start + RECORD_HEADER_SIZE] for start in starts])
     if len(raw) != len(starts) * RECORD_HEADER_SIZE:
@@ -341,12 +346,12 @@ def decode_records(data: bytes, starts: Sequence[int], file: str, offsets: Seque
 
 
 def decode_record(data: bytes, file: str, offset: int) -> Record:
-    """The record that begins `data`, read from `file` at `offset`. Raises as decode_records."""
+    """Decode the record that begins `data`, read from `file` at `offset`. Raises as decode_records."""
     return decode_records(data, [0], file, [offset])[0]
 
 
 def decode_payload(data: bytes, start: int, header: tuple[Any, ...], file: str, offset: int) -> Record:
-    """The record that begins at `start`, whose header is checked and has these fields. Raises as decode_records."""
+    """Decode the record that begins at `start`, whose checked header has these fields. Raises as decode_records."""
     (
         size, _, kind, flags, _, crc, hour, group, _, priority, global_index, random, asked_due_ms, created_ms,
         expiry_ms, topic, body_len, tags_len, headers_len, key_len, content_type_len, target_len, order_key_len,

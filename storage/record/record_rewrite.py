@@ -1,6 +1,6 @@
-"""Records written again for a move: the same message, with what changed of it.
+"""Encodes records again for a move: the same message, with some fields changed.
 
-One Python pass per record, for a move is a failure or a wish, not the daily path.
+It takes one Python pass per record, because moves are rare: a failure, or a client's request.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from storage.record.record import Drafts, Record, RecordColumns, encode_records
 
 
 def drafts_of(records: Sequence[Record]) -> Drafts:
-    """The drafts that these records, as read back, came of: all there is of them but id, topic and creation time."""
+    """The drafts of these records, as read back: all fields but id, topic and creation time."""
     count = len(records)
     return Drafts(
         bodies=[record.body for record in records],
@@ -41,7 +41,8 @@ def redraft(
     attempts: U16 | None = None,
     extensions: Sequence[dict[str, Any]] | None = None,
 ) -> RecordColumns:
-    """The records encoded again, to be appended with their homes; what is None stays. `extensions` are whole maps."""
+    """Encode the records again, to be appended with their homes. A column that is None stays. `extensions` are whole
+    maps."""
     drafts = drafts_of(records)
     if asked_due_ms is not None:
         drafts = replace(drafts, asked_due_ms=asked_due_ms)
@@ -53,7 +54,7 @@ def redraft(
 
 
 def pack_map(fields: dict[str, Any]) -> bytes:
-    """A map as records hold it; an empty one is no bytes at all."""
+    """Encode a map as records hold it. An empty map is no bytes at all."""
     packed: bytes = msgpack.packb(fields) if fields else b""
     return packed
 

@@ -1,7 +1,7 @@
-"""Many records at once, for who hands over a thousand of them: headers as one array, bodies as a list.
+"""Many records at once, for a hand-over of a thousand: headers as one array, bodies as a list.
 
-Everything `record.decode_records` checks is checked here too, but in columns; what is left for each record is its
-checksum and the slice that is its body. Only a record with optional parts (tags, headers, a key) becomes an object.
+The checks are those of `record.decode_records`, but in columns. For each record only its checksum and the slice of its
+body are left. Only a record with optional parts (tags, headers, a key) becomes an object.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ _PARTS = (
 
 
 FEW: Final = 16
-"""So many records are read one by one sooner than in columns: a column of one costs as much as one of a hundred."""
+"""Up to this many records are read faster one by one, because a column of one costs as much as a column of a
+hundred."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordRows:
-    """Records as read back, all checksums verified: columns of shape [n], `bodies` n entries; `rest` holds by row the
-    whole records of those that have more than a body, or a priority."""
+    """Records as read back, all checksums verified: columns of shape [n], `bodies` n entries.
+
+    `rest` holds by row the whole records of those that have more than a body, or a priority.
+    """
 
     position: U64  # where each was born
     place: U64  # where this unit of it stands
@@ -53,7 +56,7 @@ class RecordRows:
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> RecordRows:
-        """Of records that were read one by one."""
+        """The rows of records that were read one by one."""
         return cls(
             np.array([record.position for record in records], np.uint64),
             np.array([record.place for record in records], np.uint64),
@@ -66,7 +69,7 @@ class RecordRows:
 
     @classmethod
     def joined(cls, parts: list[tuple[npt.NDArray[np.intp] | slice, RecordRows]], count: int) -> RecordRows:
-        """`count` records out of parts that each hold some of the rows."""
+        """Join parts that each hold some of the `count` rows."""
         if len(parts) == 1 and isinstance(parts[0][0], slice):
             return parts[0][1]
         position, place, random = (np.empty(count, np.uint64) for _ in range(3))
@@ -88,13 +91,14 @@ class RecordRows:
 
 
 def home_of(header: npt.NDArray[np.void]) -> U64:
-    """The positions that the ids in these headers name."""
+    """The positions of the ids in these headers."""
     home: U64 = header["id_hour"].astype(np.uint64) << np.uint64(INDEX_BITS) | header["id_global_index"]
     return home
 
 
 def decode_rows(data: bytes, starts: I64, file: str, offsets: I64) -> RecordRows:
-    """Records that begin at `starts` in `data`, multiples of 8, and stand in `file` at `offsets`; shape [n] each.
+    """Decode records that begin at `starts` in `data`, multiples of 8, and stand in `file` at `offsets`. Shape [n]
+    each.
 
     Raises as decode_records.
     """
@@ -149,7 +153,7 @@ def _check_payloads(expected: npt.NDArray[np.uint32], payloads: list[bytes], fil
 
 
 def _check_padding(words: U64, end: I64, pads: I64, file: str, offsets: I64) -> None:
-    """The last `pads` bytes of each record are zero: the high bytes of its last word."""
+    """Raise Corrupt unless the last `pads` bytes of each record, the high bytes of its last word, are zero."""
     shift = ((8 - pads) * 8 & 63).astype(np.uint64)
     last = np.where(pads > 0, words[(end >> 3) - 1] >> shift, np.uint64(0))
     wrong = np.flatnonzero(last)
