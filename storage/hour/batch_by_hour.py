@@ -1,7 +1,7 @@
 """A batch of units put in the order of its hours, so that each hour's part is one slice of every column.
 
-Most batches are for one hour, or in order already, and cost one comparison. The others are sorted once, stably: within
-an hour the order of arrival is kept, and with it the order of ordinals.
+Most batches are for one hour, or in order already, and cost one comparison. Other batches are sorted once, stably. So
+the order of arrival stays within an hour, and with it the order of ordinals.
 """
 
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ _RANKS_MAX: Final = 1 << 16
 
 @dataclass(slots=True)  # not frozen: setting five fields past the guard takes 1 us, a fortieth of a one-row append
 class BatchByHour:
-    """The batch's columns by rising hour. `words` is a copy of its records that may be written to."""
+    """The batch's columns by rising hour. `words` is a writable copy of its records."""
 
     columns: UnitBatch
     words: U64
     hour: I64  # of each row
     hours: list[int]  # each once, rising
-    edges: npt.NDArray[np.intp]  # where each of these begins, and the last one ends
-    order: npt.NDArray[np.intp] | None  # row i here was row order[i] of the batch; None: they are the same
+    edges: npt.NDArray[np.intp]  # where each hour begins, and the last one ends
+    order: npt.NDArray[np.intp] | None  # row i here was row order[i] of the batch; None: same order
 
     @classmethod
     def of(cls, batch: UnitBatch) -> "BatchByHour":
@@ -57,8 +57,8 @@ class BatchByHour:
         return np.arange(len(self.hour)) + self._spread(following - self.edges[:-1])
 
     def units(self, indexes: I64, starts: I64, log_ends: I64) -> Units:
-        """Units neither linked nor sealed, given each row's global_index and first word, and where each hour's log
-        ends."""
+        """Make units that are not linked and not sealed, from each row's global_index and first word, and each hour's
+        end of the log."""
         units = np.zeros(len(indexes), UNIT)
         for name in _COLUMNS:
             units[name] = getattr(self.columns, name)
@@ -70,11 +70,11 @@ class BatchByHour:
         return units
 
     def _spread(self, values: I64) -> I64:
-        """A value per hour as one per row; a single one stands for every row."""
+        """Spread one value per hour to one per row. A single value stands for every row."""
         return values if len(values) == 1 else values.repeat(self.edges[1:] - self.edges[:-1])
 
     def restore(self, values: U64) -> U64:
-        """Values by row here, in the batch's own order."""
+        """Put values by row here into the batch's own order."""
         if self.order is None:
             return values
         result = np.empty_like(values)
@@ -83,7 +83,7 @@ class BatchByHour:
 
 
 def hour_order(hour: I64) -> npt.NDArray[np.intp]:
-    """What sorts rows by hour and keeps the order within each."""
+    """The indexes that sort rows by hour and keep the order within each."""
     rank = hour - hour.min()
     narrow = int(rank.max()) < _RANKS_MAX  # which numpy sorts by radix
     order: npt.NDArray[np.intp] = (rank.astype(np.uint16) if narrow else rank).argsort(kind="stable")
@@ -91,7 +91,7 @@ def hour_order(hour: I64) -> npt.NDArray[np.intp]:
 
 
 def gather_records(words: U64, size: U32, order: npt.NDArray[np.intp]) -> U64:
-    """The records' words in another order of records: one fancy index, whatever their sizes."""
+    """The records' words in another order of records. One fancy index, whatever their sizes."""
     lengths = (size >> np.uint32(3)).astype(np.int64)
     if bool((lengths == lengths[0]).all()):
         return words.reshape(len(size), -1)[order].reshape(-1)

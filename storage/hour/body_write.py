@@ -1,4 +1,4 @@
-"""Where a body is written to the delay log of its hour, near or far: record and index row of each message.
+"""Writes bodies to the delay log of an hour, near or far: record and index row of each message.
 
 A near hour comes here with each entry (hour.py), a far one when its stage is written (stage_write.py). Long before, the
 body is durable with its Raft entry (replication/journal/sync.py).
@@ -15,7 +15,10 @@ from storage.format.rows import Units
 def write_bodies(
     files: HourFiles, words: U64, offset: int, units: Units, first: int, outflow: Outflow | None = None
 ) -> None:
-    """Write records, bodies in them, at `offset` of the log, and their units, linked and sealed, from number `first` on
-    of the index. The log comes first: no unit points behind its end. Raises DiskFailed."""
+    """Write records, with their bodies, at `offset` of the log. Write their linked, sealed units from number `first` of
+    the index.
+
+    The log comes first, so no unit points behind its end. Raises DiskFailed.
+    """
     files.log.write(words.view(np.uint8).data, offset, outflow)
     files.index.write_rows(units, first, outflow)

@@ -1,7 +1,7 @@
-"""Heads of hours that are not near: the seconds that are used, kept from one write of an hour to the next.
+"""Heads of hours that are not near: those of the used seconds, kept from one write of an hour to the next.
 
-Kept for hours whose index would be long to read again, up to a bound in bytes, the last written first. What is kept is
-never changed and says which unit it reaches up to, so that it is either right or not used.
+They are kept for hours whose index would take long to read again, up to a bound in bytes. The hour written longest ago
+goes first. Kept heads never change, and name the unit that they reach up to. So they are either right or not used.
 """
 
 from collections import OrderedDict
@@ -15,13 +15,13 @@ from storage.format.array import U32
 from storage.format.chain import Heads
 
 KEPT_UNITS_MIN: Final = 256
-"""Hours of fewer units are read again: 16 KB, which costs less than to keep them in mind."""
+"""Hours with fewer units are read again: 16 KB, which costs less than to keep the heads."""
 
 KEPT_BYTES_MAX: Final = 64 << 20
-"""Memory for heads of far hours: ten bytes for each second that is used."""
+"""Memory for heads of far hours: ten bytes for each used second."""
 
 KEPT_HOURS_MAX: Final = 8192
-"""And so many hours: a year, less a month."""
+"""The most hours with kept heads: a year, less a month."""
 
 _OVERHEAD: Final = 512
 
@@ -37,12 +37,12 @@ class UsedHeads:
 
     @property
     def bytes(self) -> int:
-        """Memory this takes."""
+        """Memory of these heads."""
         return 10 * len(self.seconds) + _OVERHEAD
 
 
 def used_heads(after: U32, count: U32, following: int) -> UsedHeads:
-    """Of the heads of all 3,600 seconds, which stand for the units below `following`."""
+    """The used ones of the heads of all 3,600 seconds, which cover the units below `following`."""
     used = np.flatnonzero(count)
     return UsedHeads(following, used.astype(np.uint16), after[used], count[used])
 
@@ -57,37 +57,37 @@ def all_heads(used: UsedHeads) -> Heads:
 class HeadsKept:
     """UsedHeads by hour. An hour's positions are never given twice, so hour and `next` name one state of its index.
 
-    A checkpoint's thread works on a `fork`: it keeps what it writes there, and asks the loop's for the rest. `join`
-    takes that over on the loop.
+    A checkpoint's thread works on a `fork`. It keeps there the heads that it writes, and asks the loop's object for the
+    rest. `join` adds them to the loop's object, on the loop.
     """
 
     def __init__(self, base: "HeadsKept | None" = None) -> None:
         self._base = base
         self._kept: OrderedDict[int, UsedHeads] = OrderedDict()
         self.bytes = 0
-        """Memory they take."""
+        """Memory of the kept heads."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def fork(self) -> "HeadsKept":
-        """One for another thread."""
+        """A fork for another thread."""
         return HeadsKept(self)
 
     def join(self, fork: "HeadsKept") -> None:
-        """Keep what a fork has kept."""
+        """Keep the heads that a fork has kept."""
         for hour, heads in fork._kept.items():
             self.keep(hour, heads)
 
     def get(self, hour: int, following: int) -> UsedHeads | None:
-        """Those of an hour for its units below `following`, if they are kept."""
+        """The heads of an hour for its units below `following`, if they are kept."""
         found = self._kept.get(hour)
         if found is not None and found.next == following:
             return found
         return None if self._base is None else self._base.get(hour, following)
 
     def keep(self, hour: int, heads: UsedHeads) -> None:
-        """Keep them, in place of older ones of this hour and of whatever was written longest ago."""
+        """Keep heads, in place of older ones of this hour. At the bound drop those that were written longest ago."""
         self.drop(hour)
         self._kept[hour] = heads
         self.bytes += heads.bytes
@@ -96,7 +96,7 @@ class HeadsKept:
             self.bytes -= oldest.bytes
 
     def drop(self, hour: int) -> None:
-        """Forget an hour's."""
+        """Drop the heads of an hour."""
         old = self._kept.pop(hour, None)
         if old is not None:
             self.bytes -= old.bytes

@@ -1,8 +1,8 @@
-"""Which units of an hour were born elsewhere, and where: those that came while it was in use, in memory.
+"""The homes of an hour's moved units, in memory, for units that came while the hour was in use.
 
-A retry's ack names the place; the one record that tells how the message ended stands at home. Of units that came
-before or have ended since, and of hours that nobody used for a while, index and record header tell (hour.py), unit by
-unit: to read all of an hour of ten million holds a node for a third of a second.
+A retry's ack names the place, but the only record of a message's end stands at home. For units that came before or have
+ended since, and for hours out of use, index and record header give the home, unit by unit (hour.py). A read of a whole
+hour of ten million units would hold a node for a third of a second.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ _NONE_HOME: U64 = np.empty(0, np.uint64)
 
 
 class HomesElsewhere:
-    """Homes by global_index of the moved units from `begin` on. Rises with each append, so a look-up is one binary
-    search; 16 bytes each."""
+    """Homes by global_index of the moved units from `begin` on, 16 bytes each. They rise with each append, so a look-up
+    is one binary search."""
 
     __slots__ = ("_at", "_home", "begin", "count")
 
@@ -25,7 +25,7 @@ class HomesElsewhere:
         self.count = 0
 
     def add(self, at: I64, homes: U64) -> None:
-        """Moved units, ascending, behind all there are."""
+        """Add moved units, ascending, behind all others."""
         start, self.count = self.count, self.count + len(at)
         if self.count > len(self._at):
             room = np.zeros(max(self.count, 2 * len(self._at), 64), np.int64)
@@ -36,7 +36,7 @@ class HomesElsewhere:
         self._home[start : self.count] = homes
 
     def forget(self, end: int) -> None:
-        """Let go of the units before this one, which have ended: few ask where those were born."""
+        """Drop the units before `end`. They have ended, and few requests need their homes."""
         if end > self.begin:
             row = int(self._at[: self.count].searchsorted(end))
             self._at, self._home = self._at[row : self.count].copy(), self._home[row : self.count].copy()
@@ -44,8 +44,8 @@ class HomesElsewhere:
             self.begin = end
 
     def find(self, at: I64, places: U64) -> U64:
-        """The homes of the units at these places, which have these global indexes: of one born there, or not known
-        here, its place."""
+        """The homes of the units at these places, with these global indexes. A unit born there, or not known here,
+        gives its place."""
         if not self.count:
             return places
         known = self._at[: self.count]

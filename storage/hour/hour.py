@@ -1,4 +1,4 @@
-"""One hour partition: everything due in one hour of the world, in three append-only files.
+"""One hour: all units due in one hour of the world, in three append-only files.
 
 ```
               near (the wheel is here)              far (years ahead, or long past)
@@ -8,9 +8,9 @@ states        in memory once anything is settled    likewise, dropped when cool
 homes         in memory once a unit is moved here   likewise, dropped when cool
 descriptors   open                                  closed when cool
 ```
-Which of the two it is changes cost, never content: ordinals, offsets and chain follow from the order of appends alone.
-Invariant: 0 <= saved_x <= x for units, log_end and settles; what is between is staged; a near hour has nothing staged.
-The units are numbered first <= global_index < next: an hour that was unlinked and is begun again goes on where it was.
+Near or far changes the cost, never the content: ordinals, offsets and chain follow from the order of appends alone.
+Invariant: 0 <= saved_x <= x for units, log_end and settles. The difference is staged. A near hour has nothing staged.
+The units are numbered first <= global_index < next. An hour that was unlinked and begun again continues its numbers.
 """
 
 from bisect import bisect_left
@@ -38,13 +38,13 @@ from storage.state.unit_states import States
 
 _RUN_GAP_BYTES = 4096
 _RUN_BYTES_MAX = 4 << 20
-"""Records this near each other are read together, up to this much at a time."""
+"""Records this near each other are read together, up to this many bytes at a time."""
 _HEADER_WORDS = np.arange(HEADER.itemsize // 8)
 
 
 class Hour:
-    """The units of one hour, while it is used: made from its counters, which it gives back. On the loop's thread; a
-    checkpoint works on a FrozenHour instead."""
+    """The units of one hour in use. Made from its counters, which it gives back. On the loop's thread; a checkpoint
+    works on a FrozenHour instead."""
 
     def __init__(self, counters: HourCounters, open_files: OpenFiles, stage: Stage) -> None:
         self.number = counters.number
@@ -68,7 +68,7 @@ class Hour:
 
     @property
     def counters(self) -> HourCounters:
-        """What there is of it, as it is now."""
+        """Its counters as they are now."""
         return HourCounters(
             self.number, self.generation, self.first, self.units, self.log_end, self.settles, self.unsettled,
             self.forwarded, self.moved, self.saved_units, self.saved_log_end, self.saved_settles, self._settled_ms,
@@ -76,7 +76,7 @@ class Hour:
 
     @property
     def files(self) -> HourFiles:
-        """Its files. Raises Corrupt or FormatRefused where the first look at them finds damage."""
+        """Its files. Raises Corrupt or FormatRefused if the first look at them finds damage."""
         if self._files is None:
             self._files = self._open_files(self.number, self.generation, self.first)
         return self._files
@@ -89,15 +89,15 @@ class Hour:
     # append
 
     def grow(self, units: int, log_bytes: int) -> None:
-        """Units are about to come to this hour, which `write` or the stage takes."""
+        """Count units that are about to be added by `write` or to the stage."""
         self.units += units
         self.unsettled += units
         self.log_end += log_bytes
 
     def write(self, units: Units, words: U64) -> None:
-        """Link, seal and write the last units of a near hour, complete but for chain and checksum, and their records.
+        """Link, seal and write the last units of a near hour, and their records.
 
-        Both are filled in in place.
+        The units are complete except for chain and checksum, which are filled in in place.
         """
         self.heads().link(units)
         seal(units)
@@ -105,12 +105,12 @@ class Hour:
         self.saved_units, self.saved_log_end = self.units, self.log_end
 
     def move_in(self, units: Units, homes: U64) -> None:
-        """These units, which are about to come, are of messages born at `homes`."""
+        """Note units, about to be added, whose messages were born at `homes`."""
         self._homes.add(units["global_index"].astype(np.int64), homes)
         self.moved += len(units)
 
     def settle(self, rows: Settles) -> int:
-        """Append settle records, of units there are, with all but `previous` and checksum filled in; returns bytes
+        """Append settle records of existing units, with all but `previous` and checksum filled in. Return bytes
         staged."""
         first = self.settles
         settled, forwarded = self.states().enter(rows, first)
@@ -128,22 +128,24 @@ class Hour:
 
     @property
     def has_staged(self) -> bool:
-        """Whether units or settle records wait to be written."""
+        """True if units or settle records wait to be written."""
         return self.saved_units < self.units or self.saved_settles < self.settles
 
     @property
     def staged(self) -> Staged:
-        """What of it is staged, as it is now; settle records apart."""
+        """Its staged units and records, as they are now, without settle records."""
         return Staged() if self.saved_units == self.units else self._stage.of(self.number)
 
     @property
     def open(self) -> int:
-        """How many units are pending or leased."""
+        """The number of pending and leased units."""
         return self.unsettled - self.forwarded
 
     def settled_ms(self) -> int:
-        """The `at_ms` of the last settle record, 0 if there is none. What is read for it is read over descriptors of
-        its own and once: who looks at every hour uses none."""
+        """The `at_ms` of the last settle record, 0 if there is none.
+
+        It is read once, over descriptors of its own. So a look at every hour leaves no descriptor open.
+        """
         if self._settled_ms == NOT_READ:
             files = self._open_files(self.number, self.generation, self.first)
             self._settled_ms = int(files.settle.read_rows(self.settles - 1, 1)["at_ms"][0])
@@ -153,7 +155,7 @@ class Hour:
     # caches
 
     def heads(self) -> Heads:
-        """The heads of all units; for a far hour rebuilt at each call."""
+        """The heads of all units. For a far hour they are rebuilt at each call."""
         if self._heads is not None:
             return self._heads
         heads = Heads()
@@ -177,13 +179,13 @@ class Hour:
         return self._states
 
     def _settles_from(self, begin: int) -> Iterator[tuple[int, Settles]]:
-        """(ordinal of the first, records) of the settle records from this one on, which is on disk, by blocks."""
+        """Yield (ordinal of the first, records) of the settle records from `begin` on, which is on disk, by blocks."""
         if self.saved_settles:
             yield from self.files.settle.blocks(self.saved_settles, begin)
         yield from zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True)
 
     def _absorb_tail(self, states: States, begin: int) -> None:
-        """Tell the states what came behind the files."""
+        """Give the states the settle records behind the files."""
         parts = [rows_of(rows, first, self.first) for first, rows in self._settles_from(begin)]
         if parts:
             states.absorb_tail(
@@ -191,7 +193,7 @@ class Hour:
             )
 
     def rebase_states(self, end: int) -> None:
-        """A checkpoint has made the states files longer, or fewer: they stand for so many settle records."""
+        """Use the states files that a checkpoint made longer, or fewer. They cover `end` settle records."""
         states = self._states
         if states is not None and states.reads_files:
             states.rebase(StateFiles.open(self.files, self.saved_settles))
@@ -202,7 +204,7 @@ class Hour:
 
     @property
     def states_units(self) -> int:
-        """Units whose states are in memory."""
+        """The number of units whose states are in memory."""
         return self._states.held if self._states is not None else 0
 
     @property
@@ -211,7 +213,7 @@ class Hour:
         return self._states
 
     def homes(self, at: I64, places: U64) -> U64:
-        """Where the units with these global indexes, at these places, were born; of one that is unknown, its place."""
+        """The homes of the units with these global indexes, at these places. An unknown unit gives its place."""
         if not self.moved:
             return places
         result = self._homes.find(at, places)
@@ -223,13 +225,13 @@ class Hour:
         return result
 
     def enter(self, heads: Heads | None = None) -> None:
-        """Become near; everything is written, and these are its heads if they are known."""
+        """Become near. Everything is written. `heads` are its heads if they are known."""
         self.near = True
         self._heads = heads
         self.heads()
 
     def leave(self) -> None:
-        """Become far: everything is written, so only the caches go."""
+        """Become far. Everything is written, so only the caches go."""
         assert not self.staged_settles.arrays, f"hour {self.number} is near and has staged settle records"
         self.near = False
         self._heads = None
@@ -241,7 +243,7 @@ class Hour:
         self._states, self._homes = None, HomesElsewhere(self.next)
 
     def close(self) -> None:
-        """Let go of its descriptors."""
+        """Close its descriptors."""
         if self._states is not None:
             self._states.close()
         if self._files is not None:
@@ -249,13 +251,13 @@ class Hour:
             self._files = None
 
     def __del__(self) -> None:
-        """Who looked at an hour without using it (HourSet.use) leaves no descriptors behind."""
+        """Close descriptors after a look that did not use the hour (HourSet.use)."""
         self.close()
 
     # checkpoint
 
     def freeze(self) -> FrozenHour:
-        """What is to be written of a far hour."""
+        """The staged part of a far hour, to be written."""
         return FrozenHour(
             self.number,
             self.generation,
@@ -268,26 +270,26 @@ class Hour:
         )
 
     def thaw(self, saved: HourCounters) -> None:
-        """It was written as far as these say: forget the settle records that were staged."""
+        """Drop the staged settle records as far as `saved` says that they are written."""
         self.staged_settles.drop(bisect_left(self.staged_settles.starts, saved.saved_settles))
         self.saved_units, self.saved_log_end = saved.saved_units, saved.saved_log_end
         self.saved_settles = saved.saved_settles
 
     def snapshot(self) -> "Hour":
-        """This hour as it is now, to be read in another thread: descriptors of its own, chunks that never change, no
+        """A copy of this hour as it is now, for another thread: descriptors of its own, chunks that never change, no
         caches."""
         copy = Hour(self.counters, self._open_files, self._stage.only(self.number))
         copy.staged_settles = self.staged_settles.copy()
         return copy
 
     def lengths(self) -> HourLengths:
-        """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
+        """The lengths of the files once all appended bytes are written. 0 for a file not begun."""
         return self.counters.lengths
 
     # reading
 
     def unit_rows(self, at: I64) -> Units:
-        """Units by global_index, in that order. One that is staged is NOT_LINKED yet."""
+        """Units by global_index, in that order. A staged unit is NOT_LINKED yet."""
         if not len(at) or int(at[at.argmax()]) < self.first + self.saved_units:
             return self.files.index.gather_rows(at)
         rows = np.empty(len(at), UNIT)
@@ -307,7 +309,7 @@ class Hour:
         return rows
 
     def records(self, at: I64, units: Units | None = None) -> list[Record]:
-        """Records by global_index, in that order; `units` are theirs if they are known."""
+        """Records by global_index, in that order. `units` are theirs if they are known."""
         offsets, sizes = self._in_log(at, units)
         data, within = self._read_log(offsets, sizes)
         found = decode_records(data, within.tolist(), self.files.log.name, offsets.tolist())
@@ -315,7 +317,7 @@ class Hour:
         return found
 
     def record_rows(self, at: I64, units: Units | None = None) -> RecordRows:
-        """The same in columns."""
+        """The same records in columns."""
         offsets, sizes = self._in_log(at, units)
         data, within = self._read_log(offsets, sizes)
         found = decode_rows(data, within, self.files.log.name, offsets)
@@ -323,7 +325,7 @@ class Hour:
         return found
 
     def header_rows(self, at: I64) -> npt.NDArray[np.void]:
-        """The headers of the records of these units, dtype HEADER, in order; their payloads are not read."""
+        """The headers of the records of these units, dtype HEADER, in order. Their payloads are not read."""
         offsets = self.unit_rows(at)["offset"].astype(np.int64)
         rows = np.empty(len(at), HEADER)
         for part in pieces_by_bytes(offsets, HEADER.itemsize, _RUN_GAP_BYTES, _RUN_BYTES_MAX):
@@ -341,7 +343,8 @@ class Hour:
         return rows["offset"].astype(np.int64), rows["size"].astype(np.int64)
 
     def _read_log(self, offsets: I64, sizes: I64) -> tuple[bytes, I64]:
-        """Bytes in which these pieces of the log stand, in any order, and where in these each begins, [n]."""
+        """Read these pieces of the log, in any order. Return bytes that hold them, and where in these each begins,
+        [n]."""
         if not len(offsets):
             return b"", offsets
         if len(offsets) == 1 and int(offsets[0]) < self.saved_log_end:  # one message: nothing to sort
@@ -366,11 +369,11 @@ class Hour:
         return data, within
 
     def all_units(self) -> Iterator[Units]:
-        """All units in order of global_index, a block at a time, the staged ones linked as they will be."""
+        """Yield all units in order of global_index, a block at a time, the staged ones linked as they will be."""
         return linked_units(self.files, self.saved_units, self.staged)
 
     def _check_places(self, places: U64, at: I64, offsets: I64) -> None:
-        """A record that passes its checksums must also be the one its unit points to."""
+        """Raise Corrupt unless each record is the one that its unit points to. Checksums do not show that."""
         expected = at.view(np.uint64) | np.uint64(self.number << INDEX_BITS)
         wrong = (places != expected).nonzero()[0]
         if len(wrong):
@@ -380,8 +383,11 @@ class Hour:
 
 
 def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Heads | None = None) -> Iterator[Units]:
-    """All units in order of global_index, a block at a time: those on disk, then the staged ones linked (in copies) as
-    they will be. `heads`, if wanted, are empty before and have all of them after."""
+    """Yield all units in order of global_index, a block at a time: those on disk, then copies of the staged ones,
+    linked as they will be.
+
+    `heads`, if given, are empty before and complete after.
+    """
     if heads is None and staged.units.arrays:
         heads = Heads()
     for _, units in files.index.blocks(saved_units):

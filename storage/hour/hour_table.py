@@ -1,7 +1,7 @@
-"""The counters of all hours of a store as one array, a row an hour: what an hour costs that nobody looks at.
+"""The counters of all hours of a store as one array, one row an hour. An hour out of use costs no more.
 
-A batch may begin 20,000 hours and a store may hold 87,600, so what is done for each of them is done by numpy: 96 bytes
-a row, no object, no file. An `Hour` is made from its row when it is used, and its counters come back here after.
+A batch may begin 20,000 hours and a store may hold 87,600, so numpy does the work for each of them. A row has 96 bytes,
+no object, no file. An `Hour` is made from its row when it is used, and gives its counters back after.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, put_rows
 
 
 class HourCounters(NamedTuple):
-    """One hour's. 0 <= saved_x <= x: what is between is staged."""
+    """The counters of one hour. 0 <= saved_x <= x. The difference is staged."""
 
     number: int
     generation: int  # of its directory, see unlinked_hours
@@ -26,16 +26,16 @@ class HourCounters(NamedTuple):
     log_end: int
     settles: int
     unsettled: int
-    forwarded: int  # of those: what keeps the hour and is not open
+    forwarded: int  # of those, the ones that are not open
     moved: int  # of the units, born elsewhere
     saved_units: int
     saved_log_end: int
     saved_settles: int
-    settled_ms: int  # the last settle record's `at_ms`; NOT_READ
+    settled_ms: int  # `at_ms` of the last settle record, or NOT_READ
 
     @property
     def lengths(self) -> HourLengths:
-        """What the files are to hold once all that was appended so far is written; 0 for a file not begun."""
+        """The lengths of the files once all appended bytes are written. 0 for a file not begun."""
         return HourLengths(
             log_len=self.log_end if self.units else 0,
             index_len=HEADER_SIZE + self.units * UNIT.itemsize if self.units else 0,
@@ -49,20 +49,20 @@ class HourCounters(NamedTuple):
 
     @property
     def written(self) -> "HourCounters":
-        """The same once all is written."""
+        """The same counters with everything written."""
         return self._replace(saved_units=self.units, saved_log_end=self.log_end, saved_settles=self.settles)
 
 
 class HoursHeld(NamedTuple):
-    """What is in memory of hours."""
+    """Hours in memory."""
 
     near: int  # that the wheel has mapped
     used: int  # with an object: near, warm, with staged settle records, or held by somebody
-    heads_bytes: int  # of the near ones, and kept of others
+    heads_bytes: int  # heads of near hours, and kept heads of others
 
 
 class Extents(NamedTuple):
-    """Of all hours, rising: where the units of each begin, and how many there are. Shape [n] each."""
+    """The extents of all hours, rising: where the units of each begin, and their number. Shape [n] each."""
 
     hour: I64
     first: I64
@@ -70,12 +70,13 @@ class Extents(NamedTuple):
 
     @classmethod
     def join(cls, parts: "Sequence[Extents]") -> "Extents":
-        """Several as one; the hours of each rise behind those of the one before."""
+        """Join several parts. The hours of each part are behind those of the part before."""
         nothing = np.zeros(0, np.int64)
         return cls(*(np.concatenate([nothing, *column]) for column in zip(*parts, strict=True)))
 
     def grown_since(self, before: "Extents") -> Iterator[tuple[int, int, int]]:
-        """(hour, ordinal of the first, how many) of the units that came since; all of an hour begun anew."""
+        """Yield (hour, ordinal of the first, number) of the units added since `before`. All units of an hour begun anew
+        count."""
         if not len(self.hour):
             return
         counted = np.zeros(len(self.hour), np.int64)
@@ -94,20 +95,20 @@ COUNTERS_ROW: Final = np.dtype([(name, "<i8") for name in HourCounters._fields])
 Rows = npt.NDArray[np.void]
 
 NOT_READ: Final = -1
-"""For the time of the last settle record: there is one, and it was not read since the start."""
+"""As the time of the last settle record: there is one, and it was not read since the start."""
 
 FROZEN: Final = ("number", "first", "saved_units", "saved_settles", "units", "log_end", "settles")
-"""What `HourTable.save` compares and sets."""
+"""The columns that `HourTable.save` compares and sets."""
 
 _GONE: Final = -1
-"""The number in a row that is free."""
+"""The number in a free row."""
 
 
 class HourTable:
-    """HourCounters by hour. Rows stay where they are while their hour lives."""
+    """HourCounters by hour. A row stays in place while its hour lives."""
 
     def __init__(self, hours: HourRows, first: I64) -> None:
-        """With all hours of a checkpoint; `first` are the global indexes of their first units."""
+        """`hours` are all hours of a checkpoint, `first` the global indexes of their first units."""
         rows = counters_of(hours.rows, first)
         self._end = len(rows)
         self._rows = np.concatenate([rows, np.zeros(64, COUNTERS_ROW)])
@@ -122,7 +123,7 @@ class HourTable:
 
     @property
     def rows(self) -> Rows:
-        """All rows, to be read and written in place; those with a negative number are free."""
+        """All rows, to be read and written in place. Those with a negative number are free."""
         return self._rows[: self._end]
 
     def numbers(self, first: int = 0, end: int = HOUR_MAX + 1) -> list[int]:
@@ -143,7 +144,7 @@ class HourTable:
         return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
 
     def extents(self, numbers: Sequence[int] | None = None) -> Extents:
-        """Of those of these hours, which rise, that are there; None: of all."""
+        """The extents of those of these hours, which rise, that exist. None stands for all hours."""
         number = self.rows["number"]
         if numbers is None:
             at = np.argsort(number)[np.count_nonzero(number < 0) :]
@@ -158,16 +159,16 @@ class HourTable:
         return None if row is None else HourCounters._make(self._rows[row].item())
 
     def put(self, counters: HourCounters) -> None:
-        """Set those of an hour that is there."""
+        """Set the counters of an existing hour."""
         self._rows[self._row_of[counters.number]] = counters
 
     def find(self, numbers: Iterable[int]) -> I64:
-        """The rows of hours that are there."""
+        """The indexes of the rows of existing hours."""
         row_of = self._row_of
         return np.array([row_of[number] for number in numbers], np.int64)
 
     def begin(self, numbers: list[int], generations: Sequence[int], firsts: Sequence[int]) -> None:
-        """Add hours that are not there, without units."""
+        """Add hours that do not exist, without units."""
         at = self._take(len(numbers))
         for number, row in zip(numbers, at.tolist(), strict=True):
             assert number not in self._row_of, f"hour {number} is there"
@@ -178,7 +179,7 @@ class HourTable:
         put_rows(self._rows, at, rows)
 
     def _take(self, count: int) -> I64:
-        """Rows that are free now."""
+        """The indexes of rows that are free now."""
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         begin, self._end = self._end, self._end + count - len(reused)
         if self._end > len(self._rows):
@@ -187,8 +188,11 @@ class HourTable:
         return np.array([*reused, *range(begin, self._end)], np.int64)
 
     def save(self, at: I64, frozen: Mapping[str, I64]) -> I64:
-        """What hours in these rows had staged when they were `frozen` (their columns FROZEN) is written. Returns the
-        rows for which that still holds: not those of hours that were unlinked, or written by other means, since."""
+        """Note that a checkpoint wrote the staged bytes of the hours in these rows. `frozen` are their columns FROZEN.
+
+        Return the rows for which that still holds. Hours that were unlinked since, or written by other means, are left
+        out.
+        """
         same = np.ones(len(at), np.bool_)
         for name in ("number", "first", "saved_units", "saved_settles"):
             same &= self._rows[name][at] == frozen[name]
@@ -199,7 +203,7 @@ class HourTable:
         return at
 
     def remove(self, number: int) -> None:
-        """Forget an hour that is there."""
+        """Drop an existing hour."""
         row = self._row_of.pop(number)
         self._rows[row]["number"] = _GONE
         self._free.append(row)
@@ -210,7 +214,7 @@ def _rising(numbers: npt.NDArray[np.int64]) -> list[int]:
 
 
 def counters_of(rows: Rows, first: I64) -> Rows:
-    """LENGTHS_ROW as COUNTERS_ROW: hours as a checkpoint left them."""
+    """Convert LENGTHS_ROW, the hours of a checkpoint, to COUNTERS_ROW."""
     result = np.zeros(len(rows), COUNTERS_ROW)
     for name in ("generation", "units", "unsettled", "forwarded", "moved"):
         result[name] = rows[name]
@@ -224,7 +228,7 @@ def counters_of(rows: Rows, first: I64) -> Rows:
 
 
 def lengths_of(rows: Rows) -> HourRows:
-    """COUNTERS_ROW, of hours that rise, as a checkpoint has them: see HourCounters.lengths."""
+    """Convert COUNTERS_ROW, of hours that rise, to the rows of a checkpoint. See HourCounters.lengths."""
     result = np.zeros(len(rows), LENGTHS_ROW)
     for name in ("generation", "units", "unsettled", "forwarded", "moved"):
         result[name] = rows[name]

@@ -1,15 +1,14 @@
-"""Makes the files of an hour, and looks at those of a checkpoint before their first use: in any thread.
+"""Makes the files of an hour, and checks those of a checkpoint before their first use. In any thread.
 
-| looked at | of | when |
-|---|---|---|
-| lengths: longer is cut, shorter is Corrupt | the first START_HOURS hours | at the start |
-| the same | all others | PIECE_HOURS in each checkpoint's thread |
-| the same; header, last unit and last settle record | any hour | when its files are opened for the first time |
+- A start looks at the lengths of the first START_HOURS hours.
+- Each checkpoint's thread looks at the lengths of PIECE_HOURS others.
+- The first open of an hour's files looks at lengths, header, last unit and last settle record.
 
-Each hour has a directory, and a look at one reads blocks of the disk when none is in memory: 80,000 took 11 s.
-A start looks at the hours of a year; the others wait until they are used or a checkpoint comes by.
+A longer file is cut, a shorter one is Corrupt. Each hour has a directory, and a look at one reads blocks of the disk
+when none is in memory: 80,000 took 11 s. So a start looks at the hours of a year. The others wait for their first use
+or for a checkpoint.
 
-Invariant: an hour's files are cut before anything is written to them, once, under a lock. So no cut takes what came
+Invariant: an hour's files are cut before anything is written to them, once, under a lock. So no cut takes bytes written
 after the start.
 """
 
@@ -27,7 +26,7 @@ from storage.format.array import I64
 from storage.format.rows import Corrupt
 
 START_HOURS: Final = 8_760
-"""Hours whose lengths a start looks at, the earliest: half a second where the disk has to be read."""
+"""Hours whose lengths a start looks at, the earliest ones. Takes half a second if the disk has to be read."""
 
 PIECE_HOURS: Final = 2_048
 """Hours whose lengths one checkpoint looks at."""
@@ -37,7 +36,7 @@ class HourOpening:
     """Opens hours by number, generation of the directory and global_index of the first unit."""
 
     def __init__(self, disk: Disk, directory: Path, group: int, recovered: HourRows, firsts: I64) -> None:
-        """Raises Corrupt or DiskFailed, of the hours that a start looks at."""
+        """Look at the first START_HOURS hours. Raises Corrupt or DiskFailed for them."""
         self.cluster_id: bytes | None = None
         self._disk = disk
         self._directory = directory
@@ -47,17 +46,19 @@ class HourOpening:
         self._cut = np.zeros(len(recovered), np.bool_)
         self._checked = np.zeros(len(recovered), np.bool_)
         self._lock = Lock()
-        self._looked = min(START_HOURS, len(recovered))  # places below it have had their turn
+        self._looked = min(START_HOURS, len(recovered))  # places below it were looked at
         self._look(range(self._looked))
 
     @property
     def unlooked(self) -> int:
-        """Hours whose lengths wait for a checkpoint, those used meanwhile among them."""
+        """The number of hours whose lengths wait for a checkpoint. It includes those used meanwhile."""
         return len(self._recovered) - self._looked
 
     def look_on(self, numbers: I64, firsts: I64) -> None:
-        """Look at the lengths of the next PIECE_HOURS hours, but of those that are gone: `numbers` are all hours there
-        are, rising, with the global_index of each one's first unit. One call at a time. Raises Corrupt or DiskFailed.
+        """Look at the lengths of those of the next PIECE_HOURS hours that still exist.
+
+        `numbers` are all existing hours, rising, `firsts` the global_index of each one's first unit. One call at a
+        time. Raises Corrupt or DiskFailed.
         """
         piece = np.arange(self._looked, min(self._looked + PIECE_HOURS, len(self._recovered)))
         hours = self._recovered.rows["hour"][piece].astype(np.int64)
@@ -69,7 +70,7 @@ class HourOpening:
         self._looked = min(self._looked + PIECE_HOURS, len(self._recovered))
 
     def open(self, hour: int, generation: int, first: int) -> HourFiles:
-        """The files of an hour that was begun or recovered. Raises Corrupt, FormatRefused or DiskFailed."""
+        """Open the files of an hour that was begun or recovered. Raises Corrupt, FormatRefused or DiskFailed."""
         assert self.cluster_id is not None, "no hour before genesis"
         files = HourFiles(
             self._disk,
@@ -81,14 +82,14 @@ class HourOpening:
             first=first,
         )
         place = self._recovered.place(hour)
-        if place is not None and not self._checked[place] and self._firsts[place] == first:  # not one begun since
+        if place is not None and not self._checked[place] and self._firsts[place] == first:  # not begun since
             self._look([place])
             check_files(files, self._recovered[hour])
             self._checked[place] = True  # two threads may look at the same time: both find the same
         return files
 
     def _look(self, places: Iterable[int]) -> None:
-        """Bring the files of these hours to their lengths, where that was not done yet."""
+        """Bring the files of these hours to their lengths, unless that was done."""
         for place in places:
             with self._lock:
                 if not self._cut[place]:
@@ -97,7 +98,7 @@ class HourOpening:
 
 
 def _cut(hours: Path, row: tuple[int, ...], disk: Disk) -> None:
-    """Cut the files of an hour to the lengths in its row. Raises Corrupt where one is shorter, or DiskFailed."""
+    """Cut the files of an hour to the lengths in its row. Raises Corrupt if one is shorter, or DiskFailed."""
     number, generation, log_len, index_len, settle_len, *_ = row
     directory = f"{hours}/{directory_name(number, generation)}"
     for name, length in (("log", log_len), ("index", index_len), ("settle", settle_len)):
@@ -124,8 +125,8 @@ def _mend(path: Path, size: int | None, length: int, disk: Disk) -> None:
 
 
 def check_files(files: HourFiles, lengths: HourLengths) -> None:
-    """Whether the record's lengths, the headers, the last unit and the last settle record tell the same.
-    Raises Corrupt or FormatRefused."""
+    """Raise Corrupt or FormatRefused unless the record's lengths, the headers, the last unit and the last settle record
+    agree."""
     for file, length in ((files.log, lengths.log_len), (files.index, lengths.index_len)):
         if length:
             file.check_header()

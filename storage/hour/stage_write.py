@@ -1,11 +1,11 @@
-"""Writing what is staged: hours by the dozen, so that linking and sealing take no step per hour, only files do.
+"""Writes staged bytes, many hours at once. Linking and sealing take no step per hour, only files do.
 
 ```
 chunks  -- parts -->  18 hours  -- joined, linked, sealed at once -->  slices  -->  log, index, settle of each hour
 ```
-Hours come one after the other and are let go of when they are written, so that memory follows the 18 hours at hand and
-not all that are staged. The heads of a long hour are kept from one time to the next (heads_kept.py): without them each
-time would read all of its index.
+Hours follow each other and are released when they are written. So memory follows the 18 hours at hand and not all
+staged ones. The heads of a long hour are kept from one write to the next (heads_kept.py). Without them each write would
+read all of its index.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,21 +25,21 @@ from storage.hour.heads_kept import KEPT_UNITS_MIN, HeadsKept, used_heads
 from storage.hour.staging import Chunk, Chunks, joined, parts
 
 _GROUP_HOURS: Final = (1 << 16) // SECONDS
-"""Hours whose seconds have numbers of 16 bits together, which numpy sorts by radix."""
+"""Hours whose seconds together have numbers of 16 bits, which numpy sorts by radix."""
 
 _GROUP_BYTES: Final = 8 << 20
-"""Records and units after which a group ends, so that their copies stay small."""
+"""Bytes of records and units after which a group ends, so that their copies stay small."""
 
 _GROUPS_CUT: Final = 64
-"""Groups that chunks are cut for at a time."""
+"""Groups for which chunks are cut at a time."""
 
 OpenFiles = Callable[[int, int, int], HourFiles]
-"""The files of an hour, by number, generation and global_index of the first unit."""
+"""Opens the files of an hour, by number, generation and global_index of the first unit."""
 
 
 @dataclass(slots=True)
 class FrozenHour:
-    """What is to be written of one hour: what its files hold, and what they are to hold."""
+    """The staged part of one hour: the state of its files before and after it is written."""
 
     number: int
     generation: int
@@ -58,10 +58,11 @@ def write_staged(
     heads: HeadsKept,
     outflow: Outflow | None = None,
 ) -> None:
-    """Write units, records and settle records behind what the files hold. `hours` rise, and are all that `chunks` name.
-    In a thread `outflow` takes what is written on to the device, and the thread pauses for the loop.
+    """Write units, records and settle records behind the bytes in the files. `hours` rise, and are all that `chunks`
+    name.
 
-    Raises Corrupt where an index on disk is damaged, DiskFailed; both final. Nothing is synced.
+    In a thread `outflow` lets written bytes flow to the device, and the thread pauses for the loop. Raises Corrupt if
+    an index on disk is damaged, DiskFailed; both final. Nothing is synced.
     """
     groups, pause = _groups(hours), _pause_of(outflow)
     while cut := list(islice(groups, _GROUPS_CUT)):
@@ -79,14 +80,15 @@ def write_staged(
 
 
 def _pause_of(outflow: Outflow | None) -> Callable[[], None]:
-    """Without an outflow the loop itself writes: nobody waits for the interpreter, and a pause would hold the loop."""
+    """The outflow's pause. Without an outflow the loop itself writes, so nothing waits, and a pause would hold the
+    loop."""
     return (lambda: None) if outflow is None else outflow.pause
 
 
 def read_ahead(
     hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, outflow: Outflow | None = None
 ) -> None:
-    """Keep the heads of hours that were written whole, and that the wheel will ask for. `outflow`: in a thread."""
+    """Read and keep the heads of hours that are written whole and become near soon. `outflow`: in a thread."""
     pause = _pause_of(outflow)
     for hour in hours:
         pause()
@@ -149,7 +151,7 @@ def _write_units(
 
 
 def _read_heads(hour: FrozenHour, files: HourFiles, heads: HeadsKept, after: U32, count: U32) -> None:
-    """Fill in the heads of the units on disk: as they were kept, or by reading all of these."""
+    """Fill in the heads of the units on disk: the kept ones, or from a read of all these units."""
     used = heads.get(hour.number, hour.first + hour.saved_units)
     if used is not None:
         after[used.seconds], count[used.seconds] = used.after, used.count

@@ -1,8 +1,9 @@
-"""What was appended to hours that are not near, kept in memory until a checkpoint writes it.
+"""Keeps appended batches of hours that are not near in memory until a checkpoint writes them.
 
-A batch spread over a month touches hundreds of hours; writing a few hundred bytes to each would cost two system calls
-and two dirty pages per hour and batch. The journal has it all, so it may wait. Offsets and ordinals are given at once,
-only the chain is left open until the rows are written: what ends up in the files does not depend on when that is.
+A batch spread over a month touches hundreds of hours. A write of a few hundred bytes to each would cost two system
+calls and two dirty pages per hour and batch. The journal has all of it, so it may wait. Offsets and ordinals are given
+at once, only the chain is left open until the rows are written. So the content of the files does not depend on that
+time.
 
 ```
 batch 1   hour 9: 2 units | hour 11: 1 unit | hour 30: 1 unit     a chunk: arranged by hour, taken as it is
@@ -10,8 +11,8 @@ batch 2   hour 9: 1 unit  | hour 30: 3 units                      another
 write     hour 9: 2 + 1   | hour 11: 1      | hour 30: 1 + 3      joined, 18 hours at a time
 look-up   of hour 9: 2 units, then 1                              asked of every chunk, which are joined when many
 ```
-So an append costs no step per hour. A chunk is never changed: a checkpoint's thread reads those it took along while the
-loop adds, joins and removes.
+So an append costs no step per hour. A chunk never changes: a checkpoint's thread reads its chunks while the loop adds,
+joins and removes.
 """
 
 from bisect import bisect_right
@@ -29,31 +30,32 @@ from storage.format.rows import SETTLE, UNIT, Settles, Units, join_rows, put_row
 from storage.hour.batch_by_hour import gather_records, hour_order
 
 CHUNK_OVERHEAD: Final = 1024
-"""Bytes a chunk costs beside its rows and records, so that many small ones are counted for what they are."""
+"""Bytes of a chunk beside its rows and records, so that the cost of many small ones is counted."""
 
 _SETTLES_OVERHEAD: Final = 256
-"""Likewise an array of settle records."""
+"""The same for an array of settle records."""
 
 _CHUNKS_ASKED_MAX: Final = 8
 """With more chunks than this a look-up joins them first."""
 
 _CHUNKS_CUT: Final = 64
-"""Chunks that are cut in a row: each lets go of the interpreter, for too short a time to be of use (Disk.pause)."""
+"""Chunks cut between two pauses. A cut releases the interpreter too, but for too short a time to be of use
+(Disk.pause)."""
 
 _SMALL_ROWS: Final = 64
 _SMALL_CHUNKS_MAX: Final = 64
-"""So many chunks of so few rows are joined as they come: single messages."""
+"""This many chunks of fewer than _SMALL_ROWS rows, as single messages make them, are joined as they come."""
 
 
 @dataclass(slots=True)
 class Chunks:
-    """Arrays one behind the other; `starts` holds the ordinal (or byte offset) at which each begins."""
+    """Arrays one behind the other. `starts` holds the ordinal (or byte offset) at which each begins."""
 
     starts: list[int] = field(default_factory=list)
     arrays: list[npt.NDArray[Any]] = field(default_factory=list)
 
     def add(self, start: int, array: npt.NDArray[Any]) -> None:
-        """Add one behind the last; `start` is where it begins."""
+        """Add an array behind the last. It begins at `start`."""
         self.starts.append(start)
         self.arrays.append(array)
 
@@ -72,20 +74,20 @@ class Chunks:
         return result
 
     def drop(self, count: int) -> None:
-        """Forget the first `count` arrays: they are on disk."""
+        """Drop the first `count` arrays. They are on disk."""
         del self.starts[:count]
         del self.arrays[:count]
 
     def copy(self) -> "Chunks":
-        """The same arrays under lists of their own: what a checkpoint takes along."""
+        """The same arrays under lists of their own, for a checkpoint."""
         return Chunks(list(self.starts), list(self.arrays))
 
     def bytes(self) -> int:
-        """Memory this holds."""
+        """Memory of the arrays."""
         return sum(array.nbytes + _SETTLES_OVERHEAD for array in self.arrays)
 
     def add_settles(self, first: int, rows: Settles) -> int:
-        """Add settle records, the first of which has this ordinal; returns the memory they take."""
+        """Add settle records, of which the first has ordinal `first`. Return their memory."""
         self.add(first, rows)
         return rows.nbytes + _SETTLES_OVERHEAD
 
@@ -96,19 +98,19 @@ class Chunks:
 
 @dataclass(slots=True)
 class Staged:
-    """Units of one hour (not linked, not sealed) and their records, in the order they came."""
+    """Units of one hour (not linked, not sealed) and their records, in order of arrival."""
 
     units: Chunks = field(default_factory=Chunks)
     log: Chunks = field(default_factory=Chunks)
 
     def joined_units(self) -> Units:
-        """All units as one array of its own, still neither linked nor sealed."""
+        """All units as one new array, not linked and not sealed."""
         return join_rows(self.units.arrays, UNIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Units of several hours and their records, by hour and within each in the order they came."""
+    """Units of several hours and their records, by hour and within each in order of arrival."""
 
     units: Units
     words: U64  # the records
@@ -122,16 +124,16 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Memory this takes."""
+        """Memory of the chunk."""
         return self.units.nbytes + self.words.nbytes + 3 * self.rows.nbytes + CHUNK_OVERHEAD
 
     def find(self, hour: int) -> int | None:
-        """Which of its hours this is; None if it has none of it."""
+        """The index of this hour among its hours, None if it has no unit of it."""
         at = int(self.hours.searchsorted(hour))
         return at if at < len(self.hours) and self.hours[at] == hour else None
 
     def part(self, first: int, last: int) -> "Chunk":
-        """Of the hours it has, the first one and those behind it up to the last (exclusive)."""
+        """The part of the hours with indexes first <= index < last."""
         row, word = int(self.rows[first]), int(self.edges[first])
         return Chunk(
             self.units[row : self.rows[last]],
@@ -149,13 +151,13 @@ class Stage:
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
         self.bytes = 0
-        """Memory they take."""
+        """Memory of the chunks."""
         self._serial = 0
-        self._frozen = 0  # what has this serial, or a lower one, a checkpoint has taken along
-        self._small = 0  # how many chunks at the end are small
+        self._frozen = 0  # a checkpoint has chunks up to this serial
+        self._small = 0  # number of small chunks at the end
 
     def add(self, units: Units, words: U64, hours: I64, rows: I64, edges: I64) -> None:
-        """Add units and records of several hours; see Chunk. They are never changed from now on."""
+        """Add units and records of several hours, see Chunk. They never change from now on."""
         self._serial += 1
         chunk = Chunk(units, words, hours, rows, edges, self._serial)
         self.chunks.append(chunk)
@@ -169,7 +171,7 @@ class Stage:
             self._small = 0
 
     def of(self, hour: int) -> Staged:
-        """What there is of one hour."""
+        """The staged part of one hour."""
         staged = Staged()
         for chunk in self._parts(hour):
             staged.units.add(int(chunk.units["global_index"][0]), chunk.units)
@@ -177,7 +179,7 @@ class Stage:
         return staged
 
     def only(self, hour: int) -> "Stage":
-        """A stage of its own with what there is of one hour, now."""
+        """A new stage with the staged part of one hour, as of now."""
         stage = Stage()
         stage._keep(self._parts(hour))
         return stage
@@ -189,19 +191,19 @@ class Stage:
         return [chunk.part(at, at + 1) for chunk, at in found if at is not None]
 
     def lowest(self, count: int, first: int = 0) -> list[int]:
-        """The lowest `count` hours from `first` on that there is anything of."""
+        """The lowest `count` staged hours from `first` on."""
         parts = [chunk.hours[(at := int(chunk.hours.searchsorted(first))) : at + count] for chunk in self.chunks]
         hours: list[int] = np.unique(np.concatenate(parts))[:count].tolist() if parts else []
         return hours
 
     def within(self, first: int, last: int) -> list[Chunk]:
-        """What there is of the hours from `first` to `last`."""
+        """The chunks' parts of the hours from `first` to `last`."""
         cuts = [(chunk, *chunk.hours.searchsorted((first, last + 1)).tolist()) for chunk in self.chunks]
         return [chunk.part(begin, end) for chunk, begin, end in cuts if begin < end]
 
     def remove(self, first: int, last: int) -> None:
-        """Forget the hours from `first` to `last`: they were written, or unlinked. Chunks are cut in two around them;
-        nothing is copied."""
+        """Drop the hours from `first` to `last`: they were written, or unlinked. Chunks are cut in two around them,
+        without a copy."""
         kept: list[Chunk] = []
         for chunk in self.chunks:
             begin, end = chunk.hours.searchsorted((first, last + 1)).tolist()
@@ -212,16 +214,16 @@ class Stage:
         self._keep(kept)
 
     def freeze(self) -> tuple[Chunk, ...]:
-        """All of it, for a checkpoint. One at a time."""
+        """All chunks, for a checkpoint. One at a time."""
         self._frozen, self._small = self._serial, 0
         return tuple(self.chunks)
 
     def thaw(self) -> None:
-        """The checkpoint has written what it took along: forget that."""
+        """Drop the chunks that the checkpoint has written."""
         self._keep([chunk for chunk in self.chunks if chunk.serial > self._frozen])
 
     def clear(self) -> None:
-        """Everything was written."""
+        """Drop all chunks. Everything was written."""
         self._keep([])
 
     def _keep(self, chunks: list[Chunk]) -> None:
@@ -230,8 +232,8 @@ class Stage:
         self._small = 0
 
     def _join_many(self) -> None:
-        """Join the last chunks, back to one that is larger than all behind it: each row is joined again only when what
-        it is joined with has grown to its own size. What a checkpoint took along is joined apart."""
+        """Join the last chunks, back to one that is larger than all behind it. So a row is joined again only with as
+        many new rows as its chunk has. Chunks of a checkpoint are joined apart."""
         fresh = [chunk for chunk in self.chunks if chunk.serial > self._frozen]
         taken = [chunk for chunk in self.chunks if chunk.serial <= self._frozen]
         self._keep([*_joined_tail(taken), *_joined_tail(fresh)])
@@ -250,7 +252,7 @@ def _joined_tail(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Chunks, in order of arrival, as one of its own memory."""
+    """Join chunks, in order of arrival, into one with memory of its own."""
     units = join_rows([chunk.units for chunk in chunks], UNIT)
     words = np.concatenate([chunk.words for chunk in chunks])
     hour = units["due_ms"] // HOUR_MS
@@ -265,9 +267,11 @@ def joined(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def parts(chunks: Sequence[Chunk], firsts: Sequence[int], end: int, pause: Callable[[], None]) -> Iterator[list[Chunk]]:
-    """Yield the parts of the chunks that belong to each group of hours, in order of arrival. Group i holds the hours
-    from firsts[i] up to firsts[i + 1], exclusive; the last one up to `end`. `firsts` rise. `pause` is called every
-    _CHUNKS_CUT chunks, and once a group."""
+    """Yield for each group of hours the parts of the chunks that belong to it, in order of arrival.
+
+    Group i holds the hours from firsts[i] up to firsts[i + 1], exclusive; the last one up to `end`. `firsts` rise.
+    `pause` is called every _CHUNKS_CUT chunks, and once a group.
+    """
     bounds = np.array([*firsts, end])
     cuts = np.empty((len(chunks), len(bounds)), np.int64)
     for place, chunk in enumerate(chunks):
