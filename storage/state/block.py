@@ -13,7 +13,7 @@ from storage.format.array import I64, U8, U16, U32
 BLOCK_UNITS: Final = 1 << 20
 
 PART_UNITS: Final = 1 << 17
-"""A part of a block is let go as a whole. Each column of a part fills whole pages of memory."""
+"""A part of a block is released as a whole. Each column of a part fills whole pages of memory."""
 
 Columns = tuple[U8, U16, U32, I64, U32]
 """state, attempt, term, when, newest: see Block."""
@@ -25,31 +25,34 @@ _KINDS: Final = (np.uint8, np.uint16, np.uint32, np.int64, np.uint32)
 
 
 class Block:
-    """Zero where nothing was put. One of more than a part is mapped with all the units it may ever have: the kernel
-    gives a page of memory, zeroed, when it is first touched. What nobody touches takes none."""
+    """The columns of one block, zero where nothing was put.
+
+    A block of more than a part is mapped with room for all units that it may ever have. The kernel gives a zeroed page
+    of memory at the first touch. Pages never touched take no memory.
+    """
 
     __slots__ = ("_maps", "attempt", "newest", "reached", "state", "term", "when")
 
     def __init__(self, columns: Columns, maps: Sequence[mmap.mmap] = ()) -> None:
         self.reached = 0
-        """Behind the last unit that anything was put for."""
+        """Behind the last unit that was put."""
         self._set(columns, maps)
 
     def _set(self, columns: Columns, maps: Sequence[mmap.mmap]) -> None:
         self.state, self.attempt, self.term = columns[:3]
-        self.when = columns[3]  # lease end of a leased unit, place of a forwarded one, else 0
+        self.when = columns[3]  # end of the lease of a leased unit, place of a forwarded one, else 0
         self.newest = columns[4]  # 1 + ordinal of the unit's newest settle record; 0: none
         self._maps = maps
 
     @classmethod
     def zeros(cls, units: int) -> "Block":
-        """Of so many units."""
+        """A block of `units` units."""
         return cls(_columns([np.zeros(units, kind) for kind in _KINDS]))
 
     @classmethod
     def mapped(cls) -> "Block":
-        """Of all the units that a block may have."""
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # of a shared one the kernel would take nothing back
+        """A block with room for all units that a block may have."""
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the kernel would not take a shared map's pages back
         maps = [mmap.mmap(-1, BLOCK_UNITS * np.dtype(kind).itemsize, flags) for kind in _KINDS]
         if _SMALL_PAGES is not None:
             for each in maps:
@@ -59,28 +62,28 @@ class Block:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether it has room for all units that it may ever have, and its parts may be let go."""
+        """True if it has room for all its units, so that its parts may be released."""
         return bool(self._maps)
 
     @property
     def columns(self) -> Columns:
-        """All of it."""
+        """All its columns."""
         return self.state, self.attempt, self.term, self.when, self.newest
 
     def _all(self) -> tuple[npt.NDArray[Any], ...]:
         return self.columns
 
     def get(self, at: I64) -> Columns:
-        """Of these units, all of which it has."""
+        """The columns of these units, which must be in the block."""
         return self.state[at], self.attempt[at], self.term[at], self.when[at], self.newest[at]
 
     def put(self, at: I64, columns: tuple[npt.NDArray[np.generic], ...]) -> None:
-        """For these units, all of which it has."""
+        """Set the columns of these units, which must be in the block."""
         for mine, theirs in zip(self._all(), columns, strict=True):
             mine[at] = theirs
 
     def reach(self, units: int) -> None:
-        """Make room for so many units: doubling, so that growing stays O(1) a unit, until it is more than a part."""
+        """Make room for `units` units. It doubles, so that growing stays O(1) a unit, until it is more than a part."""
         have = len(self.state)
         if units <= have:
             return
@@ -90,11 +93,11 @@ class Block:
         self._set(larger.columns, larger._maps)
 
     def let_go(self, part: int) -> None:
-        """Keep the states only, of a part that is mapped: the rest is zero again."""
+        """Keep only the states of a part that is mapped. The other columns are zero again."""
         low, high = part * PART_UNITS, (part + 1) * PART_UNITS
         for column, memory in zip(self._all()[1:], self._maps[1:], strict=True):
             begin, end = -(-low * column.itemsize // mmap.PAGESIZE), high * column.itemsize // mmap.PAGESIZE
-            if begin < end:  # what is written before is brought to memory first, five times as slowly
+            if begin < end:  # a write before would bring pages to memory first, five times as slowly
                 memory.madvise(mmap.MADV_DONTNEED, begin * mmap.PAGESIZE, (end - begin) * mmap.PAGESIZE)
                 column[low : begin * mmap.PAGESIZE // column.itemsize] = 0
                 column[end * mmap.PAGESIZE // column.itemsize : high] = 0

@@ -1,8 +1,8 @@
-"""One states file of an hour: what a run of its settle records left of each unit that they name.
+"""One states file of an hour: the newest row of each unit that a run of its settle records names.
 
-It is a cache of the settle file, never more: written once by a checkpoint, never changed, and a function of the settle
-records alone. Units are in order, so a look at one reads one page of 512 units and not the hour. Numbers of units count
-from the hour's first one. The name tells which records: `states.<from>-<to>`, ordinals, the last one excluded.
+It is only a cache of the settle file. A checkpoint writes it once, it never changes, and it follows from the settle
+records alone. Units are in order, so a look at a unit reads one page of 512 units and not the hour. Numbers of units
+count from the hour's first one. The name gives the records: `states.<from>-<to>`, ordinals, the last one excluded.
 
 Behind the file's header (HWSTATES), 32 bytes about it, then 12 bytes a page, then 24 bytes a row:
 ```
@@ -13,10 +13,10 @@ Behind the file's header (HWSTATES), 32 bytes about it, then 12 bytes a page, th
  0      4        8      16     20        22      23     24
  | unit | newest | when | term | attempt | state | zero |
 ```
-`first` is the global_index of the hour's first unit. Flag 1: one of the records says forwarded. Of a page: its first
-row, how many there are, and one bit for each state that one of them has, by the state's number modulo 16; its `crc32c`
-is over the page's number, what stands before it, and the rows. Of a row: 1 + the ordinal of the unit's newest record,
-and what that says.
+- About the file: `first` is the global_index of the hour's first unit. Flag 1: one of the records says forwarded.
+- A page: its first row, its number of rows, and one bit for each state that a row of it has, by the state's number
+  modulo 16. Its `crc32c` is over the page's number, the fields before it, and the rows.
+- A row: `newest` is 1 + the ordinal of the unit's newest record. The other fields are that record's.
 """
 
 import struct
@@ -66,12 +66,12 @@ _BITS: Final = 16
 
 
 def file_name(begin: int, end: int) -> str:
-    """What the file is called that stands for the settle records begin <= ordinal < end."""
+    """The name of the file that covers the settle records begin <= ordinal < end."""
     return f"{_PREFIX}{begin}-{end}"
 
 
 def span_of(name: str) -> tuple[int, int] | None:
-    """(begin, end) of a file of this name; None if it is none of these."""
+    """(begin, end) of a file of this name. None for any other name."""
     begin, dash, end = name.removeprefix(_PREFIX).partition("-")
     if not (name.startswith(_PREFIX) and dash and begin.isdecimal() and end.isdecimal()):
         return None
@@ -79,8 +79,10 @@ def span_of(name: str) -> tuple[int, int] | None:
 
 
 def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
-    """Of settle records one behind the other, the first of which has ordinal `begin`, the last of each unit as rows in
-    order; and whether any says forwarded. `first` is the hour's."""
+    """The last of each unit's settle records as rows, in order, and True if a record says forwarded.
+
+    The first of the contiguous records has ordinal `begin`. `first` is the hour's.
+    """
     rows = np.zeros(len(settles), ROW)
     what = settles["what"]
     rows["unit"] = settles["global_index"] - np.uint64(first)
@@ -93,7 +95,7 @@ def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
 
 
 def newest_of(parts: Iterable[Rows]) -> Rows:
-    """Of rows in order, older parts before newer ones, the last of each unit, in order."""
+    """The last row of each unit, in order. `parts` are rows in order, older parts before newer ones."""
     some = [part for part in parts if len(part)]
     if len(some) < 2:
         return some[0] if some else np.empty(0, ROW)
@@ -112,7 +114,7 @@ class StateFile:
     _fd = -1
 
     def __init__(self, disk: Disk, path: Path, header: FileHeader, first: int) -> None:
-        """Raises Corrupt or FormatRefused, FileNotFoundError."""
+        """Open the file. Raises Corrupt or FormatRefused, FileNotFoundError."""
         self._disk = disk
         self._path = path
         self.name = f"{path.parent.name}/{path.name}"
@@ -138,7 +140,8 @@ class StateFile:
         self.pages: Rows = np.frombuffer(self._read(pages * PAGE.itemsize, _PAGES_AT), PAGE)
 
     def again(self) -> "StateFile":
-        """The same file with a descriptor of its own, for another thread; also where a checkpoint has removed it."""
+        """The same file with a descriptor of its own, for another thread. Works even if a checkpoint has removed the
+        file."""
         fd = self._disk.duplicate(self._fd)
         again = copy(self)
         again._fd = fd
@@ -163,7 +166,7 @@ class StateFile:
         return np.frombuffer(data, ROW)
 
     def check_pages(self, rows: Rows) -> None:
-        """Raises Corrupt unless the pages are those that these rows, all there are, make."""
+        """Raise Corrupt unless the pages are those that `rows`, all of the file, make."""
         pages = pages_of(0, len(self.pages), rows)
         for name in ("start", "count", "states"):
             wrong = np.flatnonzero(pages[name] != self.pages[name])
@@ -179,18 +182,18 @@ class StateFile:
         return data
 
     def close(self) -> None:
-        """Let go of the descriptor; again is fine."""
+        """Close the descriptor. A second call does nothing."""
         if self._fd >= 0:
             self._disk.close(self._fd)
             self._fd = -1
 
     def __del__(self) -> None:
-        """A thread that never ran leaves no descriptor open."""
+        """Close the descriptor, for a thread that never ran."""
         self.close()
 
 
 class StateWriter:
-    """Writes one file aside, page by page, and gives it its name when it is durable. In any thread."""
+    """Writes one file aside, page by page, and names it when it is durable. In any thread."""
 
     def __init__(self, disk: Disk, directory: Path, header: FileHeader, first: int, span: tuple[int, int]) -> None:
         self._disk = disk
@@ -202,14 +205,14 @@ class StateWriter:
         self._rows = 0
 
     def begin(self, pages: int) -> None:
-        """It will have so many pages."""
+        """Begin a file of `pages` pages."""
         self._count = pages
         self._rows_at = _PAGES_AT + pages * PAGE.itemsize
         self._fd = self._disk.open_write(self._path.with_name(self._path.name + NEW_SUFFIX))
         self._disk.truncate(self._fd, 0)
 
     def add(self, low: int, high: int, rows: Rows) -> None:
-        """The rows, in order, of the pages low <= number < high; the next ones."""
+        """Add the rows, in order, of the next pages, low <= number < high."""
         data = rows.tobytes()
         at = self._rows_at + self._rows * ROW.itemsize
         self._disk.write(self._fd, data, at)
@@ -226,7 +229,7 @@ class StateWriter:
         self._rows += len(rows)
 
     def finish(self, *, forwards: bool) -> None:
-        """All pages are there: make it durable, and then what its name says."""
+        """Make the complete file durable, and then give it its name."""
         pages = b"".join(part.tobytes() for part in self._pages)
         assert len(pages) == self._count * PAGE.itemsize, f"{len(pages)} bytes of {self._count} pages"
         about = _ABOUT.pack(*self._about, self._rows, self._count, _FORWARDS if forwards else 0)
@@ -238,8 +241,10 @@ class StateWriter:
 
 
 def pages_of(low: int, high: int, rows: Rows) -> Rows:
-    """What the file says of the pages low <= number < high, whose rows these are, but for their checksums; `start`
-    counts from the first of these."""
+    """The page rows of the pages low <= number < high, from the rows in them, without checksums.
+
+    `start` counts from the first of these rows.
+    """
     edges = rows["unit"].searchsorted(np.arange(low, high + 1) * PAGE_UNITS)
     pages = np.zeros(high - low, PAGE)
     pages["start"], pages["count"] = edges[:-1], np.diff(edges)
@@ -248,7 +253,7 @@ def pages_of(low: int, high: int, rows: Rows) -> Rows:
 
 
 def _states_in(rows: Rows, edges: I64) -> npt.NDArray[np.uint16]:
-    """For each page, of rows [edges[p], edges[p + 1]), one bit for each state that a row of it has."""
+    """For each page, of rows [edges[p], edges[p + 1]): one bit for each state that a row of it has."""
     bits = np.append(page_bit(rows["state"]), np.uint16(0))
     masks: npt.NDArray[np.uint16] = np.bitwise_or.reduceat(bits, edges[:-1])
     masks[edges[:-1] == edges[1:]] = 0
@@ -256,7 +261,7 @@ def _states_in(rows: Rows, edges: I64) -> npt.NDArray[np.uint16]:
 
 
 def page_bit(state: U8) -> U16:
-    """The bit of each state among those of a page. Two states may share one: then a look reads a page for nothing."""
+    """The bit of each state among those of a page. Two states may share a bit; then a look may read a page in vain."""
     return np.uint16(1) << (state & np.uint8(_BITS - 1)).astype(np.uint16)
 
 

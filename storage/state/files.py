@@ -1,14 +1,15 @@
-"""The states files of an hour that together stand for a beginning of its settle file: read, and made longer.
+"""The states files of an hour, which together cover a beginning of its settle file. Reads them and makes them longer.
 
 ```
 settle records   0 ......................... 900,000 ............ 1,100,000 ... 1,150,000 | 1,151,000
 files            states.0-900000             states.900000-1100000  states.1100000-1150000 | the tail: read as records
 ```
-Each checkpoint adds a file for the records that came since; where the files before it are not much longer they are
-joined into one, so that there are few, and each record is written again a few times in all. A file that goes further
-than the checkpoint that the node stands on (it was killed before that was durable) does not count, nor one that a
-longer one makes superfluous. What is missing is read from the settle file: deleting any of them costs time and nothing
-else.
+Each checkpoint adds a file for the new records. If the files before it are not much longer, it joins them into one. So
+there are few files, and each record is written again only a few times.
+
+Two kinds of files do not count. One goes further than the checkpoint that the node stands on: the node was killed
+before that checkpoint was durable. The other is made superfluous by a longer file. Missing parts are read from the
+settle file. A deleted file costs only time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,25 +37,25 @@ from storage.state.file import (
 )
 
 TAIL_MIN: Final = 16_384
-"""Records from which on a file is worth it: reading them takes a millisecond."""
+"""Number of records from which a file is worth it. To read them takes a millisecond."""
 
 _RUN_MAX: Final = 1 << 20
-"""Records taken into one file at a time: 24 MiB of rows."""
+"""Records put into one file at a time: 24 MiB of rows."""
 
 _PAGES: Final = 128
 """Pages joined at a time: 65,536 units."""
 
 _FIND_PAGES: Final = 1024
-"""Pages looked through at a time: 12 MiB of rows."""
+"""Pages searched at a time: 12 MiB of rows."""
 
 Span = tuple[int, int]
 
 
 def spans_in(names: Iterable[str], settles: int) -> list[Span]:
-    """Of the files of these names those that count in an hour of so many settle records, in order: from each place on
-    the one that goes furthest."""
+    """The spans of the files that count in an hour of `settles` settle records, in order. From each place on it is the
+    longest."""
     found = sorted(span for span in map(span_of, names) if span is not None and span[1] <= settles)
-    longest = dict(found)  # of those that begin alike the last
+    longest = dict(found)  # the longest of each begin
     spans: list[Span] = []
     at = 0
     while at in longest:
@@ -64,7 +65,7 @@ def spans_in(names: Iterable[str], settles: int) -> list[Span]:
 
 
 class StateFiles:
-    """Those that count, open to read. `end` is how many settle records they stand for."""
+    """The files that count, open to read. They cover the first `end` settle records."""
 
     def __init__(self, files: Sequence[StateFile]) -> None:
         self.files = list(files)
@@ -74,15 +75,15 @@ class StateFiles:
 
     @classmethod
     def open(cls, hour: HourFiles, settles: int) -> "StateFiles":
-        """Those of an hour of which so many settle records are on disk. Raises Corrupt or FormatRefused."""
+        """Open the files of an hour that has `settles` settle records on disk. Raises Corrupt or FormatRefused."""
         while settles >= TAIL_MIN:
             names = hour.disk.list_directory(hour.directory)
-            with suppress(FileNotFoundError):  # a checkpoint's thread removes what a longer one replaces
+            with suppress(FileNotFoundError):  # a checkpoint's thread removes files that a longer one replaces
                 return cls(_open(hour, spans_in(names, settles)))
         return cls([])
 
     def again(self) -> "StateFiles":
-        """The same with descriptors of their own."""
+        """The same files with descriptors of their own."""
         return StateFiles([file.again() for file in self.files])
 
     def read(self, low: int, high: int) -> list[Rows]:
@@ -90,7 +91,7 @@ class StateFiles:
         return [file.read(low, high) for file in self.files]
 
     def told(self, pages: I64, tail: Rows | None) -> Rows:
-        """The newest row of each unit in these pages, ascending. `tail` is what came behind the files."""
+        """The newest row of each unit in these pages, ascending. `tail` has the rows behind the files."""
         edges = [0, *(np.flatnonzero(np.diff(pages) > 1) + 1).tolist(), len(pages)]
         runs = [(int(pages[first]), int(pages[last - 1]) + 1) for first, last in pairwise(edges)]
         parts = [join_rows([file.read(low, high) for low, high in runs], ROW) for file in self.files]
@@ -101,7 +102,7 @@ class StateFiles:
         return newest_of(parts) if len(parts) > 1 else parts[0]
 
     def find(self, units: I64, tail: Rows | None) -> Rows:
-        """The newest row of each of these units, in order; zeros where there is none."""
+        """The newest row of each of these units, in order; zeros if there is none."""
         found = np.zeros(len(units), ROW)
         page = units // PAGE_UNITS
         pages = np.unique(page)
@@ -115,16 +116,19 @@ class StateFiles:
         return found
 
     def close(self) -> None:
-        """Let go of the descriptors."""
+        """Close the descriptors."""
         for file in self.files:
             file.close()
 
 
 def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Path]) -> int | None:
-    """Make the files of an hour stand for so many settle records, which are on disk, unless few lack; for how many, or
-    None where the same ones count as before. What needs no file any more is added to `superfluous`, those that count to
-    `used`: one that a checkpoint left which was never durable may count now. In any thread; blocks. Raises Corrupt,
-    FormatRefused or DiskFailed."""
+    """Make the files of an hour cover its `settles` settle records on disk, unless few are missing. In any thread;
+    blocks.
+
+    Return the number of records covered, or None if the same files count as before. Superfluous files are added to
+    `superfluous`, files that count to `used`. A file left by a checkpoint that was never durable may count now. Raises
+    Corrupt, FormatRefused or DiskFailed.
+    """
     disk, extended = hour.disk, False
     while True:
         names = disk.list_directory(hour.directory)
@@ -141,13 +145,15 @@ def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Pat
 
 
 def _superfluous(name: str, spans: list[Span]) -> bool:
-    """Whether it is a states file that is none of these, or was not finished."""
+    """True for a states file that has none of these spans, or was not finished."""
     return name.startswith("states.") and span_of(name) not in spans
 
 
 def _write_one(hour: HourFiles, spans: list[Span], base: int, end: int) -> None:
-    """One file for the records from `base` to `end`, joined with files before it that are at most twice as long as
-    what follows them."""
+    """Write one file for the records from `base` to `end`.
+
+    It includes files before it that are at most twice as long as the records behind them.
+    """
     kept = len(spans)
     while kept and spans[kept - 1][1] - spans[kept - 1][0] <= 2 * (end - spans[kept - 1][1]):
         kept -= 1
@@ -173,13 +179,13 @@ def read_settles(hour: HourFiles, begin: int, end: int) -> Rows:
 
 
 def between(rows: Rows, low: int, high: int) -> Rows:
-    """Of rows in order those of the pages low <= number < high."""
+    """Those of the rows, which are in order, in the pages low <= number < high."""
     edges = rows["unit"].searchsorted(np.array([low * PAGE_UNITS, high * PAGE_UNITS]))
     return rows[edges[0] : edges[1]]
 
 
 def _in_pages(rows: Rows, pages: I64) -> I64:
-    """Which of these rows are of units in these pages, ascending."""
+    """The indexes of the rows whose units are in these pages, ascending."""
     page = rows["unit"].astype(np.int64) // PAGE_UNITS
     return np.flatnonzero(pages[np.minimum(pages.searchsorted(page), len(pages) - 1)] == page)
 
@@ -190,7 +196,7 @@ def _header(hour: HourFiles) -> FileHeader:
 
 
 def open_span(hour: HourFiles, span: Span) -> StateFile:
-    """The file of these records. Raises Corrupt or FormatRefused."""
+    """Open the file of these records. Raises Corrupt or FormatRefused."""
     return StateFile(hour.disk, hour.directory / file_name(*span), _header(hour), hour.index.first)
 
 

@@ -1,4 +1,4 @@
-"""The states of an hour's units, to be looked at in another thread: what is not in memory is read there."""
+"""The states of an hour's units for another thread. It reads those that are not in memory."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,15 @@ from storage.state.files import StateFiles
 
 
 def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """The rows of the units, by number, whose pages are not among those that `have` says."""
+    """The rows of the units, by number, whose pages `have` does not mark."""
     page = at // PAGE_UNITS
     rows = np.flatnonzero(page < len(have))
     return rows[~have[page[rows]]]
 
 
 class StateView:
-    """The states of an hour at one moment (States.seen). Of what happens to the units meanwhile it may see some and
-    miss some. Close it after use."""
+    """The states of an hour at one moment (States.seen). It may show later changes of units or not. Close it after
+    use."""
 
     def __init__(
         self, first: int, states: list[U8], known: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None
@@ -31,7 +31,7 @@ class StateView:
         self._tail = tail
 
     def pending(self, indexes: I64) -> npt.NDArray[np.bool_]:
-        """Which of the units with these global indexes are pending."""
+        """A mask: True for each unit with these global indexes that is pending."""
         at = indexes - self._first
         state = np.zeros(len(at), np.uint8)
         block = at // BLOCK_UNITS
@@ -40,22 +40,25 @@ class StateView:
             state[rows] = column[at[rows] - number * BLOCK_UNITS]
         if not self._known.all():
             self._fill(at, state)
-        pending: npt.NDArray[np.bool_] = IS_PENDING.take(state)  # of up to a whole hour: half of what an index takes
+        pending: npt.NDArray[np.bool_] = IS_PENDING.take(state)  # for up to a whole hour; costs half of an index
         return pending
 
     def _fill(self, at: I64, state: U8) -> None:
-        """The states of units whose pages are not in memory."""
+        """Fill in the states of units whose pages are not in memory."""
         rows = lacking(at, self._known)
         state[rows] = self._files.find(at[rows], self._tail)["state"]
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._files.close()
 
 
 class Newest:
-    """1 + the ordinal of the newest settle record of some units, 0 where there is none, as of the moment when it was
-    made (States.newest_of). Run once, in any thread."""
+    """1 + the ordinal of the newest settle record of some units, 0 if there is none, as of its making
+    (States.newest_of).
+
+    Run once, in any thread.
+    """
 
     def __init__(
         self, newest: I64, lacking: I64, rows: npt.NDArray[np.intp], files: StateFiles, tail: Rows | None
@@ -68,11 +71,11 @@ class Newest:
 
     @property
     def pages(self) -> int:
-        """How many pages are to be read."""
+        """The number of pages to read."""
         return len(np.unique(self._lacking // PAGE_UNITS))
 
     def run(self) -> I64:
-        """Raises Corrupt."""
+        """Read and return the ordinals. Raises Corrupt."""
         if len(self._rows):
             self._newest[self._rows] = self._files.find(self._lacking, self._tail)["newest"]
             self._files.close()

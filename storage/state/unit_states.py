@@ -1,8 +1,8 @@
-"""What has become of each unit of an hour: a cache over the settle file, rebuilt from it alone, last record wins.
+"""The newest state of each unit of an hour: a cache of the settle file, rebuilt from it alone. The last record wins.
 
-Dense columns, 19 bytes a unit, because acks come in batches for arbitrary units and a vectorised look-up must not
-search. They are held for hours in use only, and only as far as units have been settled: an hour that nobody touched yet
-costs nothing.
+The columns are dense, 19 bytes a unit. Acks come in batches for arbitrary units, and a vectorised look-up must not
+search. Only hours in use have columns, and only as far as units have been settled. An hour without settle records costs
+nothing.
 
 ```
 unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the hour's first one
@@ -10,11 +10,12 @@ unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the
        | part | part | ...                                      131,072 units: what is let go together
        | page | page | page | ...                               512 units: what is read where states files stand
 ```
-Of a large hour a checkpoint keeps states files (files.py). Then a page is read when a unit of it is first asked
-for, from those files and from the tail, the records behind them; what no look asked for costs nothing. A page that was
-read follows what happens, like all of them where there are no such files. It is kept until all units of its part have
-ended and the files tell it: then their states are kept, one byte a unit, and whoever asks for more reads the page
-again. So memory follows from what is open, not from what the hour has seen.
+A checkpoint keeps states files of a large hour (files.py). Then a page is read when a unit of it is first asked for,
+from those files and from the tail, the records behind them. Other pages cost nothing. A page in memory follows all
+changes, as every page does without such files.
+
+A page is kept until all units of its part have ended and the files cover that. Then only the states stay, one byte a
+unit, and a look at other columns reads the page again. So memory follows the open units, not all units of the hour.
 """
 
 from collections.abc import Iterator
@@ -35,37 +36,37 @@ from storage.state.files import StateFiles
 from storage.state.state_view import Newest, StateView, lacking
 
 _LET_GO_MAX: Final = 32
-"""Parts that are let go at a time: a quarter of a millisecond each."""
+"""Parts that are released at a time: a quarter of a millisecond each."""
 _PIECE_PAGES: Final = 32
-"""Pages that one look for leased units reads: some ten milliseconds where each stands alone."""
+"""Pages that one look for leased units reads. If each stands alone, that takes some ten milliseconds."""
 _BLOCK_BITS: Final = BLOCK_UNITS.bit_length() - 1
 _NO_FILES: Final = StateFiles([])
 
 
 class States:
-    """State by global_index, which `first` is the least of. Units that no settle record names are pending."""
+    """State by global_index, of which `first` is the least. Units without settle records are pending."""
 
     def __init__(self, first: int = 0, files: StateFiles = _NO_FILES) -> None:
         self.first = first
         self._blocks: list[Block] = []
         self._files = files
         self.filed = files.end
-        """How many settle records there are states files for; more may have come since."""
+        """The number of settle records that states files cover. More may have come since."""
         self._tail: Rows | None = None
         self._tail_end = 0
-        # Of the pages that the files or the tail have: which are in memory, and of which the states are. read <= known
+        # Marks of the pages in files or tail: all columns are in memory; the states are. read <= known
         self._read = np.zeros(files.pages, np.bool_)
         self._known = self._read.copy()
         self._read_count = 0
-        self._read_from = files.pages * PAGE_UNITS  # all units from this number on are of pages in memory
+        self._read_from = files.pages * PAGE_UNITS  # the pages of all units from this number on are in memory
         self.forwards = files.forwards
-        """Whether any unit was ever forwarded: most hours have none, and are spared the question."""
+        """True if a unit was ever forwarded. Most hours have none, which saves the look."""
 
     # what it is made of
 
     def absorb(self, rows: Settles, first: int) -> None:
-        """Take in settle records, in file order, the first of which has ordinal `first`. Where there are files they are
-        of units that `link` was asked about."""
+        """Add settle records, in file order, of which the first has ordinal `first`. With files, `link` must have had
+        their units."""
         if not len(rows):
             return
         at = self._relative(rows["global_index"])
@@ -80,7 +81,7 @@ class States:
         self._put(at, (state, rows["attempt"], rows["term"], rows["when"] * told, newest))
 
     def absorb_tail(self, rows: Rows, end: int, *, forwards: bool) -> None:
-        """What the records behind the files, up to ordinal `end`, left of each unit they name; before any look."""
+        """Add the newest row of each unit in the records behind the files, up to ordinal `end`. Before any look."""
         assert not self._read_count, "a tail behind what was asked for"
         self._tail, self._tail_end = rows, end
         self.forwards |= forwards
@@ -90,8 +91,10 @@ class States:
             self._read_from = pages * PAGE_UNITS
 
     def rebase(self, files: StateFiles) -> None:
-        """Read pages from these files from now on, and keep only the states of the parts that have ended by them. What
-        came since those before and their tail is of pages that are in memory; files that go less far are not taken."""
+        """Read pages from these files from now on, and keep only the states of the parts that have ended by them.
+
+        Pages with records behind the former files and their tail are in memory. Files that go less far are not used.
+        """
         if files.end < self.filed:
             files.close()
             return
@@ -117,60 +120,59 @@ class States:
 
     @property
     def reads_files(self) -> bool:
-        """Whether a page of it is, or may be, in files alone."""
+        """True if a page is, or may be, in files alone."""
         return self.lazy or any(block.is_mapped for block in self._blocks)
 
     @property
     def ended(self) -> int:
-        """All units before this global index have ended, or were not asked for: no more than their states is in
-        memory."""
+        """All units before this global index have ended, or were not asked for. At most their states are in memory."""
         pages = int(self._read.argmax()) if self._read_count else len(self._read)
         return self.first + pages * PAGE_UNITS
 
     def _parts(self) -> Iterator[int]:
-        """Those of which more than the states may be in memory, if they are mapped."""
+        """The parts of which more than the states may be in memory, if they are mapped."""
         for part in range(len(self._blocks) * BLOCK_UNITS // PART_UNITS):
             read = self._read[_pages_of(part)]
             if not len(read) or read.any():
                 yield part
 
     def _has_ended(self, part: int, settles: int) -> bool:
-        """Whether it is mapped, and all of its units were settled for good by the first so many settle records."""
+        """True if the part is mapped, and the first `settles` settle records settled all of its units for good."""
         number, within = divmod(part, BLOCK_UNITS // PART_UNITS)
         block, units = self._blocks[number], slice(within * PART_UNITS, (within + 1) * PART_UNITS)
         state = block.state[units]
         return (
             block.is_mapped
-            and not any((state == kept).any() for kept in KEEPS_HOUR.nonzero()[0])  # a tenth of what an index takes
+            and not any((state == kept).any() for kept in KEEPS_HOUR.nonzero()[0])  # a tenth of an index's time
             and bool(block.newest[units].max() <= settles)
         )
 
     @property
     def lazy(self) -> bool:
-        """Whether a look may have to read."""
+        """True if a look may have to read."""
         return self._read_count < len(self._read)
 
     @property
     def lacks_states(self) -> bool:
-        """Whether one for the states alone may have to."""
+        """True if a look at the states alone may have to read."""
         return self.lazy and not self._known.all()
 
     @property
     def held(self) -> int:
-        """Units in memory, those of pages that were not read left out."""
+        """Units in memory, without those of pages that were not read."""
         most = sum(block.reached for block in self._blocks)
         return self._read_count * PAGE_UNITS if self.lazy else most
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._files.close()
 
     # new records
 
     def link(self, rows: Settles, first: int) -> I64:
-        """Fill in `previous` of new records before they are absorbed; `first` is the ordinal of rows[0].
+        """Fill in `previous` of new records before they are absorbed. `first` is the ordinal of rows[0].
 
-        Returns the units they name, each once.
+        Return the units that they name, each once.
         """
         at = rows["global_index"].astype(np.int64)
         if not len((at[1:] <= at[:-1]).nonzero()[0]):  # most batches name each unit once, in order
@@ -187,8 +189,11 @@ class States:
         return units
 
     def enter(self, rows: Settles, first: int) -> tuple[int, int]:
-        """Link new records and absorb them; returns how many more units than before are settled for good, and how many
-        more keep the hour and are not open, as forwarded ones."""
+        """Link and absorb new records. Return how many more units are settled for good, and how many more are
+        forwarded.
+
+        A forwarded unit keeps the hour and is not open.
+        """
         units = self.link(rows, first)
         kept, open_ = self._count(units)
         self.absorb(rows, first)
@@ -205,26 +210,27 @@ class States:
         return StateColumns(state, attempt, term, when)
 
     def state_at(self, indexes: I64) -> U8:
-        """The state alone of each: nothing is read of parts that were let go."""
+        """The state alone of each unit. Nothing is read of parts that were released."""
         at = self._relative(indexes)
         self._need(at[lacking(at, self._known)] // PAGE_UNITS)
         return self._in_memory(at, "state").astype(np.uint8)
 
     def places(self, indexes: I64, homes: U64) -> U64:
-        """Where the units at these positions, which have these global indexes, were forwarded to, or as they are."""
+        """Where the units at these positions, with these global indexes, were forwarded to. Others give their own
+        position."""
         if not self.forwards:
             return homes
         state, _, _, when, _ = self._get(self._relative(indexes))
         return np.where(state == FORWARDED, when.view(np.uint64), homes)
 
     def newest_at(self, indexes: I64) -> U32:
-        """1 + ordinal of the newest settle record of each unit, 0 where there is none."""
+        """1 + ordinal of the newest settle record of each unit, 0 if there is none."""
         at = self._relative(indexes)
         only = self._only(at)
         return self._get(at)[4] if only is None else only[0].newest[only[1]]
 
     def newest_of(self, indexes: I64) -> Newest:
-        """`newest_at` as of this moment, in two steps, the second of which may be taken in a thread: it reads."""
+        """`newest_at` as of this moment, in two steps. The second one reads, and may run in a thread."""
         at = self._relative(indexes)
         rows = lacking(at, self._read)
         files = self._files.again() if len(rows) else _NO_FILES
@@ -235,8 +241,10 @@ class States:
         return self._in_state(LEASED, 0, max(len(self._blocks) * BLOCK_UNITS, len(self._read) * PAGE_UNITS))
 
     def leased_piece(self, first: int, end: int) -> tuple[I64, int]:
-        """Global indexes of the leased units from `first` on, ascending, and where the look ended: before `end` if more
-        than _PIECE_PAGES pages would have to be read for more."""
+        """Global indexes of the leased units from `first` on, ascending, and where the look ended.
+
+        It ends before `end` if it would have to read more than _PIECE_PAGES pages.
+        """
         low, high = max(0, first - self.first), max(0, end - self.first)
         cold = self._pages_with(LEASED, low, high)
         if len(cold) > _PIECE_PAGES:
@@ -252,7 +260,7 @@ class States:
         return np.flatnonzero(self.copied(high)[low:] == PENDING) + self.first + low
 
     def copied(self, units: int) -> U8:
-        """The state of each of the first so many units."""
+        """The state of each of the first `units` units."""
         self._need(np.flatnonzero(~self._known))
         states = np.zeros(units, np.uint8)
         for number, block in enumerate(self._blocks):
@@ -261,7 +269,7 @@ class States:
         return states
 
     def seen(self) -> StateView:
-        """The states as they are, and go on, to be looked at in another thread."""
+        """The states, which go on to change, as a view for another thread."""
         files = self._files.again() if self.lacks_states else _NO_FILES
         return StateView(self.first, [block.state for block in self._blocks], self._known.copy(), files, self._tail)
 
@@ -277,12 +285,12 @@ class States:
         return np.concatenate(parts)
 
     def _pages_with(self, state: int, low: int, high: int) -> npt.NDArray[np.intp]:
-        """The pages of the units low <= number < high whose states are not in memory, and of which files or tail have
-        one in this state."""
+        """The pages of the units low <= number < high with this state in files or tail, whose states are not in
+        memory."""
         wanted = np.zeros(len(self._read), np.bool_)
         bit = page_bit(np.array([state], np.uint8))
         for file in self._files.files:
-            known = file.pages["states"][: len(wanted)]  # behind these all pages are in memory
+            known = file.pages["states"][: len(wanted)]  # all pages behind are in memory
             wanted[: len(known)] |= (known & bit) > 0
         if self._tail is not None:
             wanted[self._tail["unit"][self._tail["state"] == state] // PAGE_UNITS] = True
@@ -291,7 +299,7 @@ class States:
         return np.flatnonzero(wanted[first:last]) + first
 
     def _count(self, indexes: I64) -> tuple[int, int]:
-        """How many of these units keep the hour, and how many of those are open."""
+        """Count the units that keep the hour, and those of them that are open."""
         at = self._relative(indexes)
         only = self._only(at)
         state = self._get(at)[0] if only is None else only[0].state[only[1]]
@@ -300,13 +308,15 @@ class States:
     # blocks and pages
 
     def _relative(self, indexes: npt.NDArray[np.integer]) -> I64:
-        """The numbers of units; one that went with the hour when it ended before is none that there is."""
+        """The numbers of units. A unit that went with an earlier hour of this number gets one that no unit has."""
         at = indexes.astype(np.int64)
         return np.where(at < self.first, INDEX_MAX, at - self.first) if self.first else at
 
     def _only(self, at: I64) -> tuple[Block, I64] | None:
-        """The block that has all of these units, in most hours the newest one, and their numbers in it; None if there
-        is none, or none of them. They are in memory afterwards."""
+        """The block that has all of these units, in most hours the newest one, and their numbers in it.
+
+        None if there is no such block, or no unit. The units are in memory afterwards.
+        """
         if not len(at):
             return None
         low, high = int(at[at.argmin()]), int(at[at.argmax()])
@@ -349,7 +359,7 @@ class States:
             block.put(within, tuple(column[rows] for column in columns))
 
     def _by_block(self, at: I64) -> Iterator[tuple[int, I64 | slice]]:
-        """(number of a block, rows of `at` that are in it, ascending)."""
+        """Yield (number of a block, rows of `at` in it, ascending)."""
         if not len(at):
             return
         number = at >> _BLOCK_BITS
@@ -361,7 +371,7 @@ class States:
             yield each, np.flatnonzero(number == each)
 
     def _need(self, pages: I64) -> None:
-        """Have these pages in memory."""
+        """Bring these pages to memory."""
         pages = pages[pages < len(self._read)]
         missing = np.unique(pages[~self._read[pages]])
         if not len(missing):
