@@ -1,14 +1,14 @@
-"""One table of the catalog: rows in LMDB, and over them in memory what changed since the last checkpoint.
+"""One table of the catalog: rows in LMDB, and over them in memory the changes since the last checkpoint.
 
-LMDB must hold exactly what the last checkpoint says, or a replay of the journal would start from something else. So
-nothing is written between checkpoints. Changes collect in `live`. `freeze` sets them aside for a checkpoint that a
-thread then writes, while new changes collect in a fresh `live`; a read asks live, frozen, LMDB in this order. The
-reader transaction stays at the old checkpoint until `thaw` drops the frozen layer and moves it forward in the same
-step, so at any moment a read sees each change once.
+LMDB must hold exactly the last checkpoint, or a replay of the journal would start from another state. So nothing is
+written between checkpoints. Changes collect in `live`. `freeze` sets them aside for a checkpoint that a thread then
+writes, while new changes collect in a fresh `live`. A read asks live, frozen, LMDB in this order. The reader
+transaction stays at the old checkpoint until `thaw` drops the frozen layer and moves it forward in the same step. So at
+any moment a read sees each change once.
 
-A stored value is 4 bytes CRC32C (little endian) over table name, key and value, then the value: a flipped bit in either
-is found when the row is read. A row that vanished or came twice is found by the catalog's count and hash. The hash is
-the sum, modulo 2^64, of a hash per row, so a checkpoint updates it by the rows it changes and never scans the table.
+A stored value is 4 bytes CRC32C (little endian) over table name, key and value, then the value. A read of the row finds
+a flipped bit in either. The catalog's count and hash find a row that vanished or came twice. The hash is the sum,
+modulo 2^64, of a hash per row. So a checkpoint updates it by the rows that it changes and never scans the table.
 """
 
 import hashlib
@@ -38,16 +38,16 @@ DAMAGED: Final = (
     lmdb.VersionMismatchError,
     lmdb.BadTxnError,
 )
-"""What LMDB raises when its own pages do not hold together; the last one from every call after that."""
+"""Errors that LMDB raises when its own pages do not hold together. Every call after that raises the last one."""
 
 
 def seal_value(table: bytes, key: bytes, value: bytes) -> bytes:
-    """The value as it is stored: checksum first."""
+    """The value as it is stored, checksum first."""
     return _CRC.pack(google_crc32c.value(table + key + value)) + value
 
 
 def open_value(table: bytes, key: bytes, stored: bytes) -> bytes:
-    """The value without its checksum. Raises Corrupt if that does not match."""
+    """The value without its checksum. Raises Corrupt if the checksum does not match."""
     value = stored[_CRC.size :]
     found = google_crc32c.value(table + key + value)
     expected = _CRC.unpack_from(stored)[0] if len(stored) >= _CRC.size else None
@@ -58,42 +58,45 @@ def open_value(table: bytes, key: bytes, stored: bytes) -> bytes:
 
 
 def row_hash(table: bytes, key: bytes, value: bytes) -> int:
-    """64-bit hash of one row; the catalog's hash is the sum of all of them modulo 2^64."""
+    """64-bit hash of one row. The catalog's hash is the sum of all of them modulo 2^64."""
     digest = hashlib.blake2b(_LENGTH.pack(len(key)) + key + value, digest_size=8, person=table)
     return int.from_bytes(digest.digest(), "little")
 
 
 class SortedRuns:
-    """Keys as they come. Each RUN_KEYS of them is sorted once, so what is behind a key is found without sorting all."""
+    """Keys in order of arrival. Each RUN_KEYS of them are sorted once, so the keys behind a key are found without a
+    full sort."""
 
     def __init__(self) -> None:
         self._runs: list[list[bytes]] = [[]]
 
     def add(self, key: bytes) -> None:
-        """One more; it may be there already."""
+        """Add a key, which may be there already."""
         self._runs[-1].append(key)
         if len(self._runs[-1]) == RUN_KEYS:
             self._runs[-1].sort()
             self._runs.append([])
 
     def behind(self, after: bytes) -> Iterator[bytes]:
-        """The keys above `after`, ascending. None is added meanwhile."""
+        """The keys above `after`, ascending. No key is added meanwhile."""
         self._runs[-1].sort()
         return heapq.merge(*(map(run.__getitem__, range(bisect_right(run, after), len(run))) for run in self._runs))
 
 
 class Table:
-    """Rows bytes -> bytes, in the order of their keys. Used on the loop's thread; only `commit` runs in another."""
+    """Rows bytes -> bytes, in the order of their keys. Used on the loop's thread. Only `commit` runs in another."""
 
     def __init__(self, name: bytes, database: "lmdb._Database | None", group: int = 0) -> None:
-        """`database`: None of one that is only read and that no build has made yet: it is empty. `group`: so many bytes
-        at the start of a key are what `unsaved` is asked for."""
+        """`database` is None for a table that is only read and that no build has made yet. It is empty.
+
+        `group` is the length of the first part of a key, which `unsaved` takes.
+        """
         self.name = name
         self._group = group
         self._put: dict[bytes, SortedRuns] = {}  # keys put since the last freeze, by group
-        self._put_frozen: dict[bytes, SortedRuns] = {}  # likewise of what is frozen
+        self._put_frozen: dict[bytes, SortedRuns] = {}  # the same of the frozen layer
         self.written = EntryChecksum()
-        """Told of every change; the catalog puts one in place for all tables."""
+        """Gets every change. The catalog sets one for all tables."""
         self._database = database
         self._reader: lmdb.Transaction[bytes] | None = None
         self._live: dict[bytes, bytes | None] = {}
@@ -127,13 +130,13 @@ class Table:
         self.written.row(self.name, key, value)
 
     def drop(self, key: bytes) -> None:
-        """Remove a row; a missing one is fine."""
+        """Remove a row. A missing one is fine."""
         self._live[key] = None
         self.written.row(self.name, key)
 
     def rows(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """The rows whose key begins so, in the order of their keys, changes included. The table must not change
-        meanwhile."""
+        """The rows whose key begins with `prefix`, in the order of their keys, changes included. The table must not
+        change meanwhile."""
         changed: dict[bytes, bytes | None] = {**(self._frozen or {}), **self._live}
         order = sorted(key for key in changed if key.startswith(prefix))
         at = 0
@@ -147,38 +150,40 @@ class Table:
             yield from _present(key, changed)
 
     def dropped(self, key: bytes) -> bool:
-        """Whether a change that LMDB may not have yet has removed the row. Looks for nothing in LMDB."""
+        """True if a change that LMDB may not have yet has removed the row. Does not read LMDB."""
         changed = self._live if key in self._live else self._frozen or {}
         return key in changed and changed[key] is None
 
     def unsaved(self, group: bytes, after: bytes) -> Iterator[bytes]:
-        """The keys that begin so, behind `after`, of rows which LMDB may not have yet, ascending; some may be gone
-        since, or come twice."""
+        """The keys with this first part, behind `after`, of rows that LMDB may not have yet, ascending.
+
+        Some may be gone since, or come twice.
+        """
         return heapq.merge(*(put[group].behind(after) for put in (self._put_frozen, self._put) if group in put))
 
     def saved(self, prefix: bytes, after: bytes) -> Iterator[bytes]:
-        """The keys that begin so, behind `after`, of the rows in LMDB, ascending; some may be gone since."""
+        """The keys that begin with `prefix`, behind `after`, of the rows in LMDB, ascending. Some may be gone since."""
         for key, _ in self._stored_rows(prefix, after):
             if key != after:
                 yield key
 
     def freeze(self) -> dict[bytes, bytes | None]:
-        """Set the changes aside for a checkpoint and return them; None stands for a removed row."""
+        """Set the changes aside for a checkpoint and return them. None stands for a removed row."""
         assert self._frozen is None, f"table {self.name!r}: one checkpoint at a time"
         self._frozen, self._live = self._live, {}
         self._put_frozen, self._put = self._put, {}
         return self._frozen
 
     def thaw(self, reader: "lmdb.Transaction[bytes]") -> None:
-        """The frozen changes are durable: read them from LMDB, through `reader`, from now on."""
+        """Read the frozen changes from LMDB, through `reader`, from now on. They are durable."""
         assert self._frozen is not None, f"table {self.name!r}: nothing is frozen"
         self._frozen, self._reader = None, reader
         self._put_frozen = {}
 
     def commit(self, transaction: "lmdb.Transaction[bytes]", changes: dict[bytes, bytes | None]) -> tuple[int, int]:
-        """Write changes into the transaction; returns what they add to the catalog's count and hash.
+        """Write changes into the transaction. Return their differences for the catalog's count and hash.
 
-        Runs in the checkpoint's thread: touches nothing of this object but its name and its database.
+        Runs in the checkpoint's thread, so it touches only this object's name and database.
         """
         assert self._database is not None or not changes, f"table {self.name!r} is only read"
         count = total = 0
@@ -196,7 +201,7 @@ class Table:
         return count, total
 
     def scan(self, faults: list[str]) -> tuple[int, int]:
-        """Count and hash of what LMDB holds, by reading all of it; a row with a wrong checksum goes to `faults`."""
+        """Count and hash of all rows in LMDB, by a read of all. A line for each wrong checksum goes to `faults`."""
         count = total = 0
         if self._database is None:
             return count, total
@@ -220,9 +225,12 @@ class Table:
         return None if stored is None else open_value(self.name, key, stored)
 
     def _stored_rows(self, prefix: bytes, first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """The rows that LMDB holds, and a look at the two around them. LMDB looks for a key by halves. One that was
-        damaged, in a leaf, ends the rows too soon or lets them begin too late, and then stands at that end itself; one
-        in a branch leads to another leaf, where the rows around are not those around `begin`."""
+        """Yield the rows in LMDB, and check the two rows around them.
+
+        LMDB looks for a key by halves. A damaged key in a leaf makes the rows end too soon or begin too late, and then
+        stands at that end itself. A damaged key in a branch leads to another leaf, where the rows around are not those
+        around `begin`.
+        """
         if self._database is None:
             return
         assert self._reader is not None
