@@ -1,8 +1,8 @@
-"""One group's messages on disk: the facade the replicated machine applies to and the dispatcher reads from.
+"""A group's messages on disk: the facade to which the replicated machine applies, and from which the dispatcher reads.
 
-The store is a function of what was applied: it reads no clock, draws nothing, and its files depend on the order of
-commands alone, not on when anything was flushed. All methods are for the loop's thread, but for those of CheckpointJob.
-What it raises (DiskFailed, Corrupt, FormatRefused) is final for the process.
+The store is a function of the applied entries. It reads no clock and draws nothing. Its files depend on the order of
+commands alone, not on the time of a flush. All methods but those of CheckpointJob are for the loop's thread.
+DiskFailed, Corrupt and FormatRefused are final for the process.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Store:
         self._directory = directory / "hours"
         self.catalog = catalog
         self.checkpoint: CheckpointRecord | None = catalog.record
-        """The last durable checkpoint; None before the first."""
+        """The last durable checkpoint. None before the first."""
         genesis, at = catalog.genesis, self.checkpoint or NOTHING
         named, firsts, leftovers = recover(self._directory, at.hours, catalog.first_index, disk)
         disk.remove_tree(directory / PINS)
@@ -61,12 +61,11 @@ class Store:
         self._hours = HourSet(HourTable(named, firsts), Stage(), self._opening.open, catalog.first_index, leftovers)
         self.applied_index, self.applied_term, self.level = at.applied_index, at.applied_term, at.level
         self.doubt = at.doubt
-        """As of the newest entry that is applied: the level (storage/format/level.py), and what is in doubt
-        (catalog/doubt.py)."""
+        """Index, term, level (storage/format/level.py) and doubt (catalog/doubt.py) as of the newest applied entry."""
 
     @classmethod
     def open(cls, directory: Path, *, disk: Disk, group: int = 0) -> "Store":
-        """Open what is there, cut back to the last checkpoint, or begin with nothing.
+        """Open the store, cut back to the last checkpoint, or begin an empty one.
 
         Raises Corrupt, FormatRefused or DiskFailed.
         """
@@ -82,17 +81,17 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Let go of all files. What was not checkpointed is in the journal."""
+        """Close all files. The journal has what no checkpoint has."""
         self._hours.close()
         self.catalog.close()
 
     @property
     def cluster_id(self) -> bytes | None:
-        """16 bytes; None before Genesis."""
+        """16 bytes. None before Genesis."""
         return self._opening.cluster_id
 
     def found(self, cluster_id: bytes) -> None:
-        """The cluster's id, 16 bytes, which every file's header names. The catalog's genesis row keeps it."""
+        """Set the cluster's id, 16 bytes, for every file's header. The catalog's genesis row keeps it."""
         assert self.cluster_id in (None, cluster_id), "the cluster is already founded"
         self._opening.cluster_id = cluster_id
 
@@ -103,25 +102,25 @@ class Store:
 
     @property
     def staged_bytes(self) -> int:
-        """Memory held by what waits for a checkpoint; past STAGED_BYTES_SOFT one is due."""
+        """Memory of the bytes that wait for a checkpoint. Past STAGED_BYTES_SOFT one is due."""
         return self._hours.staged_bytes
 
     @property
     def hours_held(self) -> HoursHeld:
-        """What is in memory of hours: it follows from those near and in use, not from what is pending."""
+        """The hours in memory. They follow from the near and used hours, not from the pending units."""
         return self._hours.held
 
     @property
     def left_by_start(self) -> int:
-        """Leftovers to remove, and hours to look at the lengths of: each checkpoint does a piece."""
+        """The number of leftovers to remove, and of hours whose lengths to look at. Each checkpoint does a piece."""
         return self._hours.leftovers + self._opening.unlooked
 
     # apply
 
     def append(self, batch: UnitBatch) -> U64:
-        """Append units; returns their positions in row order. The due hour decides where, the order within is kept.
+        """Append units and return their positions in row order. The due hour decides where, the order within is kept.
 
-        With `homes` they are messages that move here from elsewhere: their ids and times of creation stay.
+        With `homes` they are messages that move here from elsewhere. Their ids and times of creation stay.
         """
         if not len(batch):
             return np.empty(0, np.uint64)
@@ -147,7 +146,7 @@ class Store:
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
     def settle(self, batch: SettleBatch) -> None:
-        """Record what happened to units, all of which must exist. The last row of a unit decides its state."""
+        """Record changes of units, all of which must exist. The last row of a unit decides its state."""
         rows = np.zeros(len(batch), SETTLE)
         rows["global_index"] = indexes_of(batch.position)
         for name in ("at_ms", "when", "term", "attempt", "node", "code", "subscription", "what"):
@@ -161,15 +160,15 @@ class Store:
     # lookups
 
     def states(self, positions: U64) -> StateColumns:
-        """State of each unit, in order; UNKNOWN where there is none."""
+        """State of each unit, in order; UNKNOWN for a missing unit."""
         return states(self._hours, positions)
 
     def state_only(self, positions: U64) -> U8:
-        """The same without attempt, term and lease end: of units that ended long ago nothing is read."""
+        """The states without attempt, term and end of the lease. For units that ended long ago nothing is read."""
         return state_only(self._hours, positions)
 
     def are_known(self, positions: U64) -> bool:
-        """Whether `state_only` of these reads nothing: of their whole hours all that it tells is in memory."""
+        """True if `state_only` of these reads nothing, because the states of their whole hours are in memory."""
         return are_known(self._hours, positions)
 
     def units(self, positions: U64) -> Units:
@@ -177,13 +176,13 @@ class Store:
         result = np.empty(len(positions), UNIT)
         for hour, rows, at in self._hours.existing(positions):
             found = hour.unit_rows(at)
-            if isinstance(rows, slice):  # all of one hour: copying rows is the dearest part
+            if isinstance(rows, slice):  # all of one hour: a copy of rows is the dearest part
                 return found
             put_rows(result, rows, found)
         return result
 
     def records(self, positions: U64, units: Units | None = None) -> list[Record]:
-        """The records of these units, in order; `units` are these if they are known. All must exist."""
+        """The records of these units, in order. `units` are these if they are known. All must exist."""
         found: dict[int, Record] = {}
         for hour, rows, at in self._hours.existing(positions):
             places = range(len(at)) if isinstance(rows, slice) else rows.tolist()
@@ -191,7 +190,7 @@ class Store:
         return [found[place] for place in range(len(positions))]
 
     def record_rows(self, positions: U64, units: Units | None = None) -> RecordRows:
-        """The same in columns."""
+        """The same records in columns."""
         if len(positions) <= FEW:
             return RecordRows.of(self.records(positions, units))
         hours = self._hours.existing(positions)
@@ -199,15 +198,15 @@ class Store:
         return RecordRows.joined(parts, len(positions))
 
     def newest(self, positions: U64) -> Settles:
-        """The newest settle record of each unit, in order, dtype SETTLE; `what` is 0 where there is none."""
+        """The newest settle record of each unit, in order, dtype SETTLE. `what` is 0 if there is none."""
         return newest(self._hours, positions)
 
     def before_newest(self, positions: U64) -> Settles:
-        """The settle record of each unit before its newest one, likewise."""
+        """The settle record of each unit before its newest one, in the same form."""
         return before_newest(self._hours, positions)
 
     def settled_at(self, home: int) -> int | None:
-        """When a message was settled for good, ms; None if it is not yet. 0 if its home is unlinked: long ago."""
+        """When a message was settled for good, ms. None if it is not yet. 0 if its home is unlinked, so long ago."""
         at = np.array([home], np.uint64)
         state = int(self.states(at).state[0])
         if state == UNKNOWN:
@@ -215,37 +214,38 @@ class Store:
         return int(self.newest(at)["at_ms"][0]) if IS_SETTLED[state] else None
 
     def cancel_priors(self, positions: U64) -> U16:
-        """The code of each unit's newest settle record: what a cancel found out about hand-overs before it."""
+        """The code of each unit's newest settle record, where a cancel notes the hand-overs before it."""
         codes: U16 = self.newest(positions)["code"]
         return codes
 
     # moves
 
     def locate(self, homes: U64) -> U64:
-        """Where the messages born at these positions live, in order: elsewhere if they are forwarded, else as given."""
+        """The positions where the messages born at `homes` live, in order. A message that is not forwarded gives its
+        home."""
         return locate(self._hours, homes)
 
     def homes(self, places: U64) -> U64:
-        """Where the messages that stand at these positions were born, in order. Where no hour holds a moved unit that
-        is `places` itself, at the price of a comparison."""
+        """The homes of the messages that stand at these positions, in order. If no hour holds a moved unit, that is
+        `places` itself, at the cost of a comparison."""
         return homes(self._hours, places)
 
     def last_places(self, homes: U64) -> U64:
-        """Where the messages born at these positions stand, in order, ended or not: as given where they were never
-        moved, storage.format.position.GONE where that place is unlinked."""
+        """The newest places of the messages born at these positions, in order, ended or not. A message that was never
+        moved gives its home. storage.format.position.GONE stands for an unlinked place."""
         return last_places(self._hours, homes)
 
     def last_place(self, home: int) -> int:
-        """The same of one message."""
+        """The newest place of one message."""
         return int(self.last_places(np.array([home], np.uint64))[0])
 
     def history(self, home: int) -> Pieces[Settles]:
-        """What befell the message born here, which must exist, by time, wherever it was: settle records, each forward
-        followed by what happened at that place; the newest 500. Ends and moves that places repeat are left out."""
+        """The newest 500 settle records of the message born here, which must exist, by time. Each forward is followed
+        by the records at its target. Ends and moves that places repeat are left out."""
         return history(self._hours, home)
 
     def born_in_state(self, first: int, end: int, state: int) -> U64:
-        """Of the messages born at positions first <= p < end of one hour those whose home is in this state, rising."""
+        """The messages born at positions first <= p < end of one hour whose home is in this state, rising."""
         return born_in_state(self._hours, first, end, state)
 
     # slots
@@ -256,7 +256,7 @@ class Store:
         return read.run() if read else DueUnits.empty()
 
     def slot_read(self, tick: int) -> SlotRead | None:
-        """The same in two steps, the second of which (`run`) may be taken in a thread; None if there is nothing."""
+        """The same units in two steps. The second (`run`) may run in a thread. None if there is nothing."""
         hour = self._hours.use(tick // SECONDS)
         return SlotRead(hour, tick % SECONDS) if hour else None
 
@@ -281,8 +281,8 @@ class Store:
         return LeasedColumns(position, states.lease_end_ms, states.term, states.attempt)
 
     def leased_piece(self, first: int, end: int) -> tuple[U64, int]:
-        """The leased units of one hour from position `first` on, ascending, and up to where they are all of them:
-        `end`, or before it if a longer look would read much."""
+        """The leased units of one hour from position `first` on, ascending, and where the look ended. That is `end`, or
+        before it if a longer look would read much."""
         hour, base = first >> INDEX_BITS, first & INDEX_MAX
         found = self._use_open(hour)
         if found is None or not found.settles:
@@ -291,29 +291,29 @@ class Store:
         return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
     def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
-        """What counts such messages of an hour, in two steps as `slot_read`; None where there are none."""
+        """A count of such messages of an hour, in two steps as `slot_read`. None if there are none."""
         if not which.touches(hour) or not (self.open_units(hour) or which.standings - OPEN_STANDINGS):
             return None
         return HourCount(found, which, now_ms) if (found := self._hours.find(hour)) else None
 
     def is_linked(self, hour: Hour) -> bool:
-        """Whether an hour that was read is still there; a file that is missing is no damage otherwise."""
+        """True if an hour that was read still exists. Otherwise a missing file is no damage."""
         return self._hours.find(hour.number) is hour
 
     # hours
 
     def hour(self, hour: int) -> Hour | None:
-        """An hour as an object, another one once it is begun anew."""
+        """An hour as an object. It is another object once the hour is begun anew."""
         return self._hours.find(hour)
 
     def open_units(self, hour: int) -> int:
-        """How many units of an hour are pending or leased, without looking at them."""
+        """The number of pending and leased units of an hour, without a look at them."""
         found = self._hours.counters(hour)
         return found.unsettled - found.forwarded if found else 0
 
     def extents(self, hours: Sequence[int] | None = None) -> Extents:
-        """Where the units of these hours begin, all if None, and how many there are: more later, or others once it is
-        begun anew."""
+        """The first ordinal and the number of units of these hours, all if None. Both may change: units are added, or
+        the hour is begun anew."""
         return self._hours.table.extents(hours)
 
     def span(self, hour: int) -> tuple[int, int]:
@@ -322,7 +322,7 @@ class Store:
         return (base + found.first, base + found.first + found.units) if found else (base, base)
 
     def lengths(self, hour: int) -> HourLengths | None:
-        """What an hour's files hold, or will when all is written; None if there is no such hour."""
+        """The lengths of an hour's files once all is written. None if there is no such hour."""
         return found.lengths if (found := self._hours.counters(hour)) else None
 
     def topics_from(self, hour: int, first: int) -> U32:
@@ -337,7 +337,7 @@ class Store:
         return self._hours.table.numbers(first, end)
 
     def ended_hours(self, first: int = 0) -> list[int]:
-        """The hours from `first` on that hold units which ended, ascending."""
+        """The hours from `first` on that hold ended units, ascending."""
         return self._hours.table.ended_numbers(first)
 
     def open_hours(self, first: int = 0, last: int = HOUR_MAX) -> list[int]:
@@ -345,30 +345,30 @@ class Store:
         return self._hours.table.open_numbers(first, last)
 
     def unsettled(self, hour: int) -> int:
-        """How many units of an hour are not settled for good, forwarded ones among them."""
+        """The number of units of an hour that are not settled for good, forwarded ones included."""
         return found.unsettled if (found := self._hours.counters(hour)) else 0
 
     def settled_ms(self, hour: int) -> int:
-        """When the last thing happened to a unit of this hour, ms; 0 if nothing did. The hour is not used by it."""
+        """The time of the hour's last settle record, ms. 0 if there is none. The hour does not become warm."""
         found = self._hours.counters(hour)
         return 0 if found is None else self._hours.settled_ms(found)
 
     def settled_known(self, hour: int) -> bool:
-        """Whether `settled_ms` needs to read nothing."""
+        """True if `settled_ms` reads nothing."""
         return (found := self._hours.counters(hour)) is None or found.settled_ms != NOT_READ
 
     def turn(self, now_hour: int) -> None:
-        """The hour wheel stands at `now_hour`: hours that became near are written and opened, others let go."""
+        """Move the hour wheel to `now_hour`. Hours that became near are written and opened, others released."""
         self._hours.turn(now_hour)
 
     def begin_at(self, now_hour: int) -> None:
-        """The first turn after a start: what the next ones need of long hours is read too."""
+        """Make the first turn after a start. It also reads the heads of long hours that the next turns need."""
         self._hours.begin_at(now_hour)
 
     def unlink(self, hour: int) -> None:
-        """Forget an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine; one that
-        was unlinked may be begun again at once, and its units are numbered on from where the former ones ended: what
-        named one of those is unknown for good."""
+        """Drop an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine. An unlinked
+        hour may be begun again at once. Its units are numbered behind the former ones, whose positions stay unknown for
+        good."""
         self.catalog.written.row(b"unlink", hour.to_bytes(4, "little"))
         found = self._hours.find(hour)
         if found is not None:
@@ -378,7 +378,7 @@ class Store:
     # checkpoint
 
     def begin_checkpoint(self, record: CheckpointRecord) -> CheckpointJob:
-        """Freeze this moment; `record` says where the machine stands, the store adds the hours. One at a time.
+        """Freeze this moment. `record` is the machine's state, the store adds the hours. One at a time.
 
         Then `job.run()` in a thread, then `job.finish()` here.
         """
@@ -387,7 +387,7 @@ class Store:
         return CheckpointJob(self._disk, self._directory, frozen, self._opening, catalog, self._pins, self._finish)
 
     def pin(self) -> Pin | None:
-        """Hold the last durable checkpoint fast, to be read in a thread; None before the first. Cheap."""
+        """Pin the last durable checkpoint, to be read in a thread. None before the first. Cheap."""
         held = self._pins.hold(self.catalog.pin)
         return None if held is None else Pin(self._directory.parent, self._disk, self.group, held, self._pins)
 

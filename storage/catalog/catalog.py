@@ -61,7 +61,7 @@ _OLDEST: Final = (META, TOPICS, KEYS, HOUR_KEYS, MEMBERS)
 
 @dataclass(slots=True)
 class Frozen:
-    """One checkpoint on its way. Made by Catalog.begin; commit it in a thread, then give it to Catalog.finish."""
+    """A checkpoint on its way. Made by Catalog.begin; commit it in a thread, then give it to Catalog.finish."""
 
     record: CheckpointRecord
     _environment: lmdb.Environment
@@ -132,7 +132,7 @@ class Catalog:
         self._topics, self._keys, self.members = self.of(TOPICS), self.of(KEYS), self.of(MEMBERS)
         self._first_indexes = self.of(META)
         self.restored = read_restored(self._meta)
-        """The backup that this cluster was made from; None if it was founded."""
+        """The backup that this cluster was made from. None if it was founded."""
 
     @classmethod
     def open(

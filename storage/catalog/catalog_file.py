@@ -51,7 +51,7 @@ _LOOKS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Meta:
-    """One meta page: a committed transaction."""
+    """A meta page: a committed transaction."""
 
     page_size: int
     free: bytes
@@ -116,7 +116,7 @@ def require_whole(path: Path, disk: Disk) -> None:
 
 
 class _File:
-    """One check of the file, as of one transaction."""
+    """A check of the file, as of one transaction."""
 
     def __init__(self, name: str, fd: int, disk: Disk) -> None:
         self._name = name

@@ -78,7 +78,7 @@ class HourSet:
         self.units = int(table.rows["units"].sum())
         """Units of all hours, settled ones too."""
         self.moved = int(table.rows["moved"].sum())
-        """Of these, units born elsewhere."""
+        """Units of these that were born in another hour."""
         self._objects: WeakValueDictionary[int, Hour] = WeakValueDictionary()  # all that exist
         self._near = range(0)
         self._mapped: dict[int, Hour] = {}  # near hours
@@ -121,7 +121,7 @@ class HourSet:
         return self._table.get(number) if (hour := self._objects.get(number)) is None else hour.counters
 
     def settled_ms(self, counters: HourCounters) -> int:
-        """The time of an hour's last settle record, ms; 0 if there is none. It is read once, and the hour does not
+        """The time of an hour's last settle record, ms. 0 if there is none. It is read once, and the hour does not
         become warm."""
         if counters.settled_ms != NOT_READ:
             return counters.settled_ms
@@ -178,7 +178,7 @@ class HourSet:
         return rows["first"] + rows["units"], rows["log_end"]
 
     def _among(self, numbers: list[int]) -> list[Hour]:
-        """Those of these hours, which rise, that have an object."""
+        """The hours with an object among `numbers`, which rise."""
         if len(numbers) < len(self._objects):
             return [hour for number in numbers if (hour := self._objects.get(number)) is not None]
         found = []
@@ -281,7 +281,7 @@ class HourSet:
         return piece
 
     def turn(self, now_hour: int) -> None:
-        """Move the wheel to `now_hour`. Release hours no longer near; write and open hours that became near.
+        """Move the wheel to `now_hour`. Release hours no longer near. Write and open hours that became near.
 
         A turn back, after a wrong clock, reads nothing of hours that the turn before released.
         """

@@ -42,7 +42,7 @@ _SYNC_EACH_MAX: Final = 8
 
 
 class CheckpointJob:
-    """One checkpoint. Store.begin_checkpoint makes it; it is run once, then finished."""
+    """A checkpoint. Store.begin_checkpoint makes it. It is run once, then finished."""
 
     def __init__(
         self,

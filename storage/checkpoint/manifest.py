@@ -72,7 +72,7 @@ class SnapshotRefused(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a snapshot. `sums` has the CRC32C of every piece of `files`, in order; it is empty in an offer."""
+    """The content of a snapshot. `sums` has the CRC32C of every piece of `files`, in order. It is empty in an offer."""
 
     cluster_id: bytes
     group: int

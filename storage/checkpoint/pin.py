@@ -82,7 +82,7 @@ def _names(hours: HourRows, hour: Directory) -> bool:
 
 
 class Pin:
-    """One held checkpoint. Made by Store.pin on the loop's thread."""
+    """A held checkpoint. Made by Store.pin on the loop's thread."""
 
     def __init__(self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, int], pins: Pins) -> None:
         self._directory = directory

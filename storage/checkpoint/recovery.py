@@ -30,7 +30,7 @@ from storage.file.kept_free import is_short
 from storage.format.array import I64
 
 _LEFTOVERS_MAX: Final = 1 << 17
-"""One and a half times the hours in ten years."""
+"""Half as many again as the hours in ten years."""
 
 
 def recover(

@@ -18,7 +18,7 @@ _BEGUN: Final = 8
 
 @dataclass(slots=True)
 class FrozenStates:
-    """One checkpoint's work on states files.
+    """A checkpoint's work on states files.
 
     - `begun`: hours whose files it begins. `removed`: files that no reader has open any more.
     - `extended`, after `extend`: hours whose files go further now or are fewer, and how far they go.

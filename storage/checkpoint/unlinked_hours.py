@@ -34,7 +34,7 @@ _PIECE: Final = 2048
 
 @dataclass(slots=True)
 class FrozenUnlinked:
-    """One checkpoint's directories to remove.
+    """A checkpoint's directories to remove.
 
     - `unlinked`: it does not name them any more, the checkpoint before may.
     - `leftovers`: a piece of those that no checkpoint names. `rest`: the others of these.

@@ -68,7 +68,7 @@ class Room:
 
 
 class BackupWriter:
-    """One backup on its way: `copy` piece after piece, then `finish`, or `abandon`. All block, so they run in a thread.
+    """A backup on its way: `copy` piece after piece, then `finish`, or `abandon`. All block, so they run in a thread.
 
     Raises BackupRefused for a fault of the place that it writes to. Raises Corrupt or DiskFailed, which are final, for
     the node's own files.

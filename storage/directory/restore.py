@@ -82,7 +82,7 @@ def restore(
         disk.rename(directory / INSTALLED / _LOCK, directory / _LOCK)
     except BaseException as error:
         if not isinstance(error, Exception):
-            raise  # the process ends; see above
+            raise  # the process ends, see above
         disk.remove_tree(directory if made else directory / INSTALLED)
         raise
     disk.fsync_directory(directory)

@@ -61,7 +61,7 @@ class InstallRefused(SnapshotRefused):
 
 
 class Install:
-    """One snapshot on its way into `directory`. Every method blocks: for a thread, one call at a time.
+    """A snapshot on its way into `directory`. Every method blocks: for a thread, one call at a time.
 
     Raises DiskFailed (final) wherever it writes.
     """
@@ -231,7 +231,8 @@ class Install:
         return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
 
     def _read(self, path: Path, offset: int, size: int) -> bytes:
-        """Those of these bytes that exist. Empty if the file is gone, for the store may unlink an hour meanwhile."""
+        """Read those of these bytes that exist. Empty if the file is gone, for the store may unlink an hour
+        meanwhile."""
         try:
             fd = self._disk.open_read(path)
         except FileNotFoundError:

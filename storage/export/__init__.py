@@ -1,5 +1,5 @@
-"""What is shipped for the reconciliation: a copy of a directory's rows that grows by runs.
+"""Exports for the reconciliation: a copy of a directory's rows that grows with each run.
 
-In: the directory of a node, running or not. Out: files with a manifest that says which bytes are sure.
-A run that was stopped is gone on with; nothing is written twice.
+In: the directory of a node, running or not. Out: files with a manifest of the bytes that are durable. The next run
+continues a stopped one. Nothing is written twice.
 """

@@ -70,7 +70,7 @@ Logs = dict[str, ExportedDeliveries]
 
 @dataclass(slots=True)
 class Exported:
-    """What a run wrote, and the content of the export after it."""
+    """The work of a run, and the content of the export after it."""
 
     hours: int = 0
     units: int = 0
@@ -84,7 +84,7 @@ class Exported:
 
 
 class Export:
-    """One run. `steps` does it, `done` counts its work. Blocks; in a thread."""
+    """A run. `steps` does it, `done` counts its work. Blocks; in a thread."""
 
     def __init__(
         self, source: ExportSource, directory: Path, disk: Disk, *, beside: Path | None = None, reserve_bytes: int = 0
@@ -260,7 +260,7 @@ class Export:
             kept = f" and keeps {reserve} of them for the node" if reserve else ""
             raise ExportRefused(f"{self._directory} has {free} bytes free{kept}, a day's export needs {needed}")
 
-    # what is said of it
+    # documents
 
     def _say(self) -> None:
         """Write the node's document for this checkpoint, unless it is for a later one."""

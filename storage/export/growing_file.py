@@ -1,4 +1,4 @@
-"""One file of an export. It grows behind the length and checksum that a manifest gives it."""
+"""A file of an export. It grows behind the length and checksum that a manifest gives it."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class ExportedHour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedDeliveries(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of the delivery log. `complete`: a later file was begun, and this one grows no more."""
+    """A file of the delivery log. `complete`: a later file was begun, and this one grows no more."""
 
     name: str
     store_id: str

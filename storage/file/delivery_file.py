@@ -44,7 +44,7 @@ _NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")
 
 
 class DeliveryFile(NamedTuple):
-    """One file by its name: the hour in which it was begun, and its place among all."""
+    """A file by its name: the hour in which it was begun, and its place among all."""
 
     hour: int
     sequence: int
@@ -62,7 +62,7 @@ class Ends(NamedTuple):
     first_ms: int
     last_ms: int
     records: int
-    """The number of records; 0 if the last is not as written."""
+    """The number of records. 0 if the last is not as written."""
     before: int
     """The records of the file before if this file continues it, else 0. _MANY if the first record is not as written."""
 

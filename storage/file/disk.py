@@ -78,7 +78,7 @@ class Disk:
         return self._guard("duplicate", fd, lambda: os.dup(fd))
 
     def open_write(self, path: Path) -> int:
-        """Open for reading and writing. A missing file is created empty; its name is not yet durable."""
+        """Open for reading and writing. A missing file is created empty. Its name is not yet durable."""
         return self._guard("open", path, lambda: os.open(path, os.O_RDWR | os.O_CREAT, 0o640))
 
     def close(self, fd: int) -> None:

@@ -80,7 +80,7 @@ def pieces_by_bytes(starts: I64, size: int, gap: int, most: int) -> list[npt.NDA
 
 
 class HourFile:
-    """One file, by bytes. Offsets are absolute, the header included."""
+    """A file, by bytes. Offsets are absolute, the header included."""
 
     def __init__(self, disk: Disk, directory: Path, name: str, header: FileHeader) -> None:
         self._disk = disk
@@ -179,7 +179,7 @@ class HourFile:
 
 
 class RowFile(HourFile):
-    """One file of fixed-size rows that are checked as they are read.
+    """A file of fixed-size rows that are checked as they are read.
 
     Its rows count from `first`. That is 0 but for the index of an hour that was begun again, whose numbers continue
     those of the former hour.

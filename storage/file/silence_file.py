@@ -20,7 +20,7 @@ _LINE_MAX: Final = 4096
 
 
 def read_silence(directory: Path, disk: Disk) -> int:
-    """Read the milliseconds; 0 if the file is missing. Raises Corrupt, FormatRefused."""
+    """Read the milliseconds. 0 if the file is missing. Raises Corrupt, FormatRefused."""
     path = directory / SILENCE
     try:
         fd = disk.open_read(path)

@@ -38,7 +38,7 @@ class UnitBatch:
 
 @dataclass(frozen=True, slots=True)
 class SettleBatch:
-    """Changes of units, in order. A unit may come more than once; its last row decides its state."""
+    """Changes of units, in order. A unit may come more than once. Its last row decides its state."""
 
     position: U64
     what: U8  # storage.format.rows.LEASED .. FORWARDED

@@ -46,7 +46,7 @@ def seconds_of(due_ms: I64) -> npt.NDArray[np.uint16]:
 
 
 def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Where each run of equal neighbours begins, then where the last one ends: r + 1 numbers for r runs of n >= 1
+    """The start of each run of equal neighbours, then the end of the last: r + 1 numbers for r runs of n >= 1
     values."""
     edge = np.empty(len(values) + 1, bool)
     edge[0] = edge[-1] = True

@@ -16,7 +16,7 @@ NUMBER_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class HoldReason:
-    """One reason.
+    """A reason for a hold.
 
     - `number`: never used again for another reason.
     - `replicated`: any node can tell the reason from the log. Otherwise the leader alone knows it, and the next leader

@@ -14,7 +14,7 @@ class BadRow(ValueError):
 
 
 class Row(Protocol):
-    """One kind of something. Its number is never given to another."""
+    """A row for one kind. Its number is never given to another."""
 
     @property
     def number(self) -> int: ...

@@ -59,7 +59,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One state. `number` stands in settle records and is never given to another state. `name` is the word for it
+    """A state. `number` stands in settle records and is never given to another state. `name` is the word for it
     there."""
 
     number: int

@@ -48,7 +48,7 @@ def used_heads(after: U32, count: U32, following: int) -> UsedHeads:
 
 
 def all_heads(used: UsedHeads) -> Heads:
-    """The same as heads that units can be linked to."""
+    """The used heads as heads that units can be linked to."""
     heads = Heads()
     heads.after[used.seconds], heads.count[used.seconds] = used.after, used.count
     return heads

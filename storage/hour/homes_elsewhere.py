@@ -1,8 +1,8 @@
 """The homes of an hour's moved units, in memory, for units that came while the hour was in use.
 
-A retry's ack names the place, but the only record of a message's end stands at home. For units that came before or have
-ended since, and for hours out of use, index and record header give the home, unit by unit (hour.py). A read of a whole
-hour of ten million units would hold a node for a third of a second.
+A retry's ack names the place, but the only record of a message's end stands at home. The homes of other units are read
+from index and record header, unit by unit (hour.py). These are units that came before or have ended since, and units of
+hours out of use. A read of a whole hour of ten million units would hold a node for a third of a second.
 """
 
 import numpy as np

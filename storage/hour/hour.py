@@ -1,4 +1,4 @@
-"""One hour: all units due in one hour of the world, in three append-only files.
+"""An hour: all units due in one hour of the world, in three append-only files.
 
 ```
               near (the wheel is here)              far (years ahead, or long past)
@@ -338,7 +338,7 @@ class Hour:
         return rows
 
     def _in_log(self, at: I64, units: Units | None) -> tuple[I64, I64]:
-        """Where the records of these units begin in the log, and their sizes, [n] each."""
+        """The offsets of these units' records in the log, and their sizes, [n] each."""
         rows = self.unit_rows(at) if units is None else units
         return rows["offset"].astype(np.int64), rows["size"].astype(np.int64)
 
@@ -384,7 +384,7 @@ class Hour:
 
 def linked_units(files: HourFiles, saved_units: int, staged: Staged, heads: Heads | None = None) -> Iterator[Units]:
     """Yield all units in order of global_index, a block at a time: those on disk, then copies of the staged ones,
-    linked as they will be.
+    linked.
 
     `heads`, if given, are empty before and complete after.
     """

@@ -56,8 +56,8 @@ class HourCounters(NamedTuple):
 class HoursHeld(NamedTuple):
     """Hours in memory."""
 
-    near: int  # that the wheel has mapped
-    used: int  # with an object: near, warm, with staged settle records, or held by somebody
+    near: int  # near hours
+    used: int  # with an object: near, warm, with staged settle records, or held by other code
     heads_bytes: int  # heads of near hours, and kept heads of others
 
 

@@ -1,4 +1,4 @@
-"""One table of the catalog: rows in LMDB, and over them in memory the changes since the last checkpoint.
+"""A table of the catalog: rows in LMDB, and over them in memory the changes since the last checkpoint.
 
 LMDB must hold exactly the last checkpoint, or a replay of the journal would start from another state. So nothing is
 written between checkpoints. Changes collect in `live`. `freeze` sets them aside for a checkpoint that a thread then

@@ -1,12 +1,12 @@
-"""How many messages stand in an hour, in which state: from its index units and states, without reading a message.
+"""Counts the messages of an hour by state, from its index units and states, without reading a message.
 
-Like a SlotRead it captures its moment on the loop's thread and then runs in any other: a million units take a few
-hundredths of a second. It uses none of the hour's caches: who counts all hours must not drive out the states of those
-in use. States that are in memory are copied, a byte a unit; others are read again from the settle file, as far as it
-went at that moment. So an hour is counted as of one moment, whatever happens to it meanwhile.
+Like a SlotRead, a count captures its moment on the loop's thread and then runs in any other. A million units take a few
+hundredths of a second. It uses none of the hour's caches, because a count of all hours must not drive out the states of
+hours in use. States in memory are copied, a byte a unit. Others are read again from the settle file, as far as it went
+at that moment. So an hour is counted as of one moment, in spite of later changes.
 
-A message counts where it stands. The unit at a home that was ever forwarded, and a place that was left, stand for
-nobody. Only where the mask of a unit says that it may carry the wanted tag is its record read.
+A message counts where it stands. Two units stand for no message: one at a home that was ever forwarded, and one at a
+place that was left. A record is read only if its unit's mask may carry the wanted tag.
 """
 
 from collections import Counter
@@ -38,33 +38,35 @@ from storage.state.unit_states import States
 _TOPICS_DENSE: Final = 4096
 _READ_ROWS: Final = 256
 _READ_BYTES: Final = 4 << 20
-"""Records read at a time for their tags."""
+"""Bytes of records read at a time for their tags."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 class TagTest(Protocol):
-    """Which tags are wanted (storage.format.tag_filter)."""
+    """The wanted tags (storage.format.tag_filter)."""
 
     def may_match(self, masks: U64) -> Mask:
-        """False where the masks of units say that they are not."""
+        """A mask: False where a unit's mask shows that its tags are not wanted."""
 
     def matches(self, tags: Iterable[str]) -> bool:
-        """Whether a message with exactly these tags is wanted."""
+        """True if a message with exactly these tags is wanted."""
 
 
 class Tally(Protocol):
-    """What adds up the messages found."""
+    """Adds up the messages found."""
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """Some more, one row each."""
+        """Add some messages, one row each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Messages that stand in one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms); None does not
-    restrict. What is pending and due stands as READY, a lease that is over is none. `term`: whose leader asks, by whose
-    clock leases end."""
+    """The messages to count: they stand in one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms).
+
+    None does not restrict. A pending unit that is due stands as READY, and a lease that is over does not count. `term`
+    is the asking leader's, by whose clock leases end.
+    """
 
     standings: frozenset[int]
     topic: int | None = None
@@ -74,13 +76,13 @@ class Which:
     term: int = 0
 
     def touches(self, hour: int) -> bool:
-        """Whether the window holds a part of the hour."""
+        """True if the window holds a part of the hour."""
         return (self.from_ms is None or self.from_ms < (hour + 1) * HOUR_MS) and (
             self.to_ms is None or self.to_ms > hour * HOUR_MS
         )
 
     def all_open(self, hour: int) -> bool:
-        """Whether these are all open messages of the hour, and no others."""
+        """True if these are all open messages of the hour, and no others."""
         unrestricted = self.topic is None and self.tags is None and self.standings == OPEN_STANDINGS
         covers = (self.from_ms is None or self.from_ms <= hour * HOUR_MS) and (
             self.to_ms is None or self.to_ms >= (hour + 1) * HOUR_MS
@@ -89,7 +91,7 @@ class Which:
 
 
 class HourCount:
-    """Those of one hour, as it is when this is made. Made on the loop's thread, run once in any."""
+    """The count of one hour, as it is when this is made. Made on the loop's thread, run once in any."""
 
     def __init__(self, hour: Hour, which: Which, now_ms: int) -> None:
         self.source = hour
@@ -101,13 +103,15 @@ class HourCount:
         self._by_state = _table(states)[COUNTED_AS]
         self._by_standing = _table(which.standings)
         held = hour.states_held if hour.states_held is not None and not hour.states_held.lacks_states else None
-        # Which homes were forwarded before they ended only the settle file tells.
+        # Only the settle file shows the homes that were forwarded before they ended.
         use = held is not None and not (held.forwards and which.standings & ENDED_STANDINGS)
         self._state = _copied(held, hour, now_ms, which.term) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Add them to `tally`, unless `stopped` on the way. Raises Corrupt or DiskFailed, both final unless the hour
-        was unlinked meanwhile; and what the tally raises."""
+        """Add the messages to `tally`, unless `stopped` on the way. Raises what the tally raises.
+
+        Raises Corrupt or DiskFailed, both final unless the hour was unlinked meanwhile.
+        """
         try:
             state = self._read_states() if self._state is None else self._state
             row = 0
@@ -120,7 +124,7 @@ class HourCount:
             self._hour.close()
 
     def _blocks(self) -> Iterator[Units]:
-        """All units in order. Staged ones are not linked yet, and need not be."""
+        """Yield all units in order. Staged ones are not linked yet, and need not be."""
         for _, units in self._hour.files.index.blocks(self._hour.saved_units):
             yield units
         yield from self._hour.staged.units.arrays
@@ -149,7 +153,7 @@ class HourCount:
             tally.add(due_ms, units["topic"][rows], standing)
 
     def _tagged(self, at: I64, size: U32, tags: TagTest) -> Mask:
-        """Which of these units' records carry the tags; a few MiB of them at a time."""
+        """A mask: True for each of these units whose record carries the tags. Reads a few MiB of records at a time."""
         wanted: list[bool] = []
         edges = np.cumsum(size, dtype=np.int64)
         start = 0
@@ -162,7 +166,7 @@ class HourCount:
         return np.array(wanted, np.bool_)
 
     def _read_states(self) -> U8:
-        """States from the settle records; homes that were ever forwarded are so for good here."""
+        """The states from the settle records. Homes that were ever forwarded stay forwarded here."""
         hour = self._hour
         state = np.zeros(hour.units, np.uint8)
         forwarded: list[I64] = []
@@ -192,7 +196,7 @@ def _table(values: Iterable[int]) -> Mask:
 
 
 def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
-    """The states in memory as they are now, a row for each unit; leases that are over are taken for none."""
+    """The states in memory as they are now, a row for each unit. A lease that is over counts as none."""
     state = states.copied(hour.units)
     leased = np.flatnonzero(state == LEASED)
     found = states.at(leased + hour.first)
@@ -202,7 +206,7 @@ def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
 
 
 class Total:
-    """Counts all."""
+    """Counts all messages."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -213,11 +217,11 @@ class Total:
 
 
 class TooManyBuckets(Exception):
-    """The messages found lie further apart than a DueTally may reach."""
+    """The due times found lie further apart than a DueTally may reach."""
 
 
 class DueTally:
-    """Counts by due time: `buckets` number n is [origin_ms + n * step_ms, ...), those without a message left out."""
+    """Counts by due time. Bucket number n of `buckets` is [origin_ms + n * step_ms, ...). Empty ones are left out."""
 
     def __init__(self, origin_ms: int, step_ms: int, most: int) -> None:
         self.buckets: Counter[int] = Counter()
@@ -228,7 +232,7 @@ class DueTally:
         self._high = 0
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally. Raises TooManyBuckets when the outermost ones are not among `most` in a row."""
+        """See Tally. Raises TooManyBuckets if the first and the last bucket are not among `most` in a row."""
         bucket = (due_ms - self._origin_ms) // self._step_ms
         low, high = int(bucket.min()), int(bucket.max())
         self._low = low if self._low is None else min(self._low, low)

@@ -1,14 +1,13 @@
-"""Finding hand-overs in a node's delivery log by time and by message, without reading all of it.
+"""Finds hand-overs in a node's delivery log by time and by message, without reading all of it.
 
-What file/delivery_file.py holds true of every file is what makes that possible: a file's name says in which hour it
-begins and that it holds nothing later, and within it a look at every SAMPLE_ROWS-th record tells which parts can hold a
-moment.
-The terms are in the first and the last record of each file, nowhere else.
+The rules of file/delivery_file.py make that possible. A file's name gives the hour of its begin, and the file holds
+nothing later. Within it a look at every SAMPLE_ROWS-th record shows which parts can hold a moment. The records of terms
+are the first and the last record of each file, nowhere else.
 
-Rows that are zeros, which a power cut leaves, and rows whose checksum is wrong are a hole in the account: between the
-records on either side of it nobody knows what was done. So is the end of a file that a later one goes on with, where
-that counts more records than there are. A hole at the end of a log is open: nothing behind it tells when it ends, up to
-the end of its hour. Here that is no reason to stop: it is said.
+Rows of zeros, which a power cut leaves, and rows with a wrong checksum are a hole in the account. Between the records
+on either side of it the hand-overs are unknown. The end of a file is a hole too, if a later file that continues it
+counts more records than there are. A hole at the end of a log is open: no record shows its end, so it may reach the end
+of its hour. A hole does not stop the search, but is part of the result.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from storage.format.rows import (
 from storage.record.delivery_record import DELIVERY, END, START, Deliveries, sound
 
 SAMPLE_ROWS: Final = 4_096
-"""Of so many records one is looked at to learn when they were written: 320 KB."""
+"""The search reads one of so many records to learn their time: 320 KB."""
 
 _AT_MS: Final = 16
 _SIZE: Final = DELIVERY.itemsize
 
 
 class TooMuch(Exception):
-    """More would have to be read or returned than was allowed."""
+    """The search would read or return more than its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,13 @@ class Search:
 
 @dataclass(slots=True)
 class FoundDeliveries:
-    """`rows` are starts and ends, in the order in which they were written; `edges` the first and last records of all
-    files, among which those of the terms are, and their last starts; `holes` [(from_ms, until_ms)] times of which
-    nothing is known, `open_holes` those of them that nothing of the same term is behind. `first_ms` is the time of the
-    first record of all, 0 without one; `removed`: older ones are gone."""
+    """The result of a search.
+
+    - `rows`: starts and ends, in the order in which they were written.
+    - `edges`: the first and last records of all files, with those of the terms, and their last starts.
+    - `holes`: [(from_ms, until_ms)], unknown times. `open_holes`: those with no later record of the same term.
+    - `first_ms`: the time of the first record of all, 0 without one. `removed`: older records are gone.
+    """
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
@@ -77,14 +79,14 @@ class FoundDeliveries:
 
 
 class _Edge(NamedTuple):
-    """What is remembered of a file: its first and last records, and what they tell."""
+    """The known facts of a file: its first and last records, and its ends."""
 
     rows: Deliveries
     ends: Ends
 
 
 class DeliverySearch:
-    """Searches one directory, in any thread, one at a time; remembers the edges of files that grow no more."""
+    """Searches one directory, in any thread, one search at a time. It keeps the edges of files that grow no more."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._directory = directory
@@ -97,7 +99,7 @@ class DeliverySearch:
         written: tuple[DeliveryFile, int] | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> FoundDeliveries:
-        """What is there of it. `written` names the file that is appended to, and how many of its records to read.
+        """Search. `written` names the file in use and how many of its records to read.
 
         Raises TooMuch or DiskFailed. A file that is removed meanwhile, or whose header is damaged, holds nothing.
         """
@@ -116,7 +118,7 @@ class DeliverySearch:
                 continue
             reader = _Reader(self._directory / file.name, self._disk, written[1] if live and written else None)
             with reader:
-                if reader.gone:  # by age, since the files were listed
+                if reader.gone:  # removed by age, since the files were listed
                     found.removed = True
                     continue
                 edges[file] = reader.edge(file)
@@ -126,7 +128,7 @@ class DeliverySearch:
         found.rows = join_rows(parts, DELIVERY)
         found.edges = join_rows([edge.rows for edge in edges.values()], DELIVERY)
         found.holes += cut_short(edge.ends for edge in edges.values())
-        # The newest may grow, also where none did when the caller looked: a term may have begun since.
+        # The newest may grow, even if no file was in use when the caller looked: a term may have begun since.
         self._edges = {file: edge for file, edge in edges.items() if file != files[-1]}
         found.first_ms = int(found.edges["at_ms"][0]) if len(found.edges) else 0
         return found
@@ -135,9 +137,9 @@ class DeliverySearch:
 def _matching(
     reader: _Reader, search: Search, found: FoundDeliveries, end_ms: int, stopped: Callable[[], bool]
 ) -> Iterator[Deliveries]:
-    """The rows of one file that are sought; counts in `found` what was looked at, and notes the holes there."""
+    """Yield the matching rows of one file. Count in `found` the rows read, and note the holes there."""
     before_ms = reader.hour_ms
-    begun_ms = -1  # since when a hole is open
+    begun_ms = -1  # begin of an open hole
     for first, last in reader.parts(search.from_ms, search.until_ms):
         if stopped():
             return
@@ -166,21 +168,21 @@ def _matching(
 
 
 def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: int) -> tuple[int, list[tuple[int, int]]]:
-    """Since when a hole is open behind these rows (-1: none is), and those that end among them."""
+    """Return the begin of the hole that is open behind these rows (-1: none), and the holes that end among them."""
     holes: list[tuple[int, int]] = []
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=np.int8(begun_ms < 0)))
     for edge in edges.tolist():
         if not good[edge]:
             begun_ms = int(at_ms[edge - 1]) if edge else before_ms
         else:
-            # Exclusive: what is missing may be of the millisecond of the record behind it.
+            # Exclusive: a missing row may be of the same millisecond as the record behind it.
             holes.append((begun_ms, max(begun_ms, int(at_ms[edge])) + 1))
             begun_ms = -1
     return begun_ms, holes
 
 
 def _among(values: U64, sought: U64) -> npt.NDArray[np.bool_]:
-    """Which of the values are among these ascending ones."""
+    """A mask: True for each value that is among the ascending `sought`."""
     if not len(sought):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(sought, values), len(sought) - 1)
@@ -204,7 +206,7 @@ class _Reader:
             return
         try:
             header = FileHeader.decode(disk.read(self._fd, HEADER_SIZE, 0), path.name)
-        except (Corrupt, FormatRefused):  # cut short as it was begun; or damaged, and then nothing in it is believed
+        except (Corrupt, FormatRefused):  # cut short as it was begun, or damaged, so that nothing in it is trusted
             return
         if header.magic == MAGIC_DELIVERIES:
             self.hour_ms = header.hour * HOUR_MS
@@ -219,19 +221,22 @@ class _Reader:
             self._disk.close(self._fd)
 
     def read(self, first: int, last: int) -> Deliveries:
-        """Records first <= r < last, whatever they hold."""
+        """Records first <= r < last, sound or not."""
         data = self._disk.read(self._fd, (last - first) * _SIZE, HEADER_SIZE + first * _SIZE)
         return np.frombuffer(data, DELIVERY, len(data) // _SIZE)
 
     def edge(self, file: DeliveryFile) -> _Edge:
-        """The first and the last record, and the last start; those of them that are as written."""
+        """The first and the last record, and the last start, as far as they are as written."""
         first, last = self.read(0, min(1, self.count)), self.read(max(self.count - 1, 0), self.count)
         rows = join_rows([take_rows(first, np.flatnonzero(sound(first))), *self._last(len(first))], DELIVERY)
         return _Edge(rows, Ends.of(file, first, last, self.count, rows["at_ms"]))
 
     def _last(self, begin: int) -> list[Deliveries]:
-        """The last start among the records from `begin` on, and the last record, [1] each; of those as written. Ends
-        of many hand-overs may stand behind the start."""
+        """The last start among the records from `begin` on, and the last record, [1] each, as far as they are as
+        written.
+
+        Ends of many hand-overs may stand behind the start.
+        """
         found: dict[int, Deliveries] = {}
         for until in range(self.count, begin, -SAMPLE_ROWS):
             first = max(begin, until - SAMPLE_ROWS)
@@ -248,10 +253,10 @@ class _Reader:
         """The runs of records, at most READ_ROWS each, that may hold some of this time."""
         starts = list(range(0, self.count, SAMPLE_ROWS))
         sampled = np.array([self._at_ms(row) for row in starts], np.int64)
-        latest = np.maximum.accumulate(sampled) if len(sampled) else sampled  # zeros and damage aside, it rises
+        latest = np.maximum.accumulate(sampled) if len(sampled) else sampled  # it rises, without zeros and damage
         following = np.append(sampled[1:], EVER_MS)
         following[following <= 0] = EVER_MS
-        # What stands before a record is at most BACK_MS later than it, what stands behind it at most so much earlier.
+        # Records before another are at most BACK_MS later than it, records behind it at most BACK_MS earlier.
         wanted = (latest - BACK_MS < until_ms) & (following + BACK_MS >= from_ms)
         runs: list[tuple[int, int]] = []
         for row in np.flatnonzero(wanted).tolist():
@@ -265,5 +270,5 @@ class _Reader:
     def _at_ms(self, row: int) -> int:
         data = self._disk.read(self._fd, 8, HEADER_SIZE + row * _SIZE + _AT_MS)
         at_ms = int.from_bytes(data, "little", signed=True)
-        # A damaged time could hide what is there: what no clock of this file's hour can show is not known.
+        # A damaged time could hide records. So a time that no clock of this file's hour can show counts as unknown.
         return at_ms if self.hour_ms - BACK_MS <= at_ms < self.hour_ms + HOUR_MS else 0

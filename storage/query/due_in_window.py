@@ -1,7 +1,7 @@
-"""The messages born in one hour that fell due within a stretch of it, settled or not: where they stand, in order.
+"""The messages born in one hour that fell due within a part of it, settled or not, in order of their due times.
 
-Like a SlotRead it captures its moment on the loop's thread and runs in any other. A few seconds of an hour that is near
-are read by their chains, which costs what they hold; else the index is read once.
+Like a SlotRead, the search captures its moment on the loop's thread and runs in any other. A few seconds of a near hour
+are read by their chains, at the cost of their units. Otherwise the index is read once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from storage.hour.hour import Hour
 QUICK_UNITS: Final = 32
 
 _CHAIN_COST: Final = 4
-"""A unit found by its chain costs about so many units that are read in a row."""
+"""A unit found by its chain costs as much as so many units read in a row."""
 
 
 class TooMany(Exception):
-    """More messages fell due in that time than were allowed."""
+    """More messages fell due in that time than the limit."""
 
 
 class Born(NamedTuple):
@@ -35,8 +35,10 @@ class Born(NamedTuple):
 
 
 class MessageWindow:
-    """Those due at home in from_ms <= t < to_ms, of `topic` if it is not None; at most `most`. Made on the loop's
-    thread, run once in any."""
+    """The messages due at home in from_ms <= t < to_ms, of `topic` if it is not None, at most `most`.
+
+    Made on the loop's thread, run once in any.
+    """
 
     def __init__(self, hour: Hour, from_ms: int, to_ms: int, topic: int | None, most: int) -> None:
         begin_ms = hour.number * HOUR_MS
@@ -55,11 +57,11 @@ class MessageWindow:
 
     @property
     def quick(self) -> bool:
-        """Whether it is done in less time than the way to a thread takes."""
+        """True if it takes less time than the way to a thread."""
         return self._chains is not None and sum(count for _, _, count in self._chains) <= QUICK_UNITS
 
     def run(self) -> Born:
-        """Raises TooMany, Corrupt or DiskFailed; Corrupt is no damage if the hour was unlinked meanwhile."""
+        """Search. Raises TooMany, Corrupt or DiskFailed. Corrupt is no damage if the hour was unlinked meanwhile."""
         due_ms, at, count = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
         try:
             for units in self._blocks():

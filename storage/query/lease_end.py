@@ -1,4 +1,4 @@
-"""When a lease ends for whoever leads by now."""
+"""The end of a lease by the clock of the present leader."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from storage.format.array import I64
 
 
 def lease_ends_ms(told_ms: I64, lease_term: npt.NDArray[np.unsignedinteger[Any]], term: int) -> I64:
-    """When leases end, [n], for the leader of `term`. `told_ms`: by the clock of whoever gave them. The clock of a
-    leader before may have been behind by CLOCKS_MS, so its leases end so much later by the clock of this one."""
+    """When leases end, [n], for the leader of `term`. `told_ms` are their ends by the clocks of the leaders that gave
+    them.
+
+    The clock of a former leader may have been behind by CLOCKS_MS. So its leases end that much later by this leader's
+    clock.
+    """
     return told_ms + np.where(lease_term < term, np.int64(CLOCKS_MS), np.int64(0))

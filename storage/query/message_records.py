@@ -1,8 +1,8 @@
-"""All that the records of one hour say of some of its units: the units, the headers of their records, what befell them.
+"""All records of some units of one hour: the units, the headers of their records, their settle records.
 
-Made on the loop's thread as of one moment, run in any other. Where the hour has its states in memory they say which
-settle record of a unit is the newest, those of pages that were let go from the states files, and the older ones are
-found by following `previous`; where it has not, one pass over the settle file tells. No cache is filled for it.
+Made on the loop's thread as of one moment, run in any other. If the hour has its states in memory, these name the
+newest settle record of a unit. For pages that were released, the states files name it. The older ones are found by
+following `previous`. If the states are not in memory, one pass over the settle file finds all. No cache is filled.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ QUICK_PAGES: Final = 4
 
 
 class TrailRows(NamedTuple):
-    """`units` and `headers` (dtype HEADER) [n] of the units asked for, in their order; `settles` all their settle
-    records in the order of the file, and `ordinals` where those stand in it."""
+    """The records found. `units` and `headers` (dtype HEADER), [n], are of the units asked for, in their order.
+
+    `settles` are all their settle records in the order of the file, `ordinals` their places in it.
+    """
 
     units: Units
     headers: npt.NDArray[np.void]
@@ -31,7 +33,7 @@ class TrailRows(NamedTuple):
 
 
 class MessageTrail:
-    """Of the units with the global indexes `at`, ascending, each once. Run once."""
+    """The records of the units with the global indexes `at`, ascending, each once. Run once."""
 
     def __init__(self, hour: Hour, at: I64) -> None:
         self._hour = hour.snapshot()
@@ -41,11 +43,11 @@ class MessageTrail:
 
     @property
     def quick(self) -> bool:
-        """Whether it is done in less time than the way to a thread takes."""
+        """True if it takes less time than the way to a thread."""
         return self._newest is not None and len(self._at) <= QUICK_UNITS and self._newest.pages <= QUICK_PAGES
 
     def run(self) -> TrailRows:
-        """Raises Corrupt or DiskFailed; Corrupt is no damage if the hour was unlinked meanwhile."""
+        """Read the records. Raises Corrupt or DiskFailed. Corrupt is no damage if the hour was unlinked meanwhile."""
         hour = self._hour
         try:
             newest = self._read_newest() if self._newest is None else self._newest.run()
@@ -66,7 +68,7 @@ class MessageTrail:
                 index = rows["global_index"].astype(np.int64)
                 place = np.minimum(self._at.searchsorted(index), len(self._at) - 1)
                 named = np.flatnonzero(self._at[place] == index)
-                newest[place[named]] = first + named + 1  # numpy assigns in order: the last one stays
+                newest[place[named]] = first + named + 1  # numpy assigns in order, so the last one stays
         return newest
 
     def _follow(self, following: I64) -> tuple[Settles, I64]:

@@ -1,11 +1,12 @@
-"""Messages that do not stand where they were born: from home to place, from place to home, and the whole story.
+"""Messages that do not stand where they were born: from home to place, from place to home, and their history.
 
-The home knows the newest place, a place knows its home, and nothing else is followed: whatever befell a message, it is
-one hop away. A place may be unlinked before the home is, and its number taken by an hour begun anew; so what a home
-says of a place where the message no longer lives counts only if the unit there says the same.
+The home knows the newest place, a place knows its home, and no other link is followed. So a message is always one hop
+away. A place may be unlinked before the home is, and a new hour may take its number. So a home's link to a place where
+the message no longer lives counts only if the unit there agrees.
 
-What changed of a message on its way stands at its newest place alone: revision, due time, doubt. A message ended there
-longer ago than its retention when that hour goes. So it is gone with it, though its home may stay for others.
+Changes of a message on its way stand at its newest place alone: revision, due time, doubt. When that hour goes, the
+message ended there longer ago than its retention. So these changes go with the hour, though the home may stay for other
+messages.
 """
 
 from collections.abc import Iterator
@@ -24,11 +25,12 @@ from storage.hour.hour import Hour
 
 PIECE_RECORDS: Final = 32
 HISTORY_MAX: Final = 500
-"""Events of a message that are told: each costs a read, and a lease may be extended every second for days."""
+"""Events of a message that are shown. Each costs a read, and a lease may be extended every second for days."""
 
 
 def locate(hours: HourSet, homes: U64) -> U64:
-    """Where the messages born at these positions live; a message that is unknown, or was never moved, at home."""
+    """The positions where the messages born at `homes` live. A message that is unknown, or was never moved, gives its
+    home."""
     if not hours.moved:
         return homes
     result = homes.copy()
@@ -41,7 +43,7 @@ def locate(hours: HourSet, homes: U64) -> U64:
 
 
 def homes(hours: HourSet, places: U64) -> U64:
-    """Where the messages that stand at these positions were born; of a unit that is unknown, its place."""
+    """The homes of the messages that stand at these positions. An unknown unit gives its place."""
     if not hours.moved:
         return places
     result = places.copy()
@@ -55,7 +57,8 @@ def homes(hours: HourSet, places: U64) -> U64:
 
 
 def last_places(hours: HourSet, born: U64) -> U64:
-    """The newest places of messages, ended or not: GONE where that is unlinked; of one that was never moved, home."""
+    """The newest places of messages, ended or not. GONE if the place is unlinked. A message that was never moved gives
+    its home."""
     places = born.copy()
     indexes = indexes_of(born)
     for number, rows in by_hour(hours_of(born)):
@@ -66,8 +69,11 @@ def last_places(hours: HourSet, born: U64) -> U64:
 
 
 def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
-    """Where the newest forward of each unit led; of one without any, its own position. A forward is the newest record
-    at home, or the one before, where the message has ended. One read of the settle file for all units per step."""
+    """The target of each unit's newest forward. A unit without a forward gives its own position.
+
+    A forward is the newest record at home, or the one before if the message has ended. Each step reads the settle file
+    once for all units.
+    """
     places = born.copy()
     following = hour.states().newest_at(indexes).astype(np.int64)
     left = np.flatnonzero(following)
@@ -81,11 +87,13 @@ def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
 
 
 def history(hours: HourSet, home: int) -> Pieces[Settles]:
-    """The newest HISTORY_MAX settle records of a message, oldest first, over all its places. What befalls it between
-    two pieces is told, if at all, of the place where it stood when the first one was read."""
+    """The newest HISTORY_MAX settle records of a message, oldest first, over all its places.
+
+    Changes between two pieces are shown, if at all, of the place where it stood when the first piece was read.
+    """
     at_home = join_rows((yield from _at(hours, home, HISTORY_MAX)), SETTLE)
     forwards = np.flatnonzero(at_home["what"] == FORWARDED).tolist()
-    last = {int(at_home["when"].view(np.uint64)[row]): row for row in forwards}  # a number may have come twice
+    last = {int(at_home["when"].view(np.uint64)[row]): row for row in forwards}  # an hour's number may come twice
     story = [at_home[row : row + 1] for row in range(len(at_home))]
     left = HISTORY_MAX
     for place, row in reversed(last.items()):
@@ -93,13 +101,13 @@ def history(hours: HourSet, home: int) -> Pieces[Settles]:
             at_place = yield from _at(hours, place, left)
             left -= len(at_place)
             yield
-            there = [record for record in at_place if LIVES_HERE[record["what"][0]]]  # others are said at home too
+            there = [record for record in at_place if LIVES_HERE[record["what"][0]]]  # other records stand at home too
             story[row] = join_rows([story[row], *there], SETTLE)
     return join_rows(story, SETTLE)[-HISTORY_MAX:]
 
 
 def born_in_state(hours: HourSet, first: int, end: int, state: int) -> U64:
-    """Positions first <= p < end of one hour whose units were born there, and are in this state there."""
+    """Positions first <= p < end of one hour whose units were born there and are in this state there."""
     hour, base = hours.use(first >> INDEX_BITS), first & INDEX_MAX
     if hour is None:
         return np.empty(0, np.uint64)
@@ -110,13 +118,15 @@ def born_in_state(hours: HourSet, first: int, end: int, state: int) -> U64:
 
 
 def _belongs(hours: HourSet, place: int, home: int) -> bool:
-    """Whether the unit at this place is, still, one of the message born at `home`."""
+    """True if the unit at this place still is one of the message born at `home`."""
     return place != home and homes(hours, np.array([place], np.uint64)).tolist() == [home]
 
 
 def _at(hours: HourSet, position: int, most: int) -> Pieces[list[Settles]]:
-    """The newest settle records of one unit, which must exist, oldest first, each an array of one row. No more are told
-    where its hour goes between two pieces."""
+    """The newest settle records of one unit, which must exist, oldest first, each an array of one row.
+
+    It stops if the unit's hour goes between two pieces.
+    """
     found: list[Settles] = []
     for hour, _, at in hours.existing(np.array([position], np.uint64)):
         for record in islice(_newest_first(hour, int(at[0])), most):
@@ -130,7 +140,7 @@ def _at(hours: HourSet, position: int, most: int) -> Pieces[list[Settles]]:
 
 
 def _newest_first(hour: Hour, index: int) -> Iterator[Settles]:
-    """The settle records of one unit by following `previous`. Raises Corrupt if that leads forward."""
+    """Yield the settle records of one unit by following `previous`. Raises Corrupt if that leads forward."""
     following = int(hour.states().newest_at(np.array([index]))[0])
     while following:
         record = hour.settle_rows(np.array([following - 1]))

@@ -1,4 +1,4 @@
-"""The states of units by position, over the hours that they are in."""
+"""The states of units by position, over all their hours."""
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ def state_only(hours: HourSet, positions: U64) -> U8:
 
 
 def _tell_unknown(hour: Hour, at: I64, state: U8) -> None:
-    """Those of these units of the hour that there are not are UNKNOWN."""
+    """Set the state of the missing ones among these units of the hour to UNKNOWN."""
     if int(at[at.argmax()]) >= hour.next or int(at[at.argmin()]) < hour.first:
         state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
 

@@ -137,7 +137,7 @@ class RecordColumns:
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One message as read back, both checksums verified.
+    """A message as read back, both checksums verified.
 
     `position` is where it was born, `place` where this unit of it stands. `attempt` hand-overs do not count for its
     retry policy.
@@ -296,7 +296,7 @@ def patch(
 
 
 def record_edges(size: U32) -> npt.NDArray[np.int64]:
-    """Where each record begins, in 64-bit words from the first one's, and where the last ends: [n + 1]."""
+    """The start of each record, in 64-bit words from the first one's, and the end of the last: [n + 1]."""
     edges = np.zeros(len(size) + 1, np.int64)
     np.add.accumulate(size >> _WORD_SHIFT, out=edges[1:])
     return edges

@@ -1,4 +1,4 @@
-"""One states file of an hour: the newest row of each unit that a run of its settle records names.
+"""A states file of an hour: the newest row of each unit that a run of its settle records names.
 
 It is only a cache of the settle file. A checkpoint writes it once, it never changes, and it follows from the settle
 records alone. Units are in order, so a look at a unit reads one page of 512 units and not the hour. Numbers of units
@@ -14,8 +14,8 @@ Behind the file's header (HWSTATES), 32 bytes about it, then 12 bytes a page, th
  | unit | newest | when | term | attempt | state | zero |
 ```
 - About the file: `first` is the global_index of the hour's first unit. Flag 1: one of the records says forwarded.
-- A page: its first row, its number of rows, and one bit for each state that a row of it has, by the state's number
-  modulo 16. Its `crc32c` is over the page's number, the fields before it, and the rows.
+- A page: its first row, its number of rows, and one bit for each state in it, by the state's number modulo 16. Its
+  `crc32c` is over the page's number, the fields before it, and the rows.
 - A row: `newest` is 1 + the ordinal of the unit's newest record. The other fields are that record's.
 """
 
@@ -109,7 +109,7 @@ def _last_of_each(rows: Rows) -> Rows:
 
 
 class StateFile:
-    """One file, open to read until closed."""
+    """A file, open to read until closed."""
 
     _fd = -1
 

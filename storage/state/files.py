@@ -179,7 +179,7 @@ def read_settles(hour: HourFiles, begin: int, end: int) -> Rows:
 
 
 def between(rows: Rows, low: int, high: int) -> Rows:
-    """Those of the rows, which are in order, in the pages low <= number < high."""
+    """The rows in the pages low <= number < high, of rows in order."""
     edges = rows["unit"].searchsorted(np.array([low * PAGE_UNITS, high * PAGE_UNITS]))
     return rows[edges[0] : edges[1]]
 

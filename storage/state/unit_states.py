@@ -54,7 +54,7 @@ class States:
         """The number of settle records that states files cover. More may have come since."""
         self._tail: Rows | None = None
         self._tail_end = 0
-        # Marks of the pages in files or tail: all columns are in memory; the states are. read <= known
+        # Marks of the pages in files or tail: all their columns are in memory, or their states are. read <= known
         self._read = np.zeros(files.pages, np.bool_)
         self._known = self._read.copy()
         self._read_count = 0
@@ -62,7 +62,7 @@ class States:
         self.forwards = files.forwards
         """True if a unit was ever forwarded. Most hours have none, which saves the look."""
 
-    # what it is made of
+    # records and files
 
     def absorb(self, rows: Settles, first: int) -> None:
         """Add settle records, in file order, of which the first has ordinal `first`. With files, `link` must have had
@@ -216,8 +216,8 @@ class States:
         return self._in_memory(at, "state").astype(np.uint8)
 
     def places(self, indexes: I64, homes: U64) -> U64:
-        """Where the units at these positions, with these global indexes, were forwarded to. Others give their own
-        position."""
+        """The places to which the units at these positions, with these global indexes, were forwarded. Others give
+        their own position."""
         if not self.forwards:
             return homes
         state, _, _, when, _ = self._get(self._relative(indexes))

@@ -1,5 +1,5 @@
-"""What is replicated in tables: a file for each, and the registry that says which there are.
+"""The replicated tables: a file for each, and their registry.
 
-In: the rows of one table as they stand in LMDB.
-Out: what they mean, found by what is asked for. What is found in memory is made from the rows alone.
+In: the rows of one table as they stand in LMDB. Out: their content, found by the keys that callers use. Caches in
+memory are made from the rows alone.
 """

@@ -1,6 +1,6 @@
-"""Of hours that were unlinked: where their units ended, so that an hour begun again gives no position twice.
+"""The ends of unlinked hours' units, so that an hour begun again gives no position twice.
 
-A row of `meta` for each of them, for good: an hour is begun again whenever a message is scheduled for it.
+Each such hour has a row of `meta` for good, because it is begun again when a message is scheduled for it.
 """
 
 import struct
@@ -9,7 +9,7 @@ from typing import Final
 from storage.lmdb.table import Table
 
 _KEY: Final = b"first index "
-"""Before an hour's number, 4 bytes, little endian. The row: 8 bytes, little endian."""
+"""Prefix of an hour's number, 4 bytes, little endian. The row: 8 bytes, little endian."""
 _HOUR: Final = struct.Struct("<I")
 
 
@@ -27,15 +27,15 @@ class FirstIndexes:
         }
 
     def of(self, hour: int) -> int:
-        """The first global_index of an hour's units: 0, or where the hour of that number ended that was unlinked."""
+        """The first global_index of an hour's units. It is 0, or the end of the unlinked hour of the same number."""
         return self._first_indexes.get(hour, 0)
 
     def set(self, hour: int, index: int) -> None:
-        """The hour is unlinked, and its units had global indexes below this."""
+        """Record that the hour is unlinked and that its units had global indexes below `index`."""
         assert index >= self.of(hour), f"hour {hour} ends at {index}"
         self._meta.put(_KEY + _HOUR.pack(hour), index.to_bytes(8, "little"))
         self._first_indexes[hour] = index
 
     def last(self, first: int, end: int) -> int | None:
-        """The newest of the hours first <= hour < end that were ever unlinked."""
+        """The newest hour with first <= hour < end that was ever unlinked."""
         return max((hour for hour in self._first_indexes if first <= hour < end), default=None)

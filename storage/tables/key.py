@@ -1,8 +1,8 @@
-"""Keys: what makes a retried request safe. (topic, key) -> the message it became, and a fingerprint of the request.
+"""Keys make a retried request safe: (topic, key) -> the message that it became, and a fingerprint of the request.
 
 A key lasts as long as the record of its message, so it goes with the message's hour. A second table lists the keys of
-each hour: without it, an unlink would have to read the whole log of the hour, or the whole table, to find them. What a
-keyed message costs above one without are these few dict and LMDB look-ups, which no vectorising can avoid.
+each hour. Without it, an unlink would have to read the whole log of the hour, or the whole table, to find them. A keyed
+message costs only these few dict and LMDB look-ups more, which no vectorising can avoid.
 
 Row, little endian, 40 bytes; its key is the topic number (4 bytes, big endian) and the message's key:
 ```
@@ -11,10 +11,10 @@ Row, little endian, 40 bytes; its key is the topic number (4 bytes, big endian) 
 ```
 Row of the second table: empty; its key is the hour (4 bytes, big endian) and the first table's key.
 
-The keys of an unlinked hour hold nothing any more, so they need not go in the same step. From level 2 on `forget_hour`
-only notes the hour, in a row of `meta` under `dead keys ` and the hour (4 bytes, big endian), 8 bytes and a row of the
-second table: where the hour's units end, and behind which row to go on. `drop_dead` then takes a few keys at a time,
-the same ones on every node, whatever each of them has in LMDB and what in memory.
+The keys of an unlinked hour protect nothing any more, so they need not go in the same step. From level 2 on
+`forget_hour` only notes the hour in a row of `meta`. The row's key is `dead keys ` and the hour (4 bytes, big endian).
+The row holds 8 bytes, where the hour's units end, and a row of the second table, behind which to go on. `drop_dead`
+then drops a few keys at a time. They are the same on every node, whatever a node has in LMDB or in memory.
 """
 
 import heapq
@@ -32,18 +32,19 @@ _ROW: Final = struct.Struct("<QQ16sq")
 _U32: Final = struct.Struct(">I")
 _U64: Final = struct.Struct("<Q")
 HOUR_BYTES: Final = _U32.size
-"""With which each key of the second table begins."""
+"""The first bytes of each key of the second table."""
 _DEAD: Final = b"dead keys "
 
 DROPPED_MAX: Final = 200
-"""Keys that one call of drop_dead takes: a millisecond."""
+"""Keys that one call of drop_dead drops: a millisecond."""
 
 _HOUR_COST: Final = 20
-"""Keys that looking for an hour's costs as much as."""
+"""The search for an hour's keys costs as much as so many keys."""
 
 
 class KeyEntry(NamedTuple):
-    """What a key stands for: the message (position and random bits make its id), its request, its first due time."""
+    """The message of a key (position and random bits make its id), the fingerprint of its request, its first due
+    time."""
 
     position: int
     random: int
@@ -52,7 +53,7 @@ class KeyEntry(NamedTuple):
 
 
 class Keys:
-    """All keys, over their tables. Topics are numbers; a key is 1 to 128 bytes and unique within its topic."""
+    """All keys, over their tables. Topics are numbers. A key is 1 to 128 bytes and unique within its topic."""
 
     def __init__(self, table: Table, by_hour: Table, meta: Table) -> None:
         self._table = table
@@ -61,7 +62,7 @@ class Keys:
         self._dead: list[int] = []  # hours, rising
 
     def load(self) -> None:
-        """Read which hours have keys that hold nothing any more. Raises Corrupt if a row's checksum does not match."""
+        """Read the hours whose keys are to be dropped. Raises Corrupt if a row's checksum does not match."""
         self._dead = sorted(_U32.unpack(row[len(_DEAD) :])[0] for row, _ in self._meta.rows(_DEAD))
 
     def find(self, topic: int, key: bytes) -> KeyEntry | None:
@@ -69,7 +70,7 @@ class Keys:
         return self._find(_U32.pack(topic) + key)
 
     def put(self, topic: int, key: bytes, entry: KeyEntry) -> None:
-        """Set what a key stands for."""
+        """Set the entry of a key."""
         assert len(entry.fingerprint) == FINGERPRINT_SIZE, f"fingerprint of {len(entry.fingerprint)} bytes"
         name = _U32.pack(topic) + key
         old = self._find(name)
@@ -79,7 +80,7 @@ class Keys:
         self._by_hour.put(_hour(entry) + name, b"")
 
     def drop_hour(self, hour: int) -> int:
-        """Forget the keys of the messages born in an hour; returns how many there were."""
+        """Drop the keys of the messages born in an hour. Return their number."""
         prefix = _U32.pack(hour)
         rows = [row for row, _ in self._by_hour.rows(prefix)]
         for row in rows:
@@ -88,13 +89,13 @@ class Keys:
         return len(rows)
 
     def forget_hour(self, hour: int, end: int) -> None:
-        """The hour is unlinked, and its units had global indexes below `end`: drop_dead takes their keys."""
+        """Let drop_dead drop the keys of an unlinked hour, whose units had global indexes below `end`."""
         prefix = _U32.pack(hour)
         self._meta.put(_DEAD + prefix, _U64.pack(end) + prefix)
         self._dead = sorted({*self._dead, hour})
 
     def drop_dead(self) -> int:
-        """Drop a few keys of unlinked hours, oldest hour first; returns how many. Costs nothing where none are left."""
+        """Drop a few keys of unlinked hours, oldest hour first. Return their number. Costs nothing if none are left."""
         dropped, left = 0, DROPPED_MAX
         while self._dead and left > 0:
             taken = self._drop_some(self._dead[0], left)
@@ -102,7 +103,7 @@ class Keys:
         return dropped
 
     def _drop_some(self, hour: int, most: int) -> int:
-        """Drop up to so many keys of one hour; with fewer it is done."""
+        """Drop up to `most` keys of one hour. If there are fewer, the hour is done."""
         note = _DEAD + _U32.pack(hour)
         state = self._meta.get(note)
         assert state is not None, f"no keys of hour {hour} are dead"
@@ -119,8 +120,10 @@ class Keys:
         return len(taken)
 
     def _dead_rows(self, hour: int, end: int, after: bytes) -> Iterator[bytes]:
-        """The rows of the second table behind `after` whose keys are of units of the hour below `end`, ascending. A key
-        that was taken again meanwhile, or by a unit of the hour begun again, is none."""
+        """Yield the rows of the second table behind `after` whose keys are of units of the hour below `end`, ascending.
+
+        A key that was taken again meanwhile, even by a unit of the hour begun again, is left out.
+        """
         prefix = _U32.pack(hour)
         former = b""
         for row in heapq.merge(self._by_hour.saved(prefix, after), self._by_hour.unsaved(prefix, after)):

@@ -1,9 +1,9 @@
-"""The members of the cluster, as the log has made them: one row each, by a number that is given once and for all.
+"""The members of the cluster, as the log has made them. Each has a row, and a number that is given once and for all.
 
-The number stands in records (`node u16` of settle records, the delivery log), so it must name the same node for as long
-as a record lives: it counts up, and the row of a removed member stays, with its id, so that history can still be told
-and so that the id is not given again. A node that was removed while it was down is told so by that row when it returns;
-were its id used again, an old directory and a new one could both claim to be the member.
+Records hold the number (`node u16` of settle records, the delivery log), so it must name the same node for as long as a
+record lives. Numbers count up, and the row of a removed member stays, with its id. So history can still be shown, and
+the id is not given again. A node that was removed while it was down learns that from the row when it returns. If its id
+were used again, an old directory and a new one could both claim to be the member.
 """
 
 import struct
@@ -24,8 +24,10 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One member, or a former one. `raft` and `http` are host:port as other nodes reach it; `since_index` is the log
-    index of the change that gave it this role."""
+    """A member, or a former one. `raft` and `http` are host:port as other nodes reach it.
+
+    `since_index` is the log index of the change that gave it this role.
+    """
 
     number: int
     id: str
@@ -43,7 +45,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(Member)
 
 
 class Members:
-    """All members there ever were, in memory and over their table. Numbers start at 1; 0 is no member."""
+    """All members that ever were, in memory and over their table. Numbers start at 1. 0 is no member."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -55,7 +57,7 @@ class Members:
             self._remember(_DECODER.decode(value))
 
     def all(self) -> list[Member]:
-        """All of them, removed ones too, in the order of their numbers."""
+        """All members, removed ones too, in the order of their numbers."""
         return sorted(self._by_id.values(), key=lambda member: member.number)
 
     def current(self) -> list[Member]:
@@ -63,17 +65,17 @@ class Members:
         return [member for member in self.all() if member.role != REMOVED]
 
     def find(self, node_id: str) -> Member | None:
-        """The member of this id, removed or not; None if there never was one."""
+        """The member of this id, removed or not. None if there never was one."""
         return self._by_id.get(node_id)
 
     @property
     def next_number(self) -> int:
-        """What the next new member gets."""
+        """The number of the next new member."""
         return max((member.number for member in self._by_id.values()), default=0) + 1
 
     @property
     def index(self) -> int:
-        """Log index of the newest change, 0 before the first: of two lists of members the higher one is the newer."""
+        """Log index of the newest change, 0 before the first. Of two lists of members the higher one is the newer."""
         return max((member.since_index for member in self._by_id.values()), default=0)
 
     def put(self, member: Member) -> None:

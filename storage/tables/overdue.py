@@ -1,8 +1,8 @@
-"""What a restored cluster does about messages that became due while it was not there: a row of the catalog, until done.
+"""The rule of a restored cluster about messages that became due while it was down: a row of the catalog, until done.
 
-`hourwheel restore` writes it, the first leader fixes the moment it counts from (`cutoff_ms`, by its clock, replicated),
-and whoever leads then gives up what was due before that; see node/leader/restored_overdue.py. No row: everything is
-handed over.
+`hourwheel restore` writes the rule. The first leader fixes the moment from which it counts (`cutoff_ms`, by its clock,
+replicated). Each leader after that gives up the messages that were due before it. See node/leader/restored_overdue.py.
+Without a row every message is delivered.
 """
 
 from typing import Final
@@ -15,8 +15,11 @@ _KEY: Final = b"catch_up"
 
 
 class OverdueRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages that were due more than `last_ms` before the first leader's clock are not wanted; 0: none that is
-    overdue is. `cutoff_ms`: the moment that makes, None while there was no leader."""
+    """Messages that were due more than `last_ms` before the first leader's clock are not wanted. 0: no overdue message
+    is.
+
+    `cutoff_ms` is the resulting moment, None before the first leader.
+    """
 
     last_ms: int
     cutoff_ms: int | None = None
@@ -27,13 +30,13 @@ _DECODER: Final = msgspec.msgpack.Decoder(OverdueRule)
 
 
 def read_overdue_rule(meta: Table) -> OverdueRule | None:
-    """What is left to be done; None if nothing is."""
+    """The rule that is still to be done, or None."""
     row = meta.get(_KEY)
     return None if row is None else _DECODER.decode(row)
 
 
 def write_overdue_rule(meta: Table, rule: OverdueRule | None) -> None:
-    """Set it, or with None say that it is done."""
+    """Set the rule. None says that it is done."""
     if rule is None:
         meta.drop(_KEY)
     else:

@@ -1,14 +1,13 @@
-"""The tables of the catalog, a row each: how many rows it may have, how large they are, who drops them, and what is
-kept of it in memory.
+"""The tables of the catalog, one row each: its bound, the size of its rows, the command that drops them, and its cache.
 
-All that is replicated beside the hours stands in one of them. Only the doubt about former leaders is a part of the
-checkpoint record (storage/catalog/doubt.py). Which overdue messages a restored cluster wants (overdue.py) is a row of
-`meta`.
+All replicated data beside the hours stands in one of them. Only the doubt about former leaders is a part of the
+checkpoint record (storage/catalog/doubt.py). The overdue messages that a restored cluster wants (overdue.py) are a row
+of `meta`.
 
-What is kept in memory is made from a table's rows alone: at the start, and when a snapshot was installed. It may write
-to other tables too; the registry names them.
+A cache in memory is made from a table's rows alone: at the start, and when a snapshot was installed. It may write to
+other tables too. The registry names them.
 
-A content is listed, and its digest taken, in the order of these rows, so a new one stands at the end.
+The content is listed, and its digest taken, in the order of these rows, so a new row stands at the end.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,20 +24,20 @@ from storage.tables.members import NUMBER_MAX, Members
 from storage.tables.topic import Topics
 
 ABOUT: Final = b"about"
-"""The named database of what is about the catalog and not part of it: the checkpoint record, the catalog's format."""
+"""The named database of data about the catalog, not part of it: the checkpoint record, the catalog's format."""
 
 NAME_BYTES_MAX: Final = 16
 """A name is the person of the hash of its rows (storage/lmdb/table.py), which has so many bytes."""
 
 DATABASES_MAX: Final = 64
-"""Named databases that LMDB opens: the tables, and that one."""
+"""Named databases that LMDB opens: the tables and ABOUT."""
 
 
 class Cache(Protocol):
-    """What is kept in memory of a table, and changes with it."""
+    """The memory of a table, which changes with it."""
 
     def load(self) -> None:
-        """Read all rows, before anything is asked. Raises Corrupt if a row's checksum does not match."""
+        """Read all rows, before any look-up. Raises Corrupt if a row's checksum does not match."""
 
 
 C = TypeVar("C", bound=Cache, default=Cache)
@@ -46,10 +45,12 @@ C = TypeVar("C", bound=Cache, default=Cache)
 
 @dataclass(frozen=True, slots=True)
 class TableRow(Generic[C]):
-    """One table: `rows_max` rows at most, of about `row_bytes` with their keys. `dropped_by`: the file of the command
-    that drops rows; or `nobody: `, and why there is an end to them. `cache` is called with the table and those named in
-    `beside`, which it writes to as well. `group`: so many bytes at the start of a key are what `Table.unsaved` is asked
-    for."""
+    """A table: at most `rows_max` rows, of about `row_bytes` with their keys.
+
+    - `dropped_by`: the file of the command that drops rows, or `nobody: ` and why the rows are bounded.
+    - `cache`: called with the table and those named in `beside`, to which it writes as well.
+    - `group`: the length of the first part of a key, which `Table.unsaved` takes.
+    """
 
     name: str
     rows_max: int
@@ -61,7 +62,7 @@ class TableRow(Generic[C]):
 
 
 def registered(rows: Iterable[TableRow[Any]]) -> dict[str, TableRow[Any]]:
-    """By name, in their order. Raises BadRow."""
+    """The rows by name, in their order. Raises BadRow."""
     found: dict[str, TableRow[Any]] = {}
     for row in rows:
         word = isinstance(row.name, str) and row.name.isidentifier() and len(row.name.encode()) <= NAME_BYTES_MAX
@@ -88,7 +89,7 @@ def registered(rows: Iterable[TableRow[Any]]) -> dict[str, TableRow[Any]]:
 
 META: Final = TableRow(
     "meta",
-    rows_max=3 * (HOUR_MAX + 1) + 4,  # up to three of each hour there ever was: first index, in the backup, dead keys
+    rows_max=3 * (HOUR_MAX + 1) + 4,  # up to three of each hour that ever was: first index, in the backup, dead keys
     row_bytes=64,
     dropped_by="nobody: its rows are of the cluster, and of hours, of which there are no more",
     cache=FirstIndexes,

@@ -1,11 +1,11 @@
-"""Topics: by name within a namespace, and by a number given in apply and never given again.
+"""Topics: by name within a namespace, and by a number that apply gives once.
 
-Units carry the number (4 bytes) instead of the name, for as long as their hour exists; a number that came back under
-another name would deliver old messages to a new topic. There are thousands of topics, not millions, so all of them are
-kept decoded in memory: the apply path finds them in a dict, and pages of them in a list of names in order.
+Units carry the number (4 bytes) instead of the name, for as long as their hour exists. If a number came back under
+another name, old messages would go to a new topic. There are thousands of topics, not millions, so all of them are kept
+decoded in memory. Apply finds them in a dict, and pages of them in a list of names in order.
 
-A topic takes 250 bytes there, so that 100,000 take 25 MB of each node: a name is kept once, whatever finds the topic
-by it, and topics for which nothing was set share their settings.
+A topic takes 250 bytes in memory, so 100,000 take 25 MB of each node. A name is kept once for all look-ups, and topics
+without settings share one empty dict.
 """
 
 import struct
@@ -26,15 +26,17 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 DEFAULT_NAMESPACE: Final = "default"
 
 Subscription = NewType("Subscription", int)
-"""A subscription of a topic, in one number: its own, 16 bits, above the 32 bits of the topic's. What is ready, handed
-over, pushed and retried is kept by it. Only subscription 0 exists, all consumers of a topic share it: the topic's
-number is its key."""
+"""A subscription of a topic, in one number: its own, 16 bits, above the 32 bits of the topic's.
+
+It is the key of ready, handed-over, pushed and retried units. Only subscription 0 exists, which all consumers of a
+topic share. The topic's number is its key.
+"""
 
 _TOPIC_BITS: Final = 32
 
 
 def subscription_of(topic: int, number: int = 0) -> Subscription:
-    """The subscription of this number of the topic of this one."""
+    """The subscription with this number of a topic."""
     return Subscription(number << _TOPIC_BITS | topic)
 
 
@@ -54,7 +56,7 @@ def number_of(subscription: Subscription) -> int:
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One topic. `settings` are the fields of the API's topic object that were set; `revision` counts from 1."""
+    """A topic. `settings` are the fields of the API's topic object that were set. `revision` counts from 1."""
 
     number: int
     namespace: str
@@ -82,7 +84,7 @@ _EMPTY: Final = _Namespace()
 
 
 class Topics:
-    """All topics, in memory and over their table. Numbers start at 1; 0 is no topic."""
+    """All topics, in memory and over their table. Numbers start at 1. 0 is no topic."""
 
     def __init__(self, table: Table, meta: Table) -> None:
         self._table = table
@@ -116,13 +118,13 @@ class Topics:
         return [self._by_number[number] for number in sorted(self._by_number)]
 
     def page(self, after: str, most: int, namespace: str) -> list[Topic]:
-        """At most so many of the namespace behind this name, by name."""
+        """At most `most` topics of the namespace by name, from behind `after`."""
         within = self._of(namespace)
         start = bisect_right(within.names, after)
         return [within.by_name[name] for name in within.names[start : start + most]]
 
     def with_settings(self) -> list[Topic]:
-        """Those for which something was set."""
+        """The topics with a setting of their own."""
         return list(self._set.values())
 
     def put(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str) -> Topic:
@@ -149,7 +151,7 @@ class Topics:
         return put
 
     def drop(self, number: int) -> None:
-        """Remove a topic; its number is not given again."""
+        """Remove a topic. Its number is not given again."""
         topic = self._by_number.pop(number)
         within = self._namespaces[topic.namespace]
         del within.by_name[topic.name], within.names[bisect_left(within.names, topic.name)]
@@ -167,9 +169,9 @@ class Topics:
         return self._namespaces.get(namespace, _EMPTY)
 
     def _remember(self, row: bytes) -> Topic:
-        """The topic of a row; the list of names is left to the caller."""
+        """Add the topic of a row. The caller updates the list of names."""
         topic = _DECODER.decode(row)
-        if topic.created_ms != self._created_ms:  # many are made in one entry: they share its moment
+        if topic.created_ms != self._created_ms:  # one entry may make many, which share its time
             self._created_ms = topic.created_ms
         within = self._namespaces[topic.namespace]
         old = within.by_name.get(topic.name)

@@ -1,6 +1,5 @@
-"""The two-level wheel: hours, then the seconds of the near ones. Pure, and told the time.
+"""The two-level wheel: hours, then the seconds of the near ones. Pure, and given the time.
 
-In: units as they are scheduled, and the hours that are near.
-Out: the units of each slot, in order, as their millisecond comes.
-slot_read.py is where a due second is read from the chain of its hour.
+In: scheduled units, and the near hours. Out: the units of each slot, in order, as their millisecond comes. slot_read.py
+reads a due second from the chain of its hour.
 """

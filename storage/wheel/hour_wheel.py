@@ -1,7 +1,7 @@
 """The hour wheel: which hours are near. It turns once an hour and feeds the second wheel.
 
 Near are two hours before now up to two hours after it. A near hour is mapped: its heads are in memory, its units are
-written through, and its used seconds stand in the second wheel's queue. Farther ones cost nothing but their files.
+written through, and its used seconds stand in the second wheel's queue. Far hours cost only their files.
 
 An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
 
@@ -10,8 +10,8 @@ An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
     13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and let go
 
 An hour is mapped two hours before its first second, so a turn that is late by minutes delays nothing. If the clock
-leaps, the hours leaped over are mapped too: what is in them is due. There may be thousands: the dispatcher asks
-`SecondWheel.leaps` before, and starts new wheels. If the clock goes back, nothing turns back.
+leaps, the hours leaped over are mapped too, because their units are due. There may be thousands of them. So the
+dispatcher asks `SecondWheel.leaps` before, and starts new wheels. If the clock goes back, the wheel does not turn back.
 """
 
 from typing import Final, Protocol
@@ -27,10 +27,10 @@ AHEAD: Final = 2
 
 
 class Hours(Protocol):
-    """What the hour wheel needs of the store."""
+    """The part of the store that the hour wheel uses."""
 
     def turn(self, now_hour: int) -> None:
-        """Map the hours from two before to two after this one, let go of the others."""
+        """Map the hours from two before to two after this one, release the others."""
 
     def hours(self, first: int, end: int) -> list[int]:
         """The hours first <= hour < end that hold units, rising."""
@@ -46,10 +46,10 @@ class HourWheel:
         self._store = store
         self._wheel = wheel
         self._now_hour = -1
-        self._mapped = start_ms // HOUR_MS  # hours from the start up to this one (exclusive) are the second wheel's
+        self._mapped = start_ms // HOUR_MS  # the second wheel has the hours from the start up to this one (exclusive)
 
     def turn(self, now_ms: int) -> bool:
-        """Map what has become near; whether the wheel turned. Cheap when the hour is still the same."""
+        """Map the hours that became near. True if the wheel turned. Cheap while the hour is the same."""
         now_hour = now_ms // HOUR_MS
         if now_hour <= self._now_hour:
             return False

@@ -1,10 +1,9 @@
-"""A slot of the second wheel while it is in memory: the units of one second that wait, and how many went.
+"""A slot of the second wheel while it is in memory: the waiting units of one second, and the number dispatched.
 
-Units come as one big run read from the store and as many small ones that arrive live, up to the millisecond they are
-due and after. Merging each arrival into a million units would cost milliseconds every time, so runs are kept apart and
-merged like the digits of a counter: two neighbours become one when the newer is at least half as long as the older.
-That leaves log(n) runs, each unit is copied log(n) times at most, and the big one is touched only when half as much has
-arrived.
+Units come as one big run read from the store and as many small ones that arrive live, even after they are due. A merge
+of each arrival into a million units would cost milliseconds every time. So runs are kept apart and merged like the
+digits of a counter. Two neighbours become one when the newer is at least half as long as the older. That leaves log(n)
+runs, and each unit is copied log(n) times at most. The big run is touched only when half as much has arrived.
 """
 
 from storage.format.position import INDEX_MAX
@@ -13,7 +12,8 @@ from storage.wheel.sorted_run import Run
 
 
 class LoadedSlot:
-    """Units of one absolute second. `loading`: the store's part is being read, nothing is taken until it is here."""
+    """Units of one absolute second. `loading`: the store's part is being read, and nothing is taken until it is
+    here."""
 
     def __init__(self, tick: int) -> None:
         self.tick = tick
@@ -33,23 +33,24 @@ class LoadedSlot:
 
     @property
     def dispatched(self) -> int:
-        """How many different units were surely taken: a unit that came back after it was taken counts once."""
+        """The number of different units that were surely taken. A unit that came back after it was taken counts
+        once."""
         return max(0, self._taken - self._again)
 
     def arrive(self, units: DueUnits) -> None:
-        """Merge live units, in dispatch order. One that waits here already is not taken twice."""
+        """Merge live units, in dispatch order. A unit that waits here already is not taken twice."""
         run = Run.of(self.tick, units)
         index = units.position & INDEX_MAX
         if int(index.min()) <= self._newest:
             for other in self._runs:
                 run = run.without(other)
-            # What came before and does not wait was taken or settled; taken now, it may be for the second time.
+            # A unit that came before and does not wait was taken or settled, so it may now be taken a second time.
             self._again += int(((run.units().position & INDEX_MAX) <= self._newest).sum())
         self._newest = max(self._newest, int(index.max()))
         self._push(run)
 
     def load(self, units: DueUnits) -> None:
-        """Merge what the store read, in dispatch order; units of it that arrived meanwhile stay once."""
+        """Merge the units that the store read, in dispatch order. Those that arrived meanwhile stay once."""
         assert self.loading, f"second {self.tick} loaded without being asked for"
         self.loading = False
         if not len(units):
@@ -62,7 +63,7 @@ class LoadedSlot:
             self._push(part)
 
     def take(self, now_ms: int) -> DueUnits | None:
-        """Remove what is due at or before now_ms and return it in dispatch order; None if nothing is."""
+        """Remove the units due at or before now_ms and return them in dispatch order. None if there are none."""
         due = [head for run in self._runs if len(head := run.take(now_ms))]
         if not due:
             return None
@@ -72,12 +73,12 @@ class LoadedSlot:
         return units
 
     def ahead(self, until_ms: int) -> DueUnits | None:
-        """What waits and is due at or before `until_ms`, in dispatch order, left in place; None if nothing is."""
+        """The waiting units due at or before `until_ms`, in dispatch order, left in place. None if there are none."""
         heads = [head for run in self._runs if len(head := run.head(until_ms))]
         return Run.merge(heads).units() if heads else None
 
     def after_ms(self, until_ms: int) -> int | None:
-        """Due time of the first unit that waits and is due later; None if there is none."""
+        """Due time of the first waiting unit that is due later. None if there is none."""
         return min((after for run in self._runs if (after := run.after_ms(until_ms)) is not None), default=None)
 
     def _push(self, run: Run) -> None:

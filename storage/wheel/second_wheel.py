@@ -1,8 +1,8 @@
-"""The second wheel: which units become due, and when next to look. Pure: it is given the time and what was read.
+"""The second wheel: which units become due, and when next to look. Pure: it is given the time and the units read.
 
 Each second has a slot. Of most slots the wheel knows one bit: used or not. Used slots stand in a delay queue (a heap of
-absolute seconds); from `preload_s` before its second on, a slot is read from the store and waits in memory, sorted.
-What arrives for a slot in memory is merged into it; what arrives for a later one only marks it, for the store has it.
+absolute seconds). From `preload_s` before its second on, a slot is read from the store and waits in memory, sorted. A
+unit that arrives for a slot in memory is merged into it. A unit for a later slot only marks it, for the store has it.
 Seconds below the horizon are in memory or empty, seconds at or above it are the store's.
 
 An example, with preload_s = 10, started at 100.000 s, nothing used:
@@ -17,11 +17,11 @@ An example, with preload_s = 10, started at 100.000 s, nothing used:
     300.250  take -> due 300.250  state (300, 2); wake_ms = 590_000
     301.000  take -> nothing      state (301, 0)
 
-Times round so that nothing is early: a unit is due when now_ms >= due_ms, and the owner's clock rounds down. If now
-goes back, nothing is given that is not due by the new now, and nothing given comes again. A read that is late holds up
-its own second only, and the state with it.
+Rounding makes no unit early: a unit is due when now_ms >= due_ms, and the owner's clock rounds down. If now goes back,
+the wheel gives only units that are due by the new now, and no unit twice. A late read holds up only its own second, and
+the state with it.
 
-What it does not know: whether a unit was settled since it was read. Whoever takes units asks the records.
+The wheel does not know if a unit was settled since it was read. The caller that takes units looks at the records.
 """
 
 import heapq
@@ -36,13 +36,16 @@ from storage.wheel.slot import DueUnits
 
 SECONDS = 3600
 LEAP_SECONDS = 10
-"""So many used seconds that are past may be read in one step."""
+"""The most used seconds in the past that one step may read."""
 _MS = 1000
 
 
 class SecondWheel:
-    """Hands out units at their millisecond, each once. Starts after `start_ms`: what the store holds that is due at or
-    before it belongs to the promotion; what is later, and all that arrives live, is the wheel's."""
+    """Gives units at their millisecond, each once. It starts after `start_ms`.
+
+    The promotion of the leader handles the store's units that are due at or before `start_ms`. The wheel handles later
+    ones, and all live arrivals.
+    """
 
     def __init__(self, preload_s: int = 10, *, start_ms: int) -> None:
         self._preload_s = preload_s
@@ -58,13 +61,15 @@ class SecondWheel:
 
     @property
     def state(self) -> tuple[int, int]:
-        """(tick, local_index) as of the last take: of what had arrived by then, all in seconds before `tick` is
-        dispatched, and of second `tick` the first `local_index` in order. Never goes back."""
+        """(tick, local_index) as of the last take, of all units that had arrived by then. Never goes back.
+
+        All units in seconds before `tick` are dispatched, and of second `tick` the first `local_index` in order.
+        """
         return self._state
 
     @property
     def exact(self) -> bool:
-        """Whether `state` speaks of all that had arrived at the last take; not while the clock has gone back."""
+        """True if `state` covers all units that had arrived at the last take. False while the clock has gone back."""
         return self._exact
 
     @property
@@ -73,7 +78,8 @@ class SecondWheel:
         return sum(map(len, self._slots.values()))
 
     def use(self, seconds: I64, until_tick: int) -> None:
-        """Hours are mapped up to `until_tick` (exclusive), and `seconds` (absolute) of the newly mapped are used."""
+        """Note that hours are mapped up to `until_tick` (exclusive), and that `seconds` (absolute) of the new ones are
+        used."""
         first = self._start_ms // _MS
         seconds = seconds[seconds >= first]
         assert not len(seconds) or int(seconds.min()) >= self._horizon, "an hour was mapped after the wheel passed it"
@@ -81,9 +87,10 @@ class SecondWheel:
         self._mark(seconds)
 
     def arrive(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8) -> None:
-        """Units just applied, in the order of their positions within each hour. All arrays have shape [n]."""
+        """Add units just applied, in the order of their positions within each hour. All arrays have shape [n]."""
         ticks = due_ms // _MS
-        # load() leaves out what is due by start_ms, so what arrives that late for a slot not yet read goes in at once.
+        # load() leaves out units due by start_ms, so such a unit that arrives late for a slot not yet read goes in at
+        # once.
         here = (ticks < self._horizon) | (due_ms <= self._start_ms)
         self._mark(ticks[(ticks < self._until) & ~here])
         rows = np.flatnonzero(here)
@@ -98,15 +105,18 @@ class SecondWheel:
             self._slot(int(ticks[start])).arrive(units)
 
     def leaps(self, now_ms: int) -> bool:
-        """Whether the clock has passed more since the last `loads` than one step may read: an hour that is not mapped,
-        or more than LEAP_SECONDS used seconds. A wheel that starts now then takes the place of this one."""
+        """True if the clock has passed more since the last `loads` than one step may read. Then a new wheel replaces
+        this one.
+
+        More than one step is an hour that is not mapped, or more than LEAP_SECONDS used seconds.
+        """
         now_tick = now_ms // _MS
         if now_tick < self._until and not (self._queue and self._queue[0] < now_tick):
             return False
         return now_tick >= self._until or sum(tick < now_tick for tick in self._queue) > LEAP_SECONDS
 
     def loads(self, now_ms: int) -> list[int]:
-        """Absolute seconds to read from the store now, rising. Each is asked for once; answer each with load()."""
+        """Absolute seconds to read from the store now, rising. Each is asked for once. Answer each with load()."""
         horizon = min(self._until, now_ms // _MS + self._preload_s + 1)
         if horizon <= self._horizon:
             return []
@@ -121,8 +131,11 @@ class SecondWheel:
         return ticks
 
     def load(self, tick: int, slot: DueUnits) -> None:
-        """What was read of a second that loads() asked for, sorted by (due_ms, local_index); it may hold units that
-        arrived since, which are not given twice. What another wheel asked for, before this one started, is left out."""
+        """Add the units read of a second that loads() asked for, sorted by (due_ms, local_index).
+
+        Units that arrived since may be among them and are not given twice. Seconds that another wheel asked for, before
+        this one started, are left out.
+        """
         if tick not in self._slots or not self._slots[tick].loading:
             return
         first = int(np.searchsorted(slot.due_ms, self._start_ms, side="right"))
@@ -130,7 +143,7 @@ class SecondWheel:
         self._slots[tick].load(slot.select(later))
 
     def take(self, now_ms: int) -> DueUnits:
-        """Remove and return what is due at or before now_ms, in the order (due_ms, local_index)."""
+        """Remove and return the units due at or before now_ms, in the order (due_ms, local_index)."""
         now_tick = now_ms // _MS
         parts: list[DueUnits] = []
         for tick in sorted(tick for tick in self._slots if tick <= now_tick):
@@ -144,21 +157,25 @@ class SecondWheel:
         return DueUnits.joined(parts)
 
     def ahead(self, until_ms: int) -> DueUnits:
-        """What is in memory and due at or before `until_ms`, in dispatch order; all of it stays. Whoever prepares
-        something for a unit before it is due asks again and again, and sees what arrived meanwhile."""
+        """The units in memory due at or before `until_ms`, in dispatch order. All of them stay.
+
+        A caller that prepares units before they are due asks again and again, and sees those that arrived meanwhile.
+        """
         slots = [slot for tick, slot in sorted(self._slots.items()) if tick * _MS <= until_ms and not slot.loading]
         return DueUnits.joined([due for slot in slots if (due := slot.ahead(until_ms)) is not None])
 
     def after_ms(self, until_ms: int) -> int | None:
-        """Due time of the first unit in memory that is due later than `until_ms`; None if there is none."""
+        """Due time of the first unit in memory that is due later than `until_ms`. None if there is none."""
         for tick, slot in sorted(self._slots.items()):
             if (tick + 1) * _MS > until_ms and not slot.loading and (after := slot.after_ms(until_ms)) is not None:
                 return after
         return None
 
     def wake_ms(self, now_ms: int) -> int | None:
-        """When next to act, at the earliest now: the first due time in memory, or the next second to load. None: not
-        before something arrives, is loaded, or an hour is mapped."""
+        """When next to act, at the earliest now: the first due time in memory, or the next second to load.
+
+        None: not before a unit arrives, a second is loaded, or an hour is mapped.
+        """
         times = [slot.first_ms for slot in self._slots.values() if not slot.loading]
         if self._queue:
             times.append((self._queue[0] - self._preload_s) * _MS)
@@ -172,7 +189,7 @@ class SecondWheel:
         return slot
 
     def _mark(self, ticks: I64) -> None:
-        """Put seconds into the queue that are not in it: at most 3600 pushes an hour, however many units arrive."""
+        """Put seconds into the queue that are not in it. At most 3600 pushes an hour, however many units arrive."""
         for hour, rows in by_hour(ticks // SECONDS):
             used = self._used.get(hour)
             if used is None:
@@ -184,10 +201,10 @@ class SecondWheel:
                 heapq.heappush(self._queue, hour * SECONDS + second)
 
     def _advance(self, now_ms: int) -> None:
-        """After all that is due by now_ms was taken: move the state to the first second that is not through."""
+        """Move the state to the first second that is not done. All units due by now_ms were taken before."""
         self._exact = now_ms >= self._latest_ms
         if not self._exact:
-            # Units may wait that are due before what was already given: the state would claim those too.
+            # Units may wait that are due before units already given. The state would cover those too.
             return
         self._latest_ms = now_ms
         loading = [tick for tick, slot in self._slots.items() if slot.loading]

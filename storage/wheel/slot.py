@@ -1,6 +1,6 @@
-"""The columns in which units that are due, or will be, go from the records through the wheel to the ready windows.
+"""The columns of units on their way from the records through the wheel to the ready windows.
 
-Columns, because a slot may hold a million units: nothing on that way may cost Python work per message.
+They are columns because a slot may hold a million units. So nothing on that way may cost Python work per message.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from storage.format.array import I64, U8, U32, U64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DueUnits:
-    """One row per unit, in dispatch order: by due_ms, within a millisecond by arrival. All arrays have shape [n].
+    """A row per unit, in dispatch order: by due_ms, within a millisecond by arrival. All arrays have shape [n].
 
-    Within one second arrival is the order of local_index and of position alike, since both count appends.
+    Within one second, local_index and position both are in order of arrival, since both count appends.
     """
 
     due_ms: I64
@@ -43,7 +43,7 @@ class DueUnits:
 
     @classmethod
     def joined(cls, parts: list[DueUnits]) -> DueUnits:
-        """One behind the other."""
+        """Join parts, one behind the other."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -57,5 +57,5 @@ class DueUnits:
         )
 
     def select(self, rows: npt.NDArray[Any] | slice) -> DueUnits:
-        """The rows given by an index array, a mask or a slice, in that order; of a slice a view."""
+        """The rows given by an index array, a mask or a slice, in that order. A slice gives a view."""
         return DueUnits(self.due_ms[rows], self.position[rows], self.topic[rows], self.tags[rows], self.priority[rows])

@@ -1,9 +1,9 @@
-"""What of an hour is still to be handed over, in dispatch order: rows that fill the wheel and the ready windows.
+"""The pending units of an hour, in dispatch order. They fill the wheel and the ready windows.
 
-One second is read by a SlotRead, which captures its moment on the loop's thread and may then run in any other: a slot
-of a million units takes a quarter of a second, for which heartbeats must not wait. A whole hour is one pass over the
-index with the states beside it; nothing is kept, and with a limit the pass holds at most twice that many rows, so that
-a backlog of any size can be read in pieces.
+A SlotRead reads one second. It captures its moment on the loop's thread and may then run in any other. A slot of a
+million units takes a quarter of a second, and heartbeats must not wait for that. A whole hour is one pass over the
+index with the states beside it. Nothing is kept. With a limit the pass holds at most twice that many rows, so that a
+backlog of any size can be read in pieces.
 """
 
 import numpy as np
@@ -17,11 +17,10 @@ from storage.wheel.slot import DueUnits
 
 
 class SlotRead:
-    """The pending units of one second at the moment this was made.
+    """The pending units of one second at the moment this was made. Made on the loop's thread, run once in any.
 
-    Made on the loop's thread, run once in any. It reads rows of the index that were written before, over descriptors of
-    its own, and chunks that are never changed; of what happens to its units meanwhile it may see some and miss some, so
-    whoever hands them over asks the records again, as ever.
+    It reads written rows of the index, over descriptors of its own, and chunks that never change. It may show later
+    changes of units or not. So the caller looks at the records again before a hand-over.
     """
 
     def __init__(self, hour: Hour, second: int) -> None:
@@ -37,7 +36,7 @@ class SlotRead:
             self._saved_units, self._staged = hour.saved_units, hour.staged
 
     def quick(self, rows: int) -> bool:
-        """Whether at most so many rows are looked at."""
+        """True if it looks at no more than `rows` rows."""
         return self._near and self._count <= rows
 
     def run(self) -> DueUnits:
@@ -61,8 +60,11 @@ class SlotRead:
 
 
 def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> DueUnits:
-    """The pending units of an hour in order of (due_ms, local_index): those due before `before_ms`, of `topic`, and of
-    these the first `limit`; None does not restrict."""
+    """The pending units of an hour in order of (due_ms, local_index): due before `before_ms`, of `topic`, the first
+    `limit`.
+
+    None does not restrict.
+    """
     assert limit is None or limit > 0, f"limit {limit}"
     states = hour.states().seen()
     held: list[DueUnits] = []
@@ -79,14 +81,14 @@ def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: in
         if limit is not None and count >= 2 * limit:
             first = _ordered(DueUnits.joined(held)).select(slice(limit))
             held, count = [first], limit
-            # one due at the same millisecond but read later comes after all of these
+            # a unit due at the same millisecond but read later comes after all of these
             before_ms = int(first.due_ms[-1])
     states.close()
     return _ordered(DueUnits.joined(held)).select(slice(limit))
 
 
 def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> DueUnits:
-    """Columns of the units to keep, copied so that the block they were read in can go."""
+    """Columns of the units to keep, copied so that the block that they were read in can go."""
     rows = slice(None) if bool(keep.all()) else np.flatnonzero(keep)
     return DueUnits(
         units["due_ms"][rows].copy(),
@@ -98,7 +100,8 @@ def _columns(number: int, units: Units, keep: npt.NDArray[np.bool_]) -> DueUnits
 
 
 def _ordered(rows: DueUnits) -> DueUnits:
-    """By due_ms; equal ones are in arrival order already, which is the order of local_index within their second."""
+    """Sort by due_ms. Equal ones are in order of arrival already, which is the order of local_index within their
+    second."""
     if len(rows) < 2 or bool((rows.due_ms[1:] >= rows.due_ms[:-1]).all()):
         return rows
     return rows.select(np.argsort(rows.due_ms, kind="stable"))

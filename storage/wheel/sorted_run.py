@@ -1,8 +1,8 @@
 """A sorted run: units of one second in dispatch order, taken from the front.
 
 The order (due_ms, local_index) within a second is one number per unit: milliseconds into the second above 40 bits of
-global_index, since both indexes count appends. Sorted by it, cutting off what is due is one binary search, merging two
-runs is one stable sort of two sorted halves, and finding a unit again is one more binary search.
+global_index, since both indexes count appends. With it, one binary search cuts off the due units, and another finds a
+unit again. One stable sort of two sorted halves merges two runs.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MASK: Final = np.uint64(INDEX_MAX)
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """`rank` rises strictly; the other columns go with it. All arrays have shape [n]; rows before `start` are taken."""
+    """The columns of a run. `rank` rises strictly. All arrays have shape [n]. Rows before `start` are taken."""
 
     tick: int
     rank: U64
@@ -47,7 +47,7 @@ class Run:
 
     @classmethod
     def merge(cls, runs: "list[Run]") -> "Run":
-        """What is left of several runs of one second, as one."""
+        """Merge the remaining units of several runs of one second."""
         if len(runs) == 1:
             return runs[0]
         rank = np.concatenate([run.rank[run.start :] for run in runs])
@@ -62,34 +62,34 @@ class Run:
 
     @property
     def first_ms(self) -> int:
-        """Due time of the first unit left; there must be one."""
+        """Due time of the first remaining unit, which must exist."""
         return self.tick * 1000 + (int(self.rank[self.start]) >> INDEX_BITS)
 
     def take(self, until_ms: int) -> "Run":
-        """Cut off what is due at or before `until_ms` (it may be empty) and return it."""
+        """Cut off the units due at or before `until_ms` and return them. The result may be empty."""
         head = self.head(until_ms)
         self.start += len(head)
         return head
 
     def head(self, until_ms: int) -> "Run":
-        """What is due at or before `until_ms`, left in place; it may be empty."""
+        """The units due at or before `until_ms`, left in place. May be empty."""
         rows = slice(self.start, self._end(until_ms))
         return Run(self.tick, self.rank[rows], self.topic[rows], self.tags[rows], self.priority[rows])
 
     def after_ms(self, until_ms: int) -> int | None:
-        """Due time of the first unit left that is due later than `until_ms`; None if there is none."""
+        """Due time of the first remaining unit that is due later than `until_ms`. None if there is none."""
         end = self._end(until_ms)
         return self.tick * 1000 + (int(self.rank[end]) >> INDEX_BITS) if end < len(self.rank) else None
 
     def _end(self, until_ms: int) -> int:
-        """The row behind what is due at or before `until_ms`."""
+        """The row behind the units due at or before `until_ms`."""
         offset = min(until_ms - self.tick * 1000, 999)
-        # rank < (offset + 1) << 40 says due_ms <= until_ms for every global_index.
+        # rank < (offset + 1) << 40 means due_ms <= until_ms for every global_index.
         limit = np.uint64((offset + 1) << INDEX_BITS) if offset >= 0 else np.uint64(0)
         return max(self.start, int(np.searchsorted(self.rank, limit)))
 
     def without(self, other: "Run") -> "Run":
-        """What is left of this run and not of the other one."""
+        """The remaining units of this run that the other does not have."""
         mine, theirs = self.rank[self.start :], other.rank[other.start :]
         if not len(mine) or not len(theirs) or mine[-1] < theirs[0] or mine[0] > theirs[-1]:
             return self
@@ -97,7 +97,7 @@ class Run:
         return self._keep(theirs[at] != mine)
 
     def units(self) -> DueUnits:
-        """What is left, as columns with due times and positions."""
+        """The remaining units, as columns with due times and positions."""
         rank = self.rank[self.start :]
         due_ms = (rank >> _SHIFT).astype(np.int64) + self.tick * 1000
         position = rank & _MASK | np.uint64(self.tick // 3600 << INDEX_BITS)
