@@ -27,8 +27,8 @@ CLOCKS_MS: Final = 1_000
 class Doubt:
     """Units due by `until_ms`, without those that came after the change of leader.
 
-    New units are due later, except in the last moments before `until_ms`. So two positions are enough, of the change:
-    `ends` are those behind the last units of two hours, the hour before `until_ms` and its own.
+    New units are due later, except in the last moments before `until_ms`. So it is enough to know where two hours ended
+    at the change. `ends` are the positions behind the last units of the hour before `until_ms` and of its own hour.
 
     `term`: the newest term whose leader recorded how it came to lead. A leader that is given leadership by the leader
     of that term adds no doubt.

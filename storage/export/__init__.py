@@ -1,5 +1,6 @@
 """Exports for the reconciliation: a copy of a directory's rows that grows with each run.
 
-In: the directory of a node, running or not. Out: files with a manifest of the bytes that are durable. The next run
-continues a stopped one. Nothing is written twice.
+In: the directory of a node, running or not.
+Out: files with a manifest of the bytes that are durable.
+The next run continues a stopped one. Nothing is written twice.
 """

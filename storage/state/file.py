@@ -188,7 +188,7 @@ class StateFile:
             self._fd = -1
 
     def __del__(self) -> None:
-        """Close the descriptor, for a thread that never ran."""
+        """A thread that never ran leaves no descriptor open."""
         self.close()
 
 
