@@ -1,7 +1,7 @@
-"""Units that were handed over as often as their policy allows and were not settled: they end instead of going out.
+"""Units that used all attempts of their policy and were not settled. They end instead of going out again.
 
-They are found where they are about to be handed over again, held, and told of once each; their Fail is proposed by who
-knows the policies, and releases them when it has a result.
+Such a unit is found when it is about to be handed over again. It is held, and `Exhaustion.take` returns it once. The
+caller knows the policies and proposes its Fail. The unit is released when the Fail has a result.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from storage.tables.topic import Subscription
 ATTEMPT_MAX: Final = 0xFFFF
 
 EXHAUSTED_MAX: Final = 2_000
-"""Hand-overs pause while so many units wait for the Fail that ends them: each is held, one by one."""
+"""Hand-overs pause while so many units wait for the Fail that ends them, because each is held one by one."""
 
 
 class AttemptLimit(Protocol):
-    """Knows how often a unit may be handed over."""
+    """The rule that says how often a unit may be handed over."""
 
     def over(self, subscription: Subscription, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
         """True, shape [n], for units of the subscription that may not be handed over again. `attempts` are the numbers
-        that the next hand-overs would bear, all above 1; hand-overs made so far are one less."""
+        of the next hand-overs, all above 1. Each unit was handed over one time less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exhausted:
-    """Units of one topic that are over their limit, ready, and held. All arrays have shape [n], n > 0."""
+    """Units of one topic that are ready, held, and over their limit. All arrays have shape [n], n > 0."""
 
     subscription: Subscription
-    position: U64  # where they stand
-    term: U32  # of the newest hand-over there; 0 if there was none since they were moved
+    position: U64  # where the units stand
+    term: U32  # of the newest hand-over there; 0 if there was none since the unit was moved
     attempt: U16  # of the newest hand-over
 
 
 class Exhaustion:
-    """Of one term: what is over its limit, from where it is found to when its Fail has a result."""
+    """The units of one term that are over their limit, from where they are found until their Fail has a result."""
 
     def __init__(self, limit: AttemptLimit | None, holds: UnitHolds) -> None:
-        """Without a limit everything may go."""
+        """Without a limit every unit may go."""
         self._limit, self._holds = limit, holds
-        self._exhausted: list[Exhausted] = []  # not yet told of
-        self._ending: set[int] = set()  # places of exhausted units, told of or not, until they are released
+        self._exhausted: list[Exhausted] = []  # not taken yet
+        self._ending: set[int] = set()  # positions of exhausted units, taken or not, until they are released
 
     def __bool__(self) -> bool:
-        """Whether there is something to take."""
+        """True if there is something to take."""
         return bool(self._exhausted)
 
     @property
     def full(self) -> bool:
-        """So many wait for their Fail that no other is looked for."""
+        """True if so many units wait for their Fail that no others are looked for."""
         return len(self._ending) >= EXHAUSTED_MAX
 
     def offer(
@@ -73,15 +73,16 @@ class Exhaustion:
         rows: npt.NDArray[Any],
         taking: HandOverBuilder,
     ) -> tuple[Rows, int]:
-        """Take of the units `chosen`, ready and with their rows of the index beside them, as many as have room; those
-        that are over their limit step aside first. Returns the others, and how many of these were taken."""
+        """Take as many of the units `chosen` as have room. They are ready, and `rows` are their rows of the index.
+        Units over their limit step aside first. Return the other units of `chosen`, and how many of these, from the
+        first on, were taken."""
         made: U16 = np.maximum(seen.attempt[chosen], rows["attempt"])
         if not made.any():
             return chosen, taking.add(units.position[chosen], made + np.uint16(1), rows)
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
         again, later = np.flatnonzero(made), chosen[:0]
         if self._limit is not None:
-            # Their policies stand in their records: those alone are read that have room in what is handed over.
+            # The policies stand in the records. Read only records that have room in this hand-over.
             few = rows_within(rows, min(taking.bytes, EXACT_BYTES))
             chosen, later, attempts, rows = chosen[:few], chosen[few:], attempts[:few], rows[:few]
             again = again[again < few]
@@ -97,7 +98,7 @@ class Exhaustion:
     def _exhaust(
         self, kind: LaneKind, subscription: Subscription, units: Queued, seen: RecordCheck, rows: Rows, made: U16
     ) -> None:
-        """These rows are over their limit: hold them until the command that ends them has a result."""
+        """Hold the units of these rows, which are over their limit, until the command that ends them has a result."""
         spent = units.select(rows)
         self._holds.add(spent.position, spent.position)
         self._holds.put_aside(kind, subscription, spent)
@@ -105,15 +106,15 @@ class Exhaustion:
         self._exhausted.append(Exhausted(subscription, spent.position, seen.term[rows], made))
 
     def take(self) -> list[Exhausted]:
-        """Each is told of once."""
+        """Return the exhausted units, each once."""
         exhausted, self._exhausted = self._exhausted, []
         return exhausted
 
     def released(self, names: Iterable[int]) -> None:
-        """The command that held these by these names has its result."""
+        """Forget the units held by these names. The command that held them has its result."""
         self._ending.difference_update(names)
 
     def clear(self) -> None:
-        """The term is over."""
+        """Forget all units. The term is over."""
         self._exhausted.clear()
         self._ending.clear()

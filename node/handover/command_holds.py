@@ -1,8 +1,9 @@
-"""Units that a command in flight ends or moves: the dispatcher does not hand them over until its result is known.
+"""Holds of units that a command in flight ends or moves. The dispatcher does not hand them over until the result is
+known.
 
-A result may stay unknown: the proposer gave up on an entry that is in the log and may still be applied. Handed over
-before that, a unit would be ended as if nobody had it; so it stays held until a later command has been applied, for
-what is proposed after it is applied after it.
+A result may stay unknown: the proposer gave up on an entry that is in the log and may still be applied. The command
+would then end a unit that a consumer has. So the unit stays held until a later command is applied, because commands are
+applied in the order in which they are proposed.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ class CommandHolds:
         poke: Callable[[], None],
         over: Callable[[], bool],
     ) -> None:
-        """`poke`: something may go out again. `over`: whether leadership is lost."""
+        """`poke`: called when units may go out again. `over`: True if leadership is lost."""
         self._proposer, self._life, self._handing_over = proposer, life, handing_over
         self._poke, self._over = poke, over
 
     def until(self, positions: Sequence[int], result: asyncio.Future[Any]) -> None:
-        """Hold these until the command that ends or moves them has its result, whether or not the client still waits
-        for that."""
+        """Hold these units until the command that ends or moves them has its result, even if its client waits no
+        more."""
         self._handing_over.hold(positions)
         self.released_by(positions, result)
 
     def released_by(self, positions: Sequence[int], result: asyncio.Future[Any]) -> None:
-        """These are held already: release them when the command has its result."""
+        """Release these units, which are held already, when the command has its result."""
 
         def done(ended: asyncio.Future[Any]) -> None:
             error = None if ended.cancelled() else ended.exception()
@@ -60,7 +61,7 @@ class CommandHolds:
         self._poke()
 
     async def _release_late(self, positions: Sequence[int]) -> None:
-        """The command was given up on: release when an empty one, proposed after it, is applied."""
+        """Release the units of a command that was given up, once an empty command proposed after it is applied."""
         applied = False
         while not applied and not self._over():
             with suppress(Problem):

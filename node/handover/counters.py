@@ -1,4 +1,4 @@
-"""A node counts its hand-overs here, those of all topics, since it started."""
+"""The counters of a node's hand-overs, over all topics, since it started."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,13 +7,13 @@ from node.handover.lateness import Lateness
 
 
 class Counters:
-    """`handed_over`: hand-overs made. `acked`: acks answered so. `released`: leases that were taken back."""
+    """`handed_over`: hand-overs made. `acked`: acks that were answered so. `released`: leases that were taken back."""
 
     def __init__(self, lateness: Lateness) -> None:
         self._lateness = lateness
         self.handed_over = self.acked = self.released = 0
 
     def hand_overs(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
-        """So many were made; the first ones of their messages were this late. Returns how late in all."""
+        """Count `count` hand-overs, and the lateness of those that were their messages' first. Return the sum of it."""
         self.handed_over += count
         return self._lateness.observe(lateness_ms)

@@ -1,8 +1,8 @@
-"""The node's own account of its hand-overs: a start before the first byte leaves, an end when the outcome is known.
+"""A node's own account of its hand-overs: a start before the first byte leaves, an end when the outcome is known.
 
-The replicated records say what was promised; this log says what this node did, also in the moments that a crash takes
+The replicated records say what was promised. This log says what this node did, even in the moments that a crash takes
 from the replicated ones. It also says in which terms this node led, from when to when, and how that ended. The
-reconciliation reads both (storage/record/delivery_record.py has the format).
+reconciliation reads both. storage/record/delivery_record.py has the format.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Mark(NamedTuple):
-    """What a term's first record carries from level 3 on: that of its beginning, or of its end if it never began."""
+    """The additions of a term's first record, from level 3 on. That is the record of its end if it never began."""
 
     boot: int
     """The run of the machine's kernel (node/runtime/boot.py)."""
@@ -63,7 +63,7 @@ class Mark(NamedTuple):
 class DeliveryLog:
     """Appends to the files of one node and group. A failed write is final, like any: DiskFailed.
 
-    `cluster_id` is asked for at the first record, since there is none before the cluster is founded; `state` is the
+    `cluster_id` is called at the first record, because there is no id before the cluster is founded. `state` gives the
     dispatch state of the moment.
     """
 
@@ -98,7 +98,7 @@ class DeliveryLog:
         mode: int,
         subscription: int = 0,
     ) -> None:
-        """Hand-overs that are about to leave, columns of n rows; in the kernel's hands when this returns."""
+        """Write that hand-overs are about to leave, as columns of n rows. The kernel has the rows when this returns."""
         rows = self._rows(home, random, attempt, at_ms, START, mode, topic, subscription)
         rows["asked_due_ms"] = asked_due_ms
         rows["term"] = term
@@ -119,7 +119,8 @@ class DeliveryLog:
         took_ms: U32 | int = 0,
         subscription: int = 0,
     ) -> None:
-        """What came of hand-overs, columns of n rows; a single value stands for every row. `took_ms` 0: not known."""
+        """Write the outcome of hand-overs, as columns of n rows. A single value stands for every row. `took_ms` 0: not
+        known."""
         rows = self._rows(home, random, attempt, at_ms, END, mode, topic, subscription)
         rows["term"] = term
         rows["outcome"] = outcome
@@ -128,35 +129,36 @@ class DeliveryLog:
         self._append(rows, at_ms)
 
     def term_begun(self, term: int, at_ms: int, mark: Mark | None = None) -> None:
-        """This node leads this term, and the dispatch state is what it found; before its first hand-over, and the first
-        record of a file. Once more in a term when there is a mark to be made: what was written goes on with it."""
+        """Write that this node leads this term, with the dispatch state that it found. The record comes before the
+        first hand-over and is the first of a file. A mark that may be made later in the term is written by a second
+        call. Then the log goes on in a new file."""
         begun = self._term(term, at_ms, TERM_BEGUN, mark)
         if not self._open().mark(begun, at_ms):
             self.close()
             self._append(begun, at_ms)
 
     def term_ended(self, term: int, at_ms: int, how: int, mark: Mark | None = None) -> None:
-        """It leads no more; after its last hand-over, and the last record of a file. `how` is HANDED_ON, LOST or
-        STOPPED. `mark`: of a term that has no beginning."""
+        """Write that this node leads no more. The record comes after the last hand-over and is the last of a file.
+        `how` is HANDED_ON, LOST or STOPPED. `mark`: of a term that has no beginning."""
         rows = self._term(term, at_ms, TERM_ENDED, mark)
         rows["code"] = how
         self._append(rows, at_ms)
         self.close()
 
     def written(self) -> tuple[DeliveryFile, int] | None:
-        """The file that grows, and how many records it has; None: none does."""
+        """The file that grows, and how many records it has. None if no file grows."""
         return self._writer.written() if self._writer is not None else None
 
     def remove_before(
         self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
     ) -> int:
-        """Remove files that only hold records from before then, if they may go; returns how many."""
+        """Remove files that only hold records from before `before_ms`, if they may go. Return how many."""
         if self._cluster_id() is None:
             return 0
         return self._open().remove_before(before_ms, now_ms=now_ms, may_go=may_go)
 
     def close(self) -> None:
-        """Let go of the file; the next record begins another."""
+        """Close the file. The next record begins another one."""
         if self._writer is not None:
             self._writer.close()
 

@@ -1,8 +1,8 @@
 """Units leave the ready windows for consumers, under a lease.
 
 The dispatcher (node/leader/dispatcher.py) brings units into the windows. Pulls and the pump of webhooks take them out
-here, and commands hold them here. Every unit is checked against the records at the moment it is handed over. So what
-was settled meanwhile never goes out, and what a command in flight ends or moves waits for that command's result.
+here, and commands hold them here. Every unit is checked against the records at the moment it is handed over. So a unit
+that was settled meanwhile never goes out. A unit that a command in flight ends or moves waits for the command's result.
 
     window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
        ^                                            | held by a command --> aside, till released
@@ -11,9 +11,9 @@ was settled meanwhile never goes out, and what a command in flight ends or moves
        |<------------------------------------------ | not due again yet
        |<-- aside, released; let go; unstaged       '-- ended ------------> forgotten
 
-Units of strict topics are pledged instead of handed over (strict.py), pushes ahead of time (lease_ahead.py). A unit is
-claimed as long as it is in a window, staged, aside, parked, or handed over and not applied; each arrow to elsewhere
-frees it. A filtered pull finds its units in the window, and moves those only that it takes (ready_units.py).
+Units of strict topics are leased ahead instead of handed over (strict.py), pushes before they are due (lease_ahead.py).
+A unit is claimed while it is in a window, staged, aside, parked, or handed over and not applied. Each arrow to
+elsewhere frees it. A filtered pull finds its units in the window, and moves only those that it takes (ready_units.py).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from storage.store import Store
 from storage.tables.topic import Subscription
 
 PACE_MS = 10
-"""Overdue units are released to consumers `pace_per_step` at a time, this far apart."""
+"""Overdue units are released to consumers `pace_per_step` at a time, at this interval."""
 
 
 class HandingOver:
     """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over.
 
-    `strict`: what is leased and not begun. `lease_ahead`: strict pushes, leased before they are due. `staged`: units on
-    their way to a push, which are told what ended meanwhile.
+    `strict`: leases of hand-overs that have not begun. `lease_ahead`: strict pushes, leased before they are due.
+    `staged`: units on their way to a push, and which of them ended meanwhile.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HandingOver:
         self._pace_ms, self._pace_left = 0, 0
 
     def open(self, now_ms: int) -> None:
-        """The wheel begins: there may be hand-overs."""
+        """Allow hand-overs. The wheel begins."""
         self._units.begin()
         self._units.dispatched(now_ms)
         self._pace_ms = now_ms
@@ -86,7 +86,7 @@ class HandingOver:
             self._ready.waited.note_all(lane.windows.keys())
 
     def close(self) -> None:
-        """Step down: nothing is handed over any more, and what was taken out of the windows is forgotten."""
+        """Step down. Nothing is handed over any more, and units that were taken out of the windows are forgotten."""
         self._units.close()
         self._holds.forget_aside()
         self.staged.clear()
@@ -95,7 +95,7 @@ class HandingOver:
         self._exhaustion.clear()
 
     def turn(self, now_ms: int) -> None:
-        """All that is due by `now_ms` was dispatched; what is overdue goes on at its pace."""
+        """Take a step. All units due by `now_ms` were dispatched, and overdue units go on at their pace."""
         self._units.dispatched(now_ms)
         self._units.turn(now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
@@ -103,7 +103,7 @@ class HandingOver:
             self._ready.waited.note_all(self._ready.lanes[LaneKind.OVERDUE].windows.keys())
 
     def wake_ms(self) -> int | None:
-        """When overdue units that wait for their pace may go on, or rules are asked again; None if nothing waits so."""
+        """When overdue units may go on at their pace, or rules are asked again. None if no unit waits for that."""
         paced = bool(self._ready.lanes[LaneKind.OVERDUE].windows) and not self._pace_left
         asked_ms = self._units.wake_ms()
         if asked_ms is None:
@@ -111,14 +111,14 @@ class HandingOver:
         return min(asked_ms, self._pace_ms) if paced else asked_ms
 
     def ask_again(self) -> None:
-        """A rule may think otherwise of what it held: what is parked is asked again, from the next step on."""
+        """Ask the rules about parked units again, from the next step on. A rule may have changed."""
         self._units.ask_again()
 
     # -- what is ready
 
     @property
     def ready_count(self) -> int:
-        """Units in all windows; what is ready beyond them is backlog. 0 once closed."""
+        """Units in all windows. Ready units beyond them are backlog. 0 once closed."""
         return self._ready.count if self._units.open else 0
 
     def ready_of(self, subscription: Subscription) -> int:
@@ -126,8 +126,8 @@ class HandingOver:
         return sum(self._ready.waiting(kind, subscription) for kind in LaneKind) if self._units.open else 0
 
     def waiting(self, subscription: Subscription, tags: TagFilter | None = None) -> bool:
-        """Whether a hand-over of the subscription is worth a try; with a filter, whether there is anything that it has
-        not looked at. After a try that found nothing it is not, until something comes, or the clock that went back goes
+        """True if a hand-over of the subscription is worth a try. With a filter, if there are units that it has not
+        looked at. After a try that found nothing it is False until a unit comes, or the clock that went back goes
         on."""
         if not self._units.open or subscription in self._paused:
             return False
@@ -138,55 +138,54 @@ class HandingOver:
 
     @property
     def waited(self) -> WaitedSubscriptions:
-        """The topics that pulls wait for."""
+        """The subscriptions that pulls wait for."""
         return self._ready.waited
 
     def set_waiting(self, filters: int) -> None:
-        """So many pulls wait with a filter, whose marks are kept."""
+        """Keep marks for the filters of so many waiting pulls as well."""
         self._ready.marks_max = MARKS_MAX + filters
 
     def next_pushing(self, most: int) -> list[Subscription]:
-        """The next subscriptions with something in a window that is to be pushed, `most` of them; each comes in its
-        turn."""
+        """The next `most` subscriptions that have units in a window to be pushed. Each comes in its turn."""
         return self._ready.next_pushing(most)
 
     def set_room(self, subscription: Subscription, room: bool) -> None:
-        """Whether more of the subscription may be staged; else it is not among those."""
+        """Say if more of the subscription may be staged. Else `next_pushing` leaves it out."""
         self._ready.set_room(subscription, room)
 
     def has_more(self, subscription: Subscription) -> bool:
-        """Whether a step is worth it after a hand-over of the subscription: there is more of it, what it found over its
-        limit is to be ended, or what it parked is to be asked again."""
+        """True if a step is worth it after a hand-over of the subscription. It is if there are more units, units over
+        their limit to be ended, or parked units to be asked again."""
         lanes, waits = self._ready.lanes, self.has_exhausted or self._ready.parked.count > 0
         return waits or any(subscription in lane.windows or subscription in lane.begins for lane in lanes)
 
     def pause(self, subscription: Subscription, paused: bool) -> None:
-        """Whether nothing of the subscription goes out."""
+        """Pause the subscription, so that nothing of it goes out, or resume it."""
         (self._paused.add if paused else self._paused.discard)(subscription)
         self._ready.waited.note(subscription)
 
     def behind_ms(self, now_ms: int) -> int:
-        """How far the clock has gone back, 0 if it has not: meanwhile of what is ready only some is due again, and to
-        find it costs a look at all of it."""
+        """How far the clock has gone back, 0 if it has not. Meanwhile only some of the ready units are due, and to find
+        them costs a look at all of them."""
         return max(0, self._units.latest_ms - now_ms) if self._units.open else 0
 
     def blocked(self, now_ms: int) -> bool:
-        """Whether a hand-over finds nothing now, whatever waits: against the stop rule, while too many units wait for
-        the Fail that ends them, or while the clock has gone back. A step comes when that is over."""
+        """True if a hand-over finds nothing now, whatever waits. It is against the stop rule, too many units wait for
+        their Lease or their Fail, or the clock has gone back. A step comes when that is over."""
         full = self.strict.full or self._exhaustion.full
         return full or now_ms < self._units.latest_ms or not self._book.allows(now_ms)
 
     def allows(self, now_ms: int) -> bool:
-        """Whether the stop rule lets units be handed over now; a pledge does not ask."""
+        """True if the stop rule lets units be handed over now. Leasing ahead does not ask this."""
         return self._book.allows(now_ms)
 
     @property
     def leases_due_ms(self) -> int | None:
-        """When the Leases of what was handed over have to leave, though nobody else asks for an entry; None: never."""
+        """When the Leases of hand-overs have to leave, even if nothing else asks for an entry. None: never."""
         return self._book.due_ms
 
     def unrecorded(self, position: int) -> bool:
-        """Whether the unit was handed over, or a hand-over of it taken back, and the records do not say so yet."""
+        """True if the unit was handed over, or a hand-over of it taken back, and the records do not say so yet."""
         return self._book.holds(position)
 
     # -- pull
@@ -202,12 +201,14 @@ class HandingOver:
         max_bytes: int = BYTES_MAX,
         tags: TagFilter | None = None,
     ) -> HandOver:
-        """Take up to `max_units` ready units of a subscription, whose records have up to `max_bytes` (one always fits),
-        under a lease that ends at now + lease_ms. With a filter, only those it wants; the others stay in place.
+        """Take up to `max_units` ready units of a subscription under a lease that ends at now + lease_ms. Their records
+        have up to `max_bytes`, but one unit always fits. With a filter, only units that it wants are taken. The others
+        stay.
 
         Empty if nothing is ready, the subscription is paused, leadership is not trusted, or the oldest uncommitted
-        hand-over is `stop_ms` old. What is due now comes first, then what is overdue, as far as its pace allows. A
-        filter looks through the windows, not through the backlog behind them."""
+        hand-over is `stop_ms` old. Units due now come first, then overdue ones, as far as their pace allows. A filter
+        looks through the windows, not through the backlog behind them.
+        """
         strict = subscription in self.strict.subscriptions
         free = not self.strict.full if strict else self._book.allows(now_ms)
         allowed = trusted and self._units.open and subscription not in self._paused and free
@@ -237,8 +238,8 @@ class HandingOver:
     # -- push
 
     def stage(self, subscription: Subscription, most: int, now_ms: int) -> U64:
-        """Take up to `most` units of a subscription out of its turn, to be handed over soon: their positions, in the
-        order of a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names
+        """Take up to `most` units of a subscription out of its line, to be handed over soon. Return their positions, in
+        the order of a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names
         them."""
         parts: list[Queued] = []
         for kind in LaneKind:
@@ -257,7 +258,7 @@ class HandingOver:
         return rows
 
     def _due(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int) -> Queued:
-        """The first `most` of a lane; only those due again, while the clock has gone back."""
+        """The first `most` of a lane. While the clock has gone back, only those that are due again."""
         if now_ms >= self._units.latest_ms or not most:
             return self._ready.take(kind, subscription, most)
         units = self._ready.take(kind, subscription, self._ready.waiting(kind, subscription))
@@ -274,9 +275,10 @@ class HandingOver:
         """Hand over staged units of a subscription under a lease that ends at now + lease_ms, as far as the records
         allow it now. Without trust, or against the stop rule, all are left staged.
 
-        Those that are neither handed over nor left are not staged any more: they ended, or they are held by a command
-        in flight, or they are back in the window, since the subscription is paused or the clock has gone back before
-        them."""
+        Units that are not handed over and not left are no longer staged. They ended, or a command in flight holds them,
+        or they are back in the window. They return there if the subscription is paused or the clock has gone back
+        before them.
+        """
         planned = subscription in self.strict.subscriptions
         taking = HandOverBuilder(0 if planned else len(positions), BYTES_MAX)
         left = NOTHING.position
@@ -289,8 +291,8 @@ class HandingOver:
         return StagedHandOver(self._made(taking.hand_over(subscription, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
-        """As `hand_over_staged`, of any topics in one look, where all may go and none went before, their rows of the
-        index at hand: the usual case. None where not, and nothing is changed: to be asked topic by topic."""
+        """Hand over staged units of any topics in one look. This is the usual case: all may go, for the first time, and
+        their rows of the index are at hand. Else change nothing and return None, and the caller asks topic by topic."""
         allowed = self._units.open and trusted and self._book.allows(now_ms)
         if not allowed or self._holds.mask(positions).any() or self.lease_ahead.early(positions):
             return None
@@ -309,20 +311,20 @@ class HandingOver:
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
     def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """As `hand_over_staged`, of a strict topic: leased before it is due, see LeaseAhead.plan."""
+        """Lease staged units of a strict topic before they are due, see LeaseAhead.plan."""
         if subscription in self._paused:
             self.unstage(subscription, positions)
             return Planned([], NOTHING.position)
         return self.lease_ahead.plan(subscription, positions, lease_ms, now_ms, trusted=trusted)
 
     def unstage(self, subscription: Subscription, positions: U64) -> None:
-        """Staged units of a subscription are first in line again, in this order."""
+        """Put staged units of a subscription first in line again, in this order."""
         for kind, units, _ in self.staged.take(subscription, positions) if self._units.open else ():
             self._ready.put_back(kind, subscription, self.lease_ahead.due(units))
 
     def look_again(self, subscription: Subscription, positions: U64, now_ms: int) -> None:
-        """Staged units of a subscription are not staged any more: those that ended are forgotten, the others are first
-        in line again."""
+        """Unstage units of a subscription after a look at the records. Units that ended are forgotten, the others are
+        first in line again."""
         self._look_again(subscription, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
 
     def _look_again(self, subscription: Subscription, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
@@ -334,32 +336,34 @@ class HandingOver:
     # -- commands in flight
 
     def hold(self, positions: Iterable[int]) -> None:
-        """Do not hand these over until they are released: a command that ends or moves them is on its way. They are
-        named by home or place; if they are moved meanwhile, they are held where they stand then."""
+        """Do not hand these over until they are released, because a command that ends or moves them is on its way.
+        `positions` are their homes or where they stand. Units that are moved meanwhile are held at their new
+        positions."""
         names = np.fromiter(positions, np.uint64)
         places = self._store.locate(names)
         self._holds.add(names, places)
         self.strict.withdraw_places(places)
 
     def release(self, positions: Iterable[int]) -> None:
-        """The command, which held these by these names, has its result; what it left open is first in line again."""
+        """Release the units held by these names. The command has its result, and units it left open are first in
+        line."""
         names = list(positions)
         self._exhaustion.released(names)
         for kind, subscription, units in self._holds.drop(names):
             self._ready.put_back(kind, subscription, units)
 
     def moved(self, home: U64, old: U64, position: U64) -> None:
-        """Messages stand elsewhere now: what holds them goes with them. They come into the windows anew."""
+        """Move the holds of messages that stand elsewhere now. The messages come into the windows anew."""
         left = self._holds.move(home, old, position)
         if len(left) and self._units.open:
             self._claims.free(left)
 
     @property
     def has_exhausted(self) -> bool:
-        """Whether there is something to take with `take_exhausted`."""
+        """True if `take_exhausted` has something to return."""
         return bool(self._exhaustion)
 
     def take_exhausted(self) -> list[Exhausted]:
-        """Units that were to be handed over and are over their limit of attempts, each told of once. They are held
-        until `release` names their positions, which is when the Fail that ends them has its result."""
+        """Return units that are over their limit of attempts, each once, instead of a hand-over. They are held until
+        `release` names their positions, which is when the Fail that ends them has its result."""
         return self._exhaustion.take()

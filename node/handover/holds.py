@@ -1,10 +1,11 @@
-"""Units that may not be handed over for the moment, because a command that ends or moves them is on its way.
+"""Units that may not be handed over for the moment, because a command in flight ends or moves them.
 
-From its proposal to its result the leader does not hand such a unit over, so that a cancel that is answered 200 is not
-followed by a hand-over. A held unit met in a window steps aside, still claimed, and is first in line when released.
+The leader does not hand such a unit over between the proposal of the command and its result. So a cancel that is
+answered 200 is not followed by a hand-over. A held unit found in a window steps aside. It stays claimed, and is first
+in line when it is released.
 
-A command names a message by its home or by its place, and is released by that name. Meanwhile the message may be moved
-by another command, a retry say: the hold goes with it, since the command will find it where it stands then.
+A command names a message by its home or by its position, and is released by that name. Meanwhile another command, say a
+retry, may move the message. The hold goes with it, because the first command will find it at the new position.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from storage.tables.topic import Subscription
 
 
 class UnitHolds:
-    """Held units; few at a time, one per command in flight."""
+    """Held units. There are few at a time, one per command in flight."""
 
     def __init__(self) -> None:
         self._holders: Counter[int] = Counter()  # name -> commands in flight; never 0
-        self._places: dict[int, int] = {}  # name -> where its unit stands; the same keys
-        self._names: dict[int, set[int]] = {}  # place -> names of the unit there; the inverse of _places, never empty
-        #: Held and met in a window: the lane, the subscription, and the unit as it stood there.
+        self._places: dict[int, int] = {}  # name -> position of its unit; the same keys
+        self._names: dict[int, set[int]] = {}  # position -> names of its unit; the inverse of _places, never empty
+        #: Held units found in a window: the lane, the subscription, and the unit as it stood there.
         self._aside: dict[int, tuple[LaneKind, Subscription, Queued]] = {}
 
     def add(self, names: U64, places: U64) -> None:
-        """One more command holds each of these, named so and standing there; shape [n] each."""
+        """Hold each of these units for one more command. `names` name them, and `places` are their positions, shape [n]
+        each."""
         for name, place in zip(names.tolist(), places.tolist(), strict=True):
             self._holders[name] += 1
             self._names.setdefault(self._places.setdefault(name, place), set()).add(name)
@@ -44,12 +46,13 @@ class UnitHolds:
         return np.isin(places, held)
 
     def put_aside(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Held units were met in a window and taken out of it."""
+        """Keep held units that were found in a window and taken out of it."""
         for row, place in enumerate(units.position.tolist()):
             self._aside[place] = kind, subscription, units.select(slice(row, row + 1)).copy()
 
     def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, Subscription, Queued]]:
-        """One command less holds each of these: those that stood aside and are free now, as they stood."""
+        """Hold each of these for one command less. Return the units that stood aside and are free now, as they
+        stood."""
         freed: list[tuple[LaneKind, Subscription, Queued]] = []
         for name in names:
             assert self._holders[name] > 0, f"position {name} is released and not held"
@@ -66,8 +69,8 @@ class UnitHolds:
         return freed
 
     def move(self, homes: U64, olds: U64, places: U64) -> U64:
-        """Messages went from `olds` to `places`; those in `homes` that had ended go on living elsewhere. Shape [n]
-        each. Returns the places of units that stood aside and are there no more."""
+        """Move the holds of messages that went from `olds` to `places`, or had ended in `homes` and live on elsewhere.
+        Shape [n] each. Return the positions of units that stood aside and are no longer there."""
         left: list[int] = []
         rows = np.flatnonzero(self.mask(homes) | self.mask(olds))
         for home, old, place in zip(homes[rows].tolist(), olds[rows].tolist(), places[rows].tolist(), strict=True):
@@ -80,5 +83,5 @@ class UnitHolds:
         return np.array(left, np.uint64)
 
     def forget_aside(self) -> None:
-        """The term is over: what is released later returns nowhere."""
+        """Forget the units that stand aside. The term is over, so a later release returns them nowhere."""
         self._aside.clear()

@@ -1,7 +1,7 @@
 """Lateness of every hand-over, counted without work per message in Python.
 
-Buckets are 1 ms x 2^k and a few long ones (LIBRARIES' choice: what one looks at is the tail); recent values stand in a
-ring so that the cluster's page can give quantiles of the last hand-overs rather than of all time.
+Buckets are 1 ms x 2^k and a few long ones, because the tail is what readers look at. A ring keeps recent values. So the
+cluster's page can give quantiles of the last hand-overs rather than of all time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lateness(Collector):
         self._seen = 0
 
     def observe(self, lateness_ms: npt.NDArray[np.int64]) -> int:
-        """Count hand-overs, int64[n] in ms; returns the sum."""
+        """Count hand-overs, int64[n] in ms. Return the sum."""
         self._counts += np.bincount(np.searchsorted(BUCKETS_MS, lateness_ms), minlength=len(self._counts))
         sum_ms = int(lateness_ms.sum())
         self._sum_ms += sum_ms
@@ -42,7 +42,7 @@ class Lateness(Collector):
         return sum_ms
 
     def quantiles(self) -> dict[str, int]:
-        """p50, p99, p99.9 and max of the last hand-overs; empty before the first."""
+        """p50, p99, p99.9 and max of the last hand-overs. Empty before the first."""
         recent = self._recent[: min(self._seen, RECENT)]
         if not len(recent):
             return {}
@@ -50,7 +50,7 @@ class Lateness(Collector):
         return {"p50": p50, "p99": p99, "p99_9": p999, "max": largest}
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """The histogram, for the registry."""
         family = HistogramMetricFamily("hourwheel_lateness_seconds", "Asked due time to the first hand-over")
         names = [*(f"{ms / 1000:g}" for ms in BUCKETS_MS.tolist()), "+Inf"]
         totals = np.cumsum(self._counts).tolist()

@@ -1,11 +1,11 @@
-"""Strict pushes are leased a little before they are due, so that they can be sent at their millisecond.
+"""Lease strict pushes a little before they are due, so that each is sent at its millisecond.
 
     wheel, up to `ahead_ms` before the due time -- look, stage --> lanes -- plan --> planned Lease -- due --> sent
                                     (the unit stays in the wheel)
 
-The wheel keeps the unit: at its due time it is dispatched as any other, and if its lease was taken back meanwhile, that
-is how it comes out. So whatever goes wrong before the due time, the unit is only forgotten here. What is staged or
-planned never goes into a window before it is due: windows are not asked for due times.
+The wheel keeps the unit and dispatches it at its due time, like any other. A unit whose lease was taken back meanwhile
+comes out in this way. So if something goes wrong before the due time, the unit is only forgotten here. Staged or
+planned units never go into a window before they are due, because windows are not asked for due times.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits
 
 AHEAD_MS: Final = 100
-"""The most: a lease that runs when its leader dies is waited for, so what is planned is what a crash delays."""
+"""The longest look ahead. The next leader waits for the leases that run when a leader dies, so a crash delays the
+planned units."""
 
 
 class Planned(NamedTuple):
-    """What became of staged units that were to be planned, as of a StagedHandOver. A hand-over per time of sending."""
+    """The result for staged units that were to be planned, as in StagedHandOver. There is a hand-over per time of
+    sending."""
 
     hand_overs: list[HandOver]
     left: U64
 
 
 class LeaseAhead:
-    """One term's look ahead. What is due when it is planned goes as `units` say, as in any hand-over. `paused`: topics
-    of which nothing goes out."""
+    """The look ahead of one term. Units that are due when they are planned go through `units`, as in any hand-over.
+    `paused`: topics of which nothing goes out."""
 
     def __init__(
         self,
@@ -70,17 +72,17 @@ class LeaseAhead:
         self._attempts = attempts
         self._units = units
         self._found: dict[Subscription, Queued] = {}  # by topic, as of the last look; none is empty
-        self._early: set[int] = set()  # staged before they were due
+        self._early: set[int] = set()  # units staged before they were due
         self._ahead_ms = AHEAD_MS
 
     def look_ahead(self, ahead_ms: int) -> None:
-        """The next look goes so far ahead."""
+        """Set how far the next look goes ahead."""
         self._ahead_ms = ahead_ms
 
     # -- the wheel
 
     def look(self, wheel: SecondWheel, now_ms: int) -> None:
-        """What will be due soon, after what is due now was taken out of the wheel."""
+        """Find the units in the wheel that will be due soon. The units that are due now were taken out before."""
         self._found.clear()
         if not self._strict.pushed:
             return
@@ -94,12 +96,12 @@ class LeaseAhead:
             self._found = {Subscription(key): units.select(rows) for key, rows in soon}
 
     def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:
-        """When to look again, for a unit that is in the wheel now."""
+        """When to look again for a unit that is in the wheel now. None if there is none."""
         after_ms = wheel.after_ms(now_ms + self._ahead_ms) if self._strict.pushed else None
         return None if after_ms is None else after_ms - self._ahead_ms
 
     def unplanned(self, due: DueUnits) -> DueUnits:
-        """What the wheel gave out, without strict units whose lease runs: they are on their way."""
+        """The units that the wheel gave out, without strict ones that are leased: these are on their way."""
         if not self._strict.pushed or not len(due):
             return due
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
@@ -112,11 +114,11 @@ class LeaseAhead:
     # -- staging
 
     def subscriptions(self) -> list[Subscription]:
-        """Subscriptions with units that are due soon."""
+        """The subscriptions with units that are due soon."""
         return list(self._found)
 
     def stage(self, subscription: Subscription, most: int, now_ms: int) -> U64:
-        """As HandingOver.stage, of units that are due soon; none while the clock has gone back."""
+        """Stage units that are due soon, as HandingOver.stage does. None are staged while the clock has gone back."""
         units = self._found.pop(subscription, NOTHING)
         goes = subscription in self._strict.subscriptions and subscription not in self._paused
         if not self._units.open or now_ms < self._units.latest_ms or not goes:
@@ -134,11 +136,11 @@ class LeaseAhead:
         return units.position
 
     def early(self, positions: U64) -> bool:
-        """Whether some of these were staged before they were due."""
+        """True if some of these units were staged before they were due."""
         return bool(self._early) and not self._early.isdisjoint(positions.tolist())
 
     def due(self, units: Queued) -> Queued:
-        """Of units that are not staged any more, those that were dispatched. The wheel has the others."""
+        """Of units that are no longer staged, return those that were dispatched. The wheel has the others."""
         if not self._units.open or not self.early(units.position):
             return units
         self._early.difference_update(units.position.tolist())
@@ -147,15 +149,16 @@ class LeaseAhead:
         return units.select(~later)
 
     def clear(self) -> None:
-        """The term is over."""
+        """Forget all units. The term is over."""
         self._found.clear()
         self._early.clear()
 
     # -- planning
 
     def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """As HandingOver.hand_over_staged, of a strict topic that is not paused: pledge what may go, each unit for its
-        due time, or for now if that is past. A lease ends `lease_ms` after that time."""
+        """Lease staged units of a strict topic that is not paused, as far as they may go. Each is leased for its due
+        time, or for now if that is past. A lease ends `lease_ms` after that time. Without trust, while too many units
+        wait, or while the clock has gone back, all are left staged."""
         if not self._units.open:
             return Planned([], NOTHING.position)
         if not trusted or self._strict.full or now_ms < self._units.latest_ms:
@@ -182,8 +185,8 @@ class LeaseAhead:
     def _take_early(
         self, subscription: Subscription, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None
     ) -> None:
-        """Of units that are not due yet, take those that may go. The others are the wheel's again: what is held, ended,
-        or over its limit is judged when it is due."""
+        """Take the units that may go, of units that are not due yet. The wheel has the others again. A unit that is
+        held, ended, or over its limit is judged when it is due."""
         seen = check_records(self._store, self._strict, units.position, units.due_ms, now_ms, now_ms)
         rows = self._store.units(units.position) if known is None else known
         made = np.maximum(seen.attempt, rows["attempt"])

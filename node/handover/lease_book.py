@@ -1,16 +1,16 @@
 """Hand-overs that the log does not hold yet.
 
 Fast mode hands over first and commits the Lease after. If the leader dies in between, its successor hands the same
-units over again, so the hand-overs that are not yet committed are what a crash can repeat. Their times are kept within
-`stop_ms` of each other: past that no hand-over starts until the oldest is committed. The bound holds by construction,
-however slow commits are and whichever way the clock goes.
+units over again. So a crash can repeat the hand-overs that are not committed yet. Their times are kept within `stop_ms`
+of each other. Past that no hand-over starts until the oldest is committed. The bound holds by construction, however
+slow commits are and whichever way the clock goes.
 
     hand over -> open batch --collect, every beat_ms--> in an entry --committed--> gone (the records hold the lease)
                  '------------- uncommitted: first to last hand-over < stop_ms ----'
 
-Strict hand-overs are the other way round: they stand in the book before they are made, and are made when their batch is
-committed. A crash repeats none of them, so the rule above does not count them, and nobody waits for the beat: their
-consumers wait. Leases of hand-overs that will not be made after all are released in the same way.
+Strict hand-overs are the other way round. They stand in the book before they are made, and are made when their batch is
+committed. A crash repeats none of them, so the rule above does not count them. Their Leases do not wait for the beat,
+because their consumers wait. Leases of hand-overs that will not be made are released in the same way.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from storage.format.rows import Units
 from storage.tables.topic import Subscription
 
 SEVERAL: Final = Subscription(0)
-"""Instead of a subscription: units of several. No topic has the number 0."""
+"""Stands in place of a subscription for units of several. No topic has the number 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandOver:
-    """Units of a topic, or of SEVERAL, handed over at one moment under one lease; `position`, `attempt` and `units`,
-    their rows of the index, have shape [n], n may be 0."""
+    """Units of a topic, or of SEVERAL, handed over at one moment under one lease. `position`, `attempt` and `units`,
+    their rows of the index, have shape [n]. n may be 0."""
 
     subscription: Subscription
     position: U64
@@ -44,16 +44,16 @@ class HandOver:
     units: Units
     lease_end_ms: int
     handed_over_ms: int
-    strict: int = 0  # not 0: to be made once its Lease is committed; a number of its own among those of the term
-    planned: bool = False  # strict, and for `handed_over_ms` that may lie ahead
+    strict: int = 0  # not 0: to be made once its Lease is committed; its number among the strict ones of the term
+    planned: bool = False  # strict, and to be made at `handed_over_ms`, which may lie ahead
 
     def select(self, rows: npt.NDArray[Any] | slice) -> HandOver:
-        """Some of its units, by mask, index or slice."""
+        """The hand-over of some of its units, by mask, index or slice."""
         return replace(self, position=self.position[rows], attempt=self.attempt[rows], units=self.units[rows])
 
     @property
     def due_ms(self) -> I64:
-        """When each is due, shape [n]."""
+        """The due time of each unit, shape [n]."""
         due_ms: I64 = self.units["due_ms"]
         return due_ms
 
@@ -71,19 +71,19 @@ class Released(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """Hand-overs whose Leases go in one entry, and what is released in it."""
+    """Hand-overs whose Leases go in one entry, and the releases in it."""
 
     hand_overs: list[HandOver] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     fast: int = 0  # hand-overs that were made already
-    first_ms: int = 0  # earliest and latest of those; first_ms <= last_ms
+    first_ms: int = 0  # the earliest of these, and the latest; first_ms <= last_ms
     last_ms: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.hand_overs or self.released)
 
     def add(self, hand_over: HandOver) -> None:
-        """One more hand-over."""
+        """Add a hand-over."""
         if not hand_over.strict:
             at_ms = hand_over.handed_over_ms
             self.first_ms = min(self.first_ms, at_ms) if self.fast else at_ms
@@ -93,11 +93,11 @@ class Batch:
 
     @property
     def hurries(self) -> bool:
-        """Whether somebody waits for it: a strict hand-over, or a release."""
+        """True if a strict hand-over or a release is in it, which wait for no beat."""
         return self.fast < len(self.hand_overs) or bool(self.released)
 
     def riding(self) -> LeaderCommands:
-        """All of it as replicated commands."""
+        """The replicated commands of the batch."""
         planned = [hand_over for hand_over in self.hand_overs if hand_over.planned]
         others = [hand_over for hand_over in self.hand_overs if not hand_over.planned] if planned else self.hand_overs
         return LeaderCommands(_lease(others, planned=False), None, _lease(planned, planned=True), self._release())
@@ -130,10 +130,10 @@ class LeaseBook:
         self._stop_ms = stop_ms
         self._beat_ms = beat_ms
         self._open = Batch()
-        self._sent: deque[Batch] = deque()  # collected, not committed; none is empty
+        self._sent: deque[Batch] = deque()  # collected and not committed; none is empty
 
     def allows(self, now_ms: int) -> bool:
-        """Whether a hand-over now keeps all uncommitted ones less than `stop_ms` apart."""
+        """True if a hand-over now keeps all uncommitted ones less than `stop_ms` apart."""
         first_ms = last_ms = now_ms
         for batch in (*self._sent, self._open):
             if batch.fast:
@@ -141,24 +141,24 @@ class LeaseBook:
         return last_ms - first_ms < self._stop_ms
 
     def add(self, hand_over: HandOver) -> None:
-        """A hand-over was made, only when `allows` said so; or a strict one is to be made."""
+        """Add a hand-over that was made because `allows` said so, or a strict one that is to be made."""
         at_ms = hand_over.handed_over_ms
         assert hand_over.strict or self.allows(at_ms), f"hand-over at {at_ms} against the stop rule"
         self._open.add(hand_over)
 
     def release(self, released: Released) -> None:
-        """These were leased, and will not be handed over."""
+        """Add leases whose units will not be handed over."""
         self._open.released.append(released)
 
     @property
     def due_ms(self) -> int | None:
-        """When the Leases not yet in an entry have to leave, 0 for at once; None if there are none."""
+        """When the Leases not yet in an entry have to leave, 0 for at once. None if there are none."""
         if self._open.hurries:
             return 0
         return self._open.first_ms + self._beat_ms if self._open else None
 
     def collect(self) -> LeaderCommands:
-        """What is not yet in an entry, to go in the one being put together."""
+        """The commands of all that is not yet in an entry, for the one that is put together."""
         if not self._open:
             return NOTHING_RIDES
         batch, self._open = self._open, Batch()
@@ -166,14 +166,14 @@ class LeaseBook:
         return batch.riding()
 
     def holds(self, position: int) -> bool:
-        """Whether a hand-over of this unit was made, or taken back, and that is not committed yet."""
+        """True if a hand-over of this unit was made, or taken back, and that is not committed yet."""
         batches = (*self._sent, self._open)
         made = (each.position for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
         return any(bool((positions == position).any()) for positions in (*made, *self._taken_back()))
 
     def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
-        """Which of these were leased and will not be handed over, and the records still say leased: nobody counts a
-        hand-over of theirs until the Release is committed. Shape [n]."""
+        """True, shape [n], for units that were leased and will not be handed over, while the records still say leased.
+        No hand-over of them counts until the Release is committed."""
         found = [*self._taken_back()]
         return np.isin(positions, np.concatenate(found)) if found else np.zeros(len(positions), np.bool_)
 
@@ -181,12 +181,13 @@ class LeaseBook:
         return (each.position for batch in (*self._sent, self._open) for each in batch.released)
 
     def committed(self) -> list[HandOver]:
-        """The entry with the oldest collected batch is applied: its hand-overs, which the records hold from now on."""
+        """The hand-overs of the oldest collected batch. Its entry is applied, so the records hold them from now on."""
         assert self._sent, "a batch is committed that was never collected"
         return self._sent.popleft().hand_overs
 
     def returned(self) -> None:
-        """The entry with the newest collected batch was refused before it was proposed: its Leases go in the next."""
+        """Put the newest collected batch back. Its entry was refused before it was proposed, so its Leases go in the
+        next."""
         assert self._sent, "a batch comes back that was never collected"
         later, self._open = self._open, self._sent.pop()
         for hand_over in later.hand_overs:

@@ -1,12 +1,12 @@
-"""What of the windows goes out now: units are checked against the records at the moment they are handed over.
+"""Ready units that go out now. Each unit is checked against the records at the moment it is handed over.
 
-A pull that wants anything takes units out of the windows, in order; what may not go then steps aside, returns, or is
-forgotten. A pull that wants some tags finds its units in the windows and moves those only that it takes: marks there
-tell which units a filter may want, the records tell which it wants. What was looked at and stays is not looked at again
-for the same filter.
+A pull without a filter takes units out of the windows, in order. A unit that may not go steps aside, returns, or is
+forgotten. A pull with a filter finds its units in the windows, and moves only those that it takes. The tag masks in a
+window show which units a filter may want, and the records show which it wants. A filter does not look twice at units
+that stay.
 
-What a rule holds (node/ready/rule.py) is parked, and asked again a piece at a time: now and then, and all of it when
-somebody says that a rule may think otherwise.
+Units that a rule holds (node/ready/rule.py) are parked. The rules are asked again now and then, about a piece at a
+time. After `ask_again` they are asked about all of them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from storage.store import Store
 from storage.tables.topic import Subscription
 
 EXACT_ROWS: Final = 2_000
-"""Records whose tags a filtered hand-over reads, about; the next one goes on from there."""
+"""About so many records are read by a filtered hand-over for their tags. The next hand-over goes on from there."""
 
 LOOK_ROWS: Final = 16_384
 """At most so many units of a window are looked at together to find the few asked for."""
 
 PARKED_ROWS: Final = 4_096
-"""Parked units that are asked again together: a few milliseconds. A hand-over parks no more pieces than one."""
+"""Parked units that are asked again together, in a few milliseconds. A hand-over ends once it has parked so many."""
 
 PARKED_MS: Final = 100
-"""So often a piece of what is parked is asked again, though nobody said that a rule may think otherwise."""
+"""How often a piece of the parked units is asked again, even if no rule is known to have changed."""
 
 
 class ReadyUnits:
-    """Of one term. `open`: hand-overs may be made. `latest_ms`: all that is due by then was dispatched."""
+    """The ready units of one term. `open`: hand-overs may be made. `latest_ms`: all units due by then were
+    dispatched."""
 
     def __init__(
         self,
@@ -61,29 +62,29 @@ class ReadyUnits:
         self._store, self._strict, self._claims = store, strict, claims
         self._ready, self._holds, self._exhaustion = ready, holds, exhaustion
         self._rules, self._parked = rules, ready.parked
-        self._ask_ms = 0  # when parked units are asked again
-        self._hurry = False  # all that are still to be asked are asked as soon as may be
+        self._ask_ms = 0  # when the next piece of parked units is asked again
+        self._hurry = False  # ask about all units that are still to be asked, as soon as may be
         self.open = False
         self.latest_ms = 0
 
     def begin(self) -> None:
-        """The dispatcher begins."""
+        """Open. The dispatcher begins."""
         self.open = True
 
     def dispatched(self, now_ms: int) -> None:
-        """All that is due by then was dispatched."""
+        """Note that all units due by `now_ms` were dispatched."""
         self.latest_ms = max(self.latest_ms, now_ms)
 
     def close(self) -> None:
-        """The term is over."""
+        """Close. The term is over."""
         self.open = False
 
     def look(self, positions: U64, due_ms: I64, now_ms: int) -> RecordCheck:
-        """What the records say of units that were ready by the latest time."""
+        """Check units that were ready by `latest_ms` against the records."""
         return check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
 
     def check(self, positions: U64, due_ms: I64, now_ms: int, known: Units | None = None) -> RecordCheck:
-        """The same, and what the rules say. `known`: the rows of the index, if they were read before."""
+        """The same check, and the rules as well. `known`: the rows of the index, if they were read before."""
         seen = check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
         return ask_rules(self._rules, self._store, seen, positions, known, now_ms) if self._rules else seen
 
@@ -96,12 +97,12 @@ class ReadyUnits:
         return held_by(self._rules, positions, self._store.units(positions), now_ms)
 
     def ask_again(self) -> None:
-        """A rule may think otherwise of what it held: all of that is asked again by the next turns."""
+        """Ask about all parked units in the next turns. A rule may have changed."""
         self._parked.ask_all()
         self._hurry = self._parked.asking
 
     def turn(self, now_ms: int) -> None:
-        """Ask a piece of what is parked again, when its time has come, or until all is asked that was to be."""
+        """Ask about a piece of the parked units when its time has come, or while `ask_again` is not done."""
         if not self._parked.count:
             self._hurry = False
             return
@@ -115,13 +116,13 @@ class ReadyUnits:
         self._hurry &= self._parked.asking
 
     def wake_ms(self) -> int | None:
-        """When parked units are asked again; None if there are none."""
+        """When parked units are asked again, None if there are none."""
         if not self._parked.count:
             return None
         return 0 if self._hurry else self._ask_ms
 
     def _ask_piece(self, now_ms: int) -> None:
-        """Those that no rule holds are first in line again, those that ended are forgotten."""
+        """Ask about one piece. Units that no rule holds are first in line again, and units that ended are forgotten."""
         piece = self._parked.take(PARKED_ROWS)
         assert piece is not None, "nothing is to be asked"
         kind, subscription, units = piece
@@ -141,13 +142,14 @@ class ReadyUnits:
     # -- in order
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int, taking: HandOverBuilder) -> int:
-        """Take what has room of the first `most` of one lane's units that the records say are ready; how many."""
+        """Take the first `most` ready units of a lane, as far as there is room. The records say what is ready. Return
+        how many."""
         count, bite, parked = 0, most, self._parked.count
         while count < most and not taking.full and not self._exhaustion.full:
             if self._parked.count - parked >= PARKED_ROWS:
                 break
             if now_ms < self.latest_ms:
-                bite = self._ready.waiting(kind, subscription)  # what is due again may stand behind what is not
+                bite = self._ready.waiting(kind, subscription)  # due ones may stand behind those that are not
             units = self._ready.take(kind, subscription, bite)
             if not len(units):
                 break
@@ -168,11 +170,12 @@ class ReadyUnits:
         taking: HandOverBuilder,
         known: Units | None = None,
     ) -> int:
-        """Of `units`, taken from a window, take the first `most` that are to be handed over now, as far as their
-        bytes have room; returns how many. `known`: their rows of the index, if they were read before.
+        """Take the first `most` of `units` that may be handed over now, as far as their bytes have room. Return how
+        many. The units were taken from a window. `known`: their rows of the index, if they were read before.
 
-        Those held by a command in flight step aside, those held by a rule are parked; the other ready ones, and those
-        not due by a clock that went back, return to the window; those that ended meanwhile are forgotten.
+        - Units held by a command in flight step aside, and units held by a rule are parked.
+        - Other ready units return to the window, and so do units not due by a clock that went back.
+        - Units that ended meanwhile are forgotten.
         """
         held = self._holds.mask(units.position)
         if held.any():
@@ -206,8 +209,8 @@ class ReadyUnits:
         now_ms: int,
         taking: HandOverBuilder,
     ) -> int:
-        """Take what has room of the first `most` of one lane's units that the records say are ready and that the filter
-        wants; how many."""
+        """Take the first `most` ready units of a lane that the filter wants, as far as there is room. The records say
+        what is ready. Return how many."""
         count, read, bite = 0, 0, most
         while count < most and read < EXACT_ROWS and not taking.full and not self._exhaustion.full:
             if now_ms < self.latest_ms:
@@ -230,8 +233,8 @@ class ReadyUnits:
         now_ms: int,
         taking: HandOverBuilder,
     ) -> tuple[int, int]:
-        """Of units found in a window, take the first `most` that are to be handed over now and that the filter wants by
-        the tags of their records. Returns how many, and up to which number the filter is through."""
+        """Take the first `most` found units that may be handed over now and whose records have tags that the filter
+        wants. Return how many, and up to which number the filter is through."""
         units = found.units
         held = self._holds.mask(units.position)
         seen = self.check(units.position, units.due_ms, now_ms)

@@ -1,8 +1,8 @@
-"""Units on their way from a window to a push: taken out of their topic's turn, not yet handed over.
+"""Units on their way from a window to a push. They left their topic's line and are not handed over yet.
 
-A push waits for a free slot of its target and for its connection, so it takes units before it can send them. Staged
-units are claimed and nothing more: no lease, no attempt. They are checked against the records when they are handed
-over, like all others, and what was staged dies with the term.
+A push waits for a free slot of its receiver and for its connection, so it takes units before it can send them. Staged
+units are claimed, and have no lease and no attempt. They are checked against the records when they are handed over,
+like all others. Staged units are forgotten when the term ends.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from storage.tables.topic import Subscription
 
 
 class StagedHandOver(NamedTuple):
-    """What became of staged units that were to be handed over. Those in neither are not staged any more: ended, put
-    aside for a command in flight, or back in their window."""
+    """The result for staged units that were to be handed over. Units in neither field are no longer staged: they ended,
+    stand aside for a command in flight, or are back in their window."""
 
     hand_over: HandOver
-    left: U64  # may not go now: leadership is not trusted, or the stop rule; they stay staged
+    left: U64  # may not go now, for lack of trust or by the stop rule; they stay staged
 
 
 @dataclass(slots=True)
@@ -38,35 +38,34 @@ class _Unit:
 
 
 class Staged:
-    """Staged units by position. A few per target, so they are kept one by one."""
+    """Staged units by position. There are few per receiver, so they are kept one by one."""
 
     def __init__(self) -> None:
         self._units: dict[int, _Unit] = {}
-        self._ended: dict[Subscription, set[int]] = {}  # those of it that have ended meanwhile; no empty sets
-        self._more_ended: set[Subscription] = set()  # in which more have since this was asked
+        self._ended: dict[Subscription, set[int]] = {}  # staged units that have ended; no empty sets
+        self._more_ended: set[Subscription] = set()  # those in which more have ended since `take_ended`
 
     def __len__(self) -> int:
         return len(self._units)
 
     def add(self, kind: LaneKind, subscription: Subscription, queued: Queued) -> None:
-        """Units taken from a window."""
+        """Add units taken from a window."""
         columns = queued.position.tolist(), queued.tags.tolist(), queued.due_ms.tolist()
         for position, tags, due_ms in zip(*columns, strict=True):
             self._units[position] = _Unit(subscription, kind, tags, due_ms)
 
     def keep(self, positions: U64, rows: Units) -> None:
-        """The rows of the index of these, all of which are staged: they do not change."""
+        """Keep the rows of the index of these staged units. The rows do not change."""
         data, size = rows.tobytes(), rows.itemsize
         for at, position in enumerate(positions.tolist()):
             self._units[position].row = data[at * size : (at + 1) * size]
 
     def rows(self, positions: U64) -> Units | None:
-        """The rows of the index of these staged units; None if they were not read of all."""
+        """The rows of the index of these staged units. None unless all were read."""
         return _joined([self._units[position] for position in positions.tolist()])
 
     def take(self, subscription: Subscription, positions: U64) -> Iterator[tuple[LaneKind, Queued, Units | None]]:
-        """Remove units of the subscription, all of which are staged; by lane, in the order given, with `rows` of
-        them."""
+        """Remove staged units of the subscription. Yield them by lane, in the order given, each with its `rows`."""
         lanes: dict[LaneKind, tuple[list[int], list[_Unit]]] = {}
         for position in positions.tolist():
             unit = self._pop(position)
@@ -81,16 +80,16 @@ class Staged:
             yield kind, Queued.of(np.array(at, np.uint64), tags, np.array(due_ms, np.int64)), _joined(units)
 
     def subscriptions(self, positions: U64) -> set[Subscription]:
-        """Of these staged units."""
+        """The subscriptions of these staged units."""
         return {self._units[position].subscription for position in positions.tolist()}
 
     def forget(self, positions: U64) -> None:
-        """These staged units were handed over."""
+        """Remove staged units that were handed over."""
         for position in positions.tolist():
             self._pop(position)
 
     def note_ended(self, positions: U64) -> None:
-        """Those of these that are staged ended, or stand elsewhere."""
+        """Note which of these units are staged. They ended, or stand elsewhere."""
         for position in positions.tolist() if self._units else ():
             unit = self._units.get(position)
             if unit is not None:
@@ -99,11 +98,11 @@ class Staged:
 
     @property
     def has_ended(self) -> bool:
-        """Whether some have since this was asked last."""
+        """True if staged units have ended since `take_ended` was called last."""
         return bool(self._more_ended)
 
     def take_ended(self) -> dict[Subscription, int]:
-        """How many have, of the subscriptions in which more have since this was asked last."""
+        """How many staged units have ended, of each subscription in which more have since the last call."""
         subscriptions, self._more_ended = self._more_ended, set()
         return {each: len(self._ended[each]) for each in subscriptions if each in self._ended}
 
@@ -116,13 +115,13 @@ class Staged:
         return unit
 
     def clear(self) -> None:
-        """The term is over."""
+        """Forget all units. The term is over."""
         self._units.clear()
         self._ended.clear()
         self._more_ended.clear()
 
 
 def _joined(units: list[_Unit]) -> Units | None:
-    """Their rows of the index, None unless all were read."""
+    """The rows of the index of these units. None unless all were read."""
     data = b"".join([unit.row for unit in units])
     return np.frombuffer(data, UNIT) if len(data) == len(units) * UNIT.itemsize else None

@@ -1,16 +1,16 @@
 """Strict hand-overs: leased first, made once the Lease is committed, released if they are not made after all.
 
-    pledge -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
-      |                                    |
+    `pledge` -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
+      |                                      |
       '-- withdraw (a command that ends or moves the unit, a consumer that went away, leadership that moves)
                 '----> Release, in the entry of that command or an earlier one: pending as if nothing had been, and not
                        handed over again before the log says so
 
-Units wait here until their Lease is committed. The first of `begin` and `withdraw` removes the unit; the other does
-nothing. So a cancel is told the truth: either the hand-over began before, and it is refused as leased, or it never
-begins.
+Units wait here until their Lease is committed. The first of `begin` and `withdraw` removes the unit. The other does
+nothing. So the answer to a cancel is true. If the hand-over began before, the cancel is refused as leased. Else it
+never begins.
 
-Pure: it is given the time. One per term.
+Pure: it is given the time. There is one per term.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from storage.store import Store
 from storage.tables.topic import Subscription
 
 PLEDGED_MAX: Final = 20_000
-"""Units that may wait for their Lease or their time: their Leases take half a MiB of an entry."""
+"""Units that may wait for their Lease or their time. Their Leases take half a MiB of an entry."""
 
 
 class Strict:
-    """What is leased, or about to be, and not begun."""
+    """Units that are leased, or about to be, and whose hand-over has not begun."""
 
     def __init__(self, book: LeaseBook, *, term: int) -> None:
         self._book = book
@@ -41,39 +41,40 @@ class Strict:
         self._number = 0
         self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
         self.subscriptions: set[Subscription] = set()
-        self.pushed: set[Subscription] = set()  # of those, the ones that are pushed: a subset
+        self.pushed: set[Subscription] = set()  # those of them that are pushed
         self.released = 0
 
     # -- topics
 
     def on_settings(self, subscription: Subscription, settings: dict[str, Any]) -> None:
-        """A topic's settings as the log has them."""
+        """Note a topic's settings as the log has them."""
         strict = settings.get("handover") == "strict"
         (self.subscriptions.add if strict else self.subscriptions.discard)(subscription)
         pushed = strict and settings.get("mode") == "push"
         (self.pushed.add if pushed else self.pushed.discard)(subscription)
 
     def expect(self, subscription: Subscription) -> None:
-        """The topic is about to become strict: from here on every hand-over waits for its Lease, so that the log has
-        all earlier ones in the entry of the change at the latest. `on_settings` says what became of it."""
+        """Prepare for a topic that is about to become strict. From here on every hand-over waits for its Lease. So the
+        Leases of all earlier ones are in the log with the entry of the change at the latest. `on_settings` says what
+        became of it."""
         self.subscriptions.add(subscription)
 
     # -- hand-overs
 
     @property
     def full(self) -> bool:
-        """Whether too many wait for more to be pledged."""
+        """True if too many units wait for more to be leased ahead."""
         return len(self._pledged) >= PLEDGED_MAX
 
     @property
     def waiting(self) -> int:
-        """Units pledged and not begun."""
+        """Units that are leased ahead and whose hand-over has not begun."""
         return len(self._pledged)
 
     def pledge(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
-        """This is to be made once its Lease is committed; its units are claimed until then. Returns it as it stands in
-        the book, under a number. One whose lease ended before it was begun, in a node that stood still, has lost the
-        unit to this one."""
+        """Lease a hand-over ahead. It is to be made once its Lease is committed, and its units are claimed until then.
+        Return it as it stands in the book, under a number. An older hand-over of a unit loses it to this one. That
+        happens in a node that stood still until the older lease had ended."""
         self._number += 1
         pledged = replace(hand_over, strict=self._number, planned=planned)
         self._book.add(pledged)
@@ -82,13 +83,13 @@ class Strict:
         return pledged
 
     def failed(self, hand_over: HandOver) -> None:
-        """The Leases of these took no effect, or have ended: they are not begun."""
+        """Forget what is left of a hand-over. Its Leases took no effect, or have ended, so it does not begin."""
         for position in self._still(hand_over):
             del self._pledged[position]
 
     def begin(self, hand_over: HandOver, now_ms: int) -> HandOver:
-        """The Lease is committed, and this node acts as leader at this moment: what is left of the hand-over is made
-        now. Perhaps nothing is. What is not due any more, by a clock that went back, is left."""
+        """Make what is left of a hand-over now, perhaps nothing. Its Lease is committed, and this node acts as leader
+        at this moment. Units that are not due any more, by a clock that went back, are left."""
         named = zip(hand_over.position.tolist(), hand_over.due_ms.tolist(), strict=True)
         rows = [row for row, (at, due_ms) in enumerate(named) if due_ms <= now_ms and self._holds(hand_over, at)]
         for position in hand_over.position[rows].tolist():
@@ -96,16 +97,16 @@ class Strict:
         return replace(hand_over.select(np.array(rows, np.intp)), handed_over_ms=now_ms)
 
     def withdraw(self, hand_over: HandOver) -> None:
-        """What is left of it will not be made."""
+        """Release what is left of a hand-over. It will not be made."""
         self._release(self._still(hand_over))
 
     def withdraw_places(self, places: U64) -> None:
-        """Nothing that stands here is handed over any more."""
+        """Release the units at these positions. Nothing that stands there is handed over any more."""
         if self._pledged:
             self._release([place for place in places.tolist() if place in self._pledged])
 
     def withdraw_all(self) -> None:
-        """Leadership is about to move."""
+        """Release all units. Leadership is about to move."""
         self._release(list(self._pledged))
 
     def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
@@ -113,12 +114,12 @@ class Strict:
         return self._book.taken_back(positions)
 
     def pledged(self, position: int) -> tuple[int, int] | None:
-        """(term, attempt) of the unit's hand-over, if it has one that has not begun."""
+        """(term, attempt) of the unit's hand-over. None unless it has one that has not begun."""
         kept = self._pledged.get(position)
         return None if kept is None else (self.term, kept[1])
 
     def clear(self) -> None:
-        """The term is over: what was leased and not begun waits for its lease to end."""
+        """Forget all units. The term is over, and each unit waits for its lease to end."""
         self._pledged.clear()
 
     def _holds(self, hand_over: HandOver, position: int) -> bool:
@@ -143,6 +144,6 @@ class Strict:
 
 
 def leased_rows(store: Store, positions: U64) -> npt.NDArray[np.bool_]:
-    """True, shape [n], where the records say leased, whether or not the lease has ended."""
+    """True, shape [n], where the records say leased, even if the lease has ended."""
     rows: npt.NDArray[np.bool_] = store.states(positions).state == LEASED
     return rows

@@ -1,7 +1,7 @@
-"""The term of leadership that hand-overs, and changes of what is handed over, are made in, as far as they need to know.
+"""The term as leader, as far as hand-overs and changes of messages need to know it.
 
-`node/leader/leader_term.py` is one. It is over in the same step of the loop in which leadership is lost, and nothing of
-it goes on after that.
+`node/leader/leader_term.py` implements it. A term ends in the step of the loop in which leadership is lost, and nothing
+of it goes on after that.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from storage.tables.topic import Topic
 
 
 class Term(Protocol):
-    """`term` is its number, `promoted_ms` the node clock when it began. `handing_over`: where its hand-overs leave.
-    `holding`: units that commands in flight end or move."""
+    """A term as leader. `term`: its number. `promoted_ms`: the node clock when it began. `handing_over`: makes its
+    hand-overs. `holding`: holds units that commands in flight end or move."""
 
     term: int
     promoted_ms: int
@@ -39,59 +39,62 @@ class Term(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether leadership is lost."""
+        """True if leadership is lost."""
 
     def trusted(self) -> bool:
-        """Whether this node may act as leader at this moment, and is not about to give that away."""
+        """True if this node may act as leader at this moment, and is not about to give leadership away."""
 
     async def sure(self) -> None:
-        """Wait a moment while this node leads and is not sure to."""
+        """Wait a moment while this node leads and lacks trust."""
 
     def raise_if_over(self) -> None:
-        """Raises `no-leader`: who waited asks this before it goes on."""
+        """Raise `no-leader` if the term is over. Each caller that waited asks this before it goes on."""
 
     def poke(self) -> None:
-        """Something changed: step at the end of this loop iteration."""
+        """Step at the end of this loop iteration, because something changed."""
 
     def poke_by(self, at_ms: int) -> None:
-        """Something will be due then: step no later."""
+        """Step no later than at `at_ms`, because something is due then."""
 
     def doubts(self, home: int, place: int, record: Record) -> bool:
-        """Whether a leader before may have handed this message over, or not, though nothing tells of it."""
+        """True if a former leader may have handed this message over without a record of it."""
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose what becomes of failed hand-overs; their units are held till the result is known."""
+        """Propose what becomes of failed hand-overs. Their units are held until the result is known."""
 
     def give_up(self, fail: Fail) -> asyncio.Future[U8]:
         """Propose the end of messages that the dispatcher leaves alone."""
 
     async def leased(self, hand_over: HandOver) -> None:
-        """Until the Lease of a strict hand-over is applied. Raises `no-leader`."""
+        """Wait until the Lease of a strict hand-over is applied. Raises `no-leader`."""
 
     async def recorded(self, position: int) -> None:
-        """Until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
+        """Wait until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
 
     async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
-        """Hand over to a consumer that asks, and may wait. Raises `no-leader`."""
+        """Hand over to a consumer that pulls. It may wait. Raises `no-leader`."""
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:
-        """Of a leader that leadership was given to: what it took over, and whether it repeated any of it."""
+        """The account of a leader that was given leadership: what it took over, and how much it handed over again."""
 
     def newest_hand_overs(self) -> tuple[U64, I64]:
-        """Places and lease ends of what was handed over last."""
+        """Positions and lease ends of the newest hand-overs."""
 
     def level_rose(self) -> None:
-        """Say what a leader of this level says. Raises DiskFailed."""
+        """Write and propose what the level of the cluster now lets a leader say. Raises DiskFailed."""
 
 
 T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
 
 
 class Leadership(Generic[T_co]):
-    """Whether this node leads. `term`: while it is the established leader; gone in the step in which that is lost.
-    `frozen`: leadership is about to be given away, so nothing is handed over. Only node/group/leading.py sets the term.
-    `window` tells others: it is open while this node may act, and closed in the step in which it may not.
-    `on_change` is called where term or frozen is set."""
+    """This node's leadership. Callbacks: `on_change` is called where `term` or `frozen` is set.
+
+    - `term` is set while this node is the established leader, and None from the step in which that is lost. Only
+      node/group/leading.py sets it.
+    - `frozen` is True while leadership is about to be given away, so nothing is handed over.
+    - `window` shows others when this node may act. It closes in the step in which the node may not.
+    """
 
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
@@ -103,7 +106,7 @@ class Leadership(Generic[T_co]):
 
     @property
     def term(self) -> T_co | None:
-        """None while this node does not lead."""
+        """The term. None while this node does not lead."""
         return self._term
 
     @term.setter
@@ -114,7 +117,7 @@ class Leadership(Generic[T_co]):
 
     @property
     def frozen(self) -> bool:
-        """Whether it is about to be given away."""
+        """True while leadership is about to be given away."""
         return self._frozen
 
     @frozen.setter
@@ -124,7 +127,8 @@ class Leadership(Generic[T_co]):
         self.on_change()
 
     def renew(self, until_s: float, ahead_s: float) -> None:
-        """The group may act as leader until this monotonic second; the node clock is so far ahead of that clock."""
+        """Let the group act as leader until this monotonic second. The node clock is `ahead_s` ahead of the monotonic
+        one."""
         self._until_s, self._ahead_s = until_s, ahead_s
         self._show()
 
@@ -135,8 +139,8 @@ class Leadership(Generic[T_co]):
             self.window.open(self._term.term, self._until_s, self._ahead_s)
 
     def require(self) -> T_co:
-        """The term, if this node may act as leader at this moment: asked again after every await. Raises `draining`,
-        `no-leader`."""
+        """Return the term if this node may act as leader at this moment. Ask again after every await. Raises
+        `draining`, `no-leader`."""
         if self._life.draining:
             raise Problem("draining", "this node is shutting down; another one leads in a moment")
         if self._term is None or not self._term.trusted():
@@ -144,10 +148,10 @@ class Leadership(Generic[T_co]):
         return self._term
 
     async def sure(self) -> T_co:
-        """As `require`; a leader that is not sure to lead waits for a moment until it is."""
+        """Do as `require`, but wait for a moment while this node leads and lacks trust."""
         term = self._term
         if term is not None:
-            if term.trusted() and not self._life.draining:  # nearly always: asked once, for every request
+            if term.trusted() and not self._life.draining:  # nearly always, and asked once for every request
                 return term
             await term.sure()
         return self.require()
@@ -158,4 +162,4 @@ def _nothing() -> None:
 
 
 Leads = Callable[[], Term]
-"""Raises `Problem` unless this node may answer as leader at this moment."""
+"""Returns the term. Raises `Problem` unless this node may answer as leader at this moment."""

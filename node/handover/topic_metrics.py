@@ -1,12 +1,12 @@
-"""What is counted per topic: messages scheduled, handed over, acked, failed and given up, how late, and what is ready.
+"""Metrics per topic: messages scheduled, handed over, acked, failed and given up, their lateness, and ready units.
 
-Counted by batch: whoever has done something with n messages of a topic adds n to its row, an object that stays. All
-topics are counted; a scrape shows at most LABELLED_MAX of them by name, the busiest, and sums up the others, so that
-topics made without end (by mistake, or by a client's loop) do not fill the store of whoever scrapes.
+Counts are added by batch. Code that has done something with n messages of a topic adds n to the topic's row, an object
+that stays. All topics are counted. A scrape shows the busiest by name, at most LABELLED_MAX, and sums up the others. So
+topics that are made without end (by mistake, or by a client's loop) do not fill the store of the metrics.
 
-Rates stay right whoever has a name. One that gets it shows its whole count from then on; the sum of the others holds
-what topics did while they had none, and never goes down. A topic takes a name from another only when it has become
-twice as busy, and few do at a scrape.
+Rates stay right whichever topics have a name. A topic that gets a name shows its whole count from then on. The sum of
+the others holds the counts of topics while they had no name, and never goes down. A topic takes a name from another
+only when it has become twice as busy, and few topics do so at a scrape.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from storage.format.array import I64, U32
 from storage.tables.topic import subscription_of
 
 LABELLED_MAX: Final = 100
-"""Topics with a name of their own: 8 samples each, 7 us a sample on the loop at every scrape."""
+"""Topics with a name of their own. Each has 8 samples, and a sample takes 7 us on the loop at every scrape."""
 OTHERS: Final = "(other)"
-"""The label of all others: no topic can be called that."""
+"""The label of all other topics. No topic can have this name."""
 SWAPS_MAX: Final = 10
 TOUCHED_MAX: Final = 256
-"""Topics whose counts wait to be looked at: 4 us each. 100,000 that were made between two scrapes held the loop for
-0.3 s at the second."""
+"""Topics whose counts wait for a look, 4 us each. 100,000 topics that were made between two scrapes held the loop for
+0.3 s at the second scrape."""
 FORGET: Final = 0.8
-"""What is left of a topic's business from one scrape to the next."""
+"""The part of a topic's `business` that is left from one scrape to the next."""
 
 TABLE: Final = (
     ("hourwheel_topic_scheduled", "scheduled", "Messages of the topic that this node took as leader, replays apart"),
@@ -50,29 +50,30 @@ _COLUMNS: Final = ("scheduled", "handed_over", "acked", "failed", "dead", "first
 
 
 class TopicCounts:
-    """One topic's counts since the node started; `first` hand-overs of messages were `late_ms` late in all."""
+    """The counts of one topic since the node started. `first` hand-overs of messages were `late_ms` late in total."""
 
     __slots__ = (*_COLUMNS, "business", "scrape")
 
     def __init__(self) -> None:
         self.scheduled = self.handed_over = self.acked = self.failed = self.dead = 0
         self.first = self.late_ms = 0
-        self.business, self.scrape = 0.0, 0  # at which it was that
+        self.business, self.scrape = 0.0, 0  # `business` is as of this scrape
 
     def add_hand_overs(self, count: int, first: int, late_ms: int) -> None:
-        """So many were made, so many of them their messages' first, and those were so late in all."""
+        """Add `count` hand-overs. `first` of them were the first of their messages, which were `late_ms` late in
+        total."""
         self.handed_over += count
         self.first += first
         self.late_ms += late_ms
 
     def values(self) -> tuple[int, ...]:
-        """In the order of the columns."""
+        """The counts in the order of the columns."""
         return (self.scheduled, self.handed_over, self.acked, self.failed, self.dead, self.first, self.late_ms)
 
 
 class TopicMetrics(Collector):
-    """The counts of one node. `name_of` knows topics by their number, None if there is none; when scraped `ready` is
-    asked for the ready units of these topics, in their order, and those of all."""
+    """The counts of one node. `name_of` gives the name of a topic by its number, None if there is none. A scrape asks
+    `ready` for the ready units of the named topics, in their order, and for those of all topics."""
 
     def __init__(
         self, name_of: Callable[[int], str | None], ready: Callable[[Sequence[str]], tuple[Sequence[int], int]]
@@ -80,15 +81,16 @@ class TopicMetrics(Collector):
         self._name_of = name_of
         self._ready = ready
         self._topics: dict[str, TopicCounts] = {}
-        #: Since they were looked at, with what they had counted then: work follows these, not all topics.
+        #: Topics with new counts since the last look, and their counts at that look. The work of a look follows these,
+        #: not all topics.
         self._touched: dict[str, tuple[TopicCounts, tuple[int, ...]]] = {}
-        self._busiest: dict[str, TopicCounts] = {}  # without a name, of those looked at since the last scrape
+        self._busiest: dict[str, TopicCounts] = {}  # topics without a name that had new counts since the last scrape
         self._scrapes = 0
         self._labelled: dict[str, TopicCounts] = {}
         self._others = [0] * len(_COLUMNS)
 
     def of(self, topic: str) -> TopicCounts:
-        """The row of a topic, to add to at once: what is added after a scrape nobody learns."""
+        """The row of a topic. Add to it at once, because additions after the next scrape may get lost."""
         if len(self._touched) >= TOUCHED_MAX:
             self._look()
         found = self._topics.get(topic)
@@ -101,7 +103,7 @@ class TopicMetrics(Collector):
         return found
 
     def add(self, column: str, topics: U32) -> None:
-        """One more for each row, by the number of its topic."""
+        """Add 1 to the column for each row, which is the number of a topic."""
         if not len(topics):
             return
         if len(topics) == 1 or bool((topics == topics[0]).all()):
@@ -112,7 +114,8 @@ class TopicMetrics(Collector):
             self._add(column, number, count)
 
     def add_hand_overs(self, topics: U32, first: npt.NDArray[np.bool_], late_ms: I64) -> None:
-        """Hand-overs, a row each: the number of the topic, whether it is the message's first, how late it is."""
+        """Add hand-overs, one a row: the number of the topic, True if it is the message's first hand-over, and how late
+        it is."""
         self.add("handed_over", topics)
         numbers, at = np.unique(topics[first], return_inverse=True)
         late = np.bincount(at, late_ms[first], len(numbers)).astype(np.int64)
@@ -122,21 +125,21 @@ class TopicMetrics(Collector):
 
     def _add(self, column: str, number: int, count: int) -> None:
         name = self._name_of(number)
-        if name is None:  # deleted meanwhile
+        if name is None:  # the topic was deleted meanwhile
             self._others[_COLUMNS.index(column)] += count
         else:
             row = self.of(name)
             setattr(row, column, getattr(row, column) + count)
 
     def forget(self, topic: str) -> None:
-        """The topic is gone; what it did is not."""
+        """Remove a topic that was deleted. The sum of the others keeps what it counted while it had no name."""
         if topic in self._touched:
             self._look()
         for rows in (self._topics, self._busiest, self._labelled):
             rows.pop(topic, None)
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """The metrics, for the registry."""
         self._choose()
         rows = [(name, each.values()) for name, each in self._labelled.items()]
         if len(self._labelled) < len(self._topics) or any(self._others):
@@ -164,7 +167,8 @@ class TopicMetrics(Collector):
         return family
 
     def _look(self) -> None:
-        """Topics that were touched have been busy. Those without a name add what they did to the sum of the others."""
+        """Add the new counts of touched topics to their `business`. Topics without a name also add them to the sum of
+        the others."""
         scrape = self._scrapes + 1  # the next
         for name, (each, before) in self._touched.items():
             done = [new - old for new, old in zip(each.values(), before, strict=True)]
@@ -181,7 +185,7 @@ class TopicMetrics(Collector):
         return heapq.nlargest(most, self._busiest.items(), key=lambda row: row[1].business)
 
     def _choose(self) -> None:
-        """Who has a name at this scrape."""
+        """Choose the topics that have a name at this scrape."""
         self._look()
         self._scrapes += 1
         room = LABELLED_MAX - len(self._labelled)
@@ -205,13 +209,13 @@ def _business(topic: TopicCounts, scrape: int) -> float:
 
 
 def topic_name(catalog: Catalog, number: int) -> str | None:
-    """The topic's name; None if it was deleted."""
+    """The topic's name, None if it was deleted."""
     topic = catalog.topic_by_number(number)
     return topic.name if topic is not None else None
 
 
 def ready_of(catalog: Catalog, leadership: Leadership, topics: Sequence[str]) -> tuple[Sequence[int], int]:
-    """Units in the ready windows of these topics, and of all; of a node that does not lead, none."""
+    """Count the units in the ready windows of these topics, and of all topics. A node that does not lead has none."""
     if leadership.term is None:
         return [0] * len(topics), 0
     windows = leadership.term.handing_over
