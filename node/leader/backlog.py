@@ -1,14 +1,19 @@
-"""Reading from the records what is ready: the one way into the windows beside the wheel.
+"""Reads ready units from the records: the one way into the windows beside the wheel.
 
-It serves a promotion (nothing is in memory, every hour that is not settled is looked through), hours that the clock
-leaped over, what became due of too many topics at once, the backlog of topics whose windows overflowed, and leases that
-ended. All five ask the same question of a range of positions: which units are pending and due, or leased with an ended
-lease, and not claimed? The answer is exact whenever it is asked, so nothing has to be remembered about the range, and
-asking twice is harmless.
+It serves five cases:
 
-A range is read in pieces, a few milliseconds each, one per step of the dispatcher: what is due now does not wait for
-hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
-ready.
+- a promotion: nothing is in memory, and every hour that is not settled is looked through
+- hours that the clock leaped over
+- units of too many topics that became due at once
+- the backlog of topics whose windows overflowed
+- leases that ended
+
+All five ask the same question of a range of positions. Which units are pending and due, or leased with an ended lease,
+and not claimed? The answer is exact whenever it is asked. So nothing has to be remembered about the range, and asking
+twice is harmless.
+
+A range is read in pieces of a few milliseconds, one per step of the dispatcher. So units due now do not wait for hours
+of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became ready.
 """
 
 from __future__ import annotations
@@ -33,20 +38,21 @@ from storage.tables.topic import subscriptions_of
 from storage.wheel.slot import DueUnits
 
 LOOK_ROWS = 65_536
-"""States looked at per piece: cheap, so that an hour with little left to do is passed quickly."""
+"""States looked at per piece. This is cheap, so that an hour with little left to do is passed quickly."""
 
 LEASED_LOOK_ROWS = 8 << 20
-"""The same where only leased units are looked for: one compare of a byte each, and a look at those that are."""
+"""The same where only leased units are looked for: a compare of one byte for each, and a look at the leased."""
 
 READ_ROWS = 16_384
 """Units read per piece, with their checksums: 0.4 microseconds each. A piece ends with its last one."""
 
 TOPICS_A_PIECE = 512
-"""Topics that a piece has units of: each takes as long as ten units. 16,384 in one piece held the loop for 0.2 s."""
+"""Topics that a piece has units of. Each takes as long as ten units, and 16,384 in a piece held the loop for 0.2 s."""
 
 
 class Found(NamedTuple):
-    """Ready units of a piece, shape [n] each, in the order in which they became ready, and where the next piece is."""
+    """Ready units of a piece, in the order in which they became ready, and where the next piece begins. Shape [n]
+    each."""
 
     overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
     subscription: U32
@@ -55,7 +61,7 @@ class Found(NamedTuple):
 
 
 class BacklogReader:
-    """The ranges still to be read. `start_ms` divides the lanes: what was ready by then is OVERDUE."""
+    """The ranges still to be read. `start_ms` divides the lanes: units that were ready by then are OVERDUE."""
 
     def __init__(
         self, store: Store, ready: Ready, claims: ClaimedUnits, ends: LeaseTimetable, *, start_ms: int, term: int
@@ -66,14 +72,14 @@ class BacklogReader:
         self._ends = ends
         self._start_ms = start_ms
         self._term = term
-        self._due: deque[DueUnits] = deque()  # of more topics than the wheel's step had time for
+        self._due: deque[DueUnits] = deque()  # units of more topics than the wheel's step had time for
         self._ended: deque[Span] = deque()  # leases that ended under this leader
-        self._found: deque[Span] = deque()  # what the promotion found, and strays; its running leases are new to `ends`
-        self._leaped: deque[Span] = deque()  # what the clock leaped over; likewise
+        self._found: deque[Span] = deque()  # of the promotion, and of `again`; their running leases are new to `ends`
+        self._leaped: deque[Span] = deque()  # the clock leaped over them; their running leases are new too
         self._to_note: deque[Span] = deque()  # of hours ahead: their running leases are new to `ends`
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
         self.wanted_from_ms = 0
-        """The sweep leaves alone what was due before: node/leader/restored_overdue.py sees to that."""
+        """The sweep leaves alone units that were due before. node/leader/restored_overdue.py gives them up."""
 
     def promote(self, last_hour: int) -> None:
         """Look through every hour up to `last_hour` that is not wholly settled."""
@@ -82,43 +88,43 @@ class BacklogReader:
 
     @property
     def reads_due(self) -> bool:
-        """Whether something that became due under this leader is still to be read: it is not dispatched."""
+        """True if units that became due under this leader are still to be read. They are not dispatched."""
         return bool(self._due or self._leaped)
 
     def leaped(self, first_hour: int, last_hour: int) -> None:
-        """Look through those of these hours that are not wholly settled: the clock leaped over them."""
+        """Look through those of these hours that are not wholly settled. The clock leaped over them."""
         self._last_hour = max(self._last_hour, last_hour)
         self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
     def note(self, hours: list[int]) -> None:
-        """Learn when the leases of these hours end, though nothing of them is due yet."""
+        """Learn when the leases of these hours end, though none of their units is due yet."""
         for hour in hours:
             self._to_note.append(Span(*self._store.span(hour)))
             self._last_hour = max(self._last_hour, hour)
 
     def again(self, positions: U64) -> None:
-        """Look at these once more, in whatever state they are."""
+        """Look at these units once more, in whatever state they are."""
         for hour, rows in by_hour(hours_of(positions)):
             there = positions[rows]
             self._found.append(Span(int(there.min()), int(there.max()) + 1))
             self._last_hour = max(self._last_hour, hour)
 
     def due(self, due: DueUnits) -> None:
-        """These are due, and in no window. They lie among all others of their hour, so nothing is read again: what is
-        due of 1,000 topics at a whole minute took the units of half an hour."""
+        """Take units that are due and in no window. They lie among all others of their hour, so nothing is read again.
+        The due units of 1,000 topics at a whole minute took the units of half an hour."""
         self._due.append(due)
 
     def ended(self, spans: list[Span]) -> None:
-        """Leases in these spans have ended. A span may reach over a whole hour for the sake of a few units of it, and
-        there are ten a second: only what is leased is looked at."""
+        """Look through spans in which leases have ended, for leased units only. A span may reach over a whole hour for
+        the sake of a few units, and there are ten spans a second."""
         self._ended += spans
         for span in spans:
             self._last_hour = max(self._last_hour, span.first >> INDEX_BITS)
 
     def piece(self, now_ms: int) -> bool:
-        """Read one piece of what is most urgent into the windows; False if nothing is left to read.
+        """Read the most urgent piece into the windows. False if nothing is left to read.
 
-        All that is due by `now_ms` must have been dispatched, so that a backlog read to its end is over.
+        All units due by `now_ms` must have been dispatched, so that a backlog read to its end is over.
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
@@ -132,7 +138,7 @@ class BacklogReader:
         )
 
     def _next_due(self) -> bool:
-        """Of so many topics as a piece has; without those that were cancelled or handed over meanwhile."""
+        """Read units of as many topics as a piece has, without those that were cancelled or handed over meanwhile."""
         if not self._due:
             return False
         due = self._due.popleft()
@@ -146,7 +152,7 @@ class BacklogReader:
         return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
-        """One piece of the first span, whatever the topic."""
+        """Read one piece of the first span, whatever the topic."""
         if not spans:
             return False
         span = spans.popleft()
@@ -157,7 +163,7 @@ class BacklogReader:
         return True
 
     def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
-        """One piece for the topics of this lane whose windows have room."""
+        """Read one piece for the topics of this lane whose windows have room."""
         hungry = self._ready.hungry(kind)
         if not hungry:
             return False
@@ -173,7 +179,7 @@ class BacklogReader:
         return True
 
     def _span_from(self, position: int) -> Span | None:
-        """From `position` to the end of its hour, or of the next one that is not settled; None past the last hour."""
+        """The span from `position` to the end of its hour, or of the next that is not settled. None past the last."""
         first_hour = position >> INDEX_BITS
         for hour in self._store.open_hours(first_hour, self._last_hour):
             span = self._hour_span(hour)
@@ -181,7 +187,7 @@ class BacklogReader:
         return None
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
-        """The ready units of the first piece of a span that nobody claimed; of all, or of those that are leased."""
+        """The ready units of the first piece of a span that are not claimed: of all units, or of the leased ones."""
         positions, end = (leased_piece if leased_only else open_piece)(self._store, span)
         states = self._store.states(positions)
         leased = states.state == LEASED
@@ -192,7 +198,7 @@ class BacklogReader:
         if len(units) < len(rows):
             rows = rows[: len(units)]
             end = int(positions[rows[-1]]) + 1
-        # Those of earlier terms that were extended in this one end later than it was told.
+        # Leases of earlier terms that were extended in this one end later than `ends` knows.
         runs = leased & ~ended & (positions < end)
         running = np.flatnonzero(runs if note_leases else runs & (states.term < self._term))
         self._ends.add(positions[running], ends_ms[running], now_ms)
@@ -203,7 +209,7 @@ class BacklogReader:
         return Found(since[order] <= self._start_ms, subscriptions_of(units["topic"][order]), queued, end)
 
     def _first_units(self, positions: U64) -> Units:
-        """As many of these units as a piece has. A few are read first: where each is of a topic of its own, the others
+        """As many of these units as a piece has. A few are read first. Where each is of a topic of its own, the others
         would be read for nothing."""
         for most in (2 * TOPICS_A_PIECE, READ_ROWS):
             units = self._store.units(positions[:most])
@@ -213,12 +219,12 @@ class BacklogReader:
         return units[:count]
 
     def _hour_span(self, hour: int) -> Span:
-        """All positions an hour can have: from its first unit's, for it may have been begun again, to its last."""
+        """All positions that an hour can have, from its first unit to its last. An hour may have been begun again."""
         return Span(self._store.span(hour)[0], (hour + 1) << INDEX_BITS)
 
 
 def within_topics(topics: U32) -> int:
-    """How many rows, from the first on, are of so many topics as a piece has."""
+    """How many rows, from the first on, are of as many topics as a piece has."""
     if len(topics) <= TOPICS_A_PIECE or bool((topics == topics[0]).all()):
         return len(topics)
     for most in (2 * TOPICS_A_PIECE, READ_ROWS):  # with as many topics as rows the others are looked at for nothing
@@ -231,7 +237,7 @@ def within_topics(topics: U32) -> int:
 
 
 def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
-    """The leased units of the first piece of a span, and where it ends."""
+    """The leased units of the first piece of a span, and the end of the piece."""
     positions, end = store.leased_piece(span.first, min(span.end, span.first + LEASED_LOOK_ROWS))
     if len(positions) <= LOOK_ROWS:
         return positions, end
@@ -239,7 +245,7 @@ def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
 
 
 def open_piece(store: Store, span: Span) -> tuple[U64, int]:
-    """The open units of the first piece of a span, and where it ends: behind the hour if its last unit is in it."""
+    """The open units of the first piece of a span, and its end. That is behind the hour if its last unit is in it."""
     hour = span.first >> INDEX_BITS
     last, end = store.span(hour)[1], min(span.end, span.first + LOOK_ROWS)
     positions = np.arange(span.first, max(span.first, min(last, end)), dtype=np.uint64)

@@ -1,22 +1,25 @@
-"""The leader's loop: what is due goes from the wheel to the ready windows, and from there to consumers.
+"""The leader's loop: due units go from the wheel to the ready windows, and from there to consumers.
 
-`step` does all that is due and returns how long to sleep; everything else is told to it or asked of it:
+`step` does all that is due and returns how long to sleep. All other methods tell it something or ask something:
 
     machine  -- on_units, on_leased, on_settled, on_topic -->  Dispatcher  -- handing_over -->  consumers
     proposer -- collect, committed, returned ------------->        |
                                                                    v
                           step: wheel -> windows, ended leases -> windows, backlog -> windows, dispatch state
 
-Three things are kept apart. *Dispatch* moves a due unit from its slot to ready; the dispatch state names what was. A
-strict push that is leased ahead (handover/lease_ahead.py) is on its way instead; taken back later, it was dispatched
-all the same.
-*Hand-over* takes it from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat. What *is*
-ready the records alone decide: windows, wheel and backlog are ways to find it, and every unit is checked against the
-records at the moment it is handed over. So what was settled meanwhile never goes out, and what is neither settled nor
-leased is found by the next look.
+Three things are kept apart.
 
-Pure: it is given the time, the node clock's milliseconds rounded down. If the clock goes back, nothing goes out that is
-not due by the new time. Only a leader has one; a new term makes a new one, and `stop` drops everything at once.
+- *Dispatch* moves a due unit from its slot to ready. The dispatch state names the units that were dispatched. A strict
+  push that is leased ahead (handover/lease_ahead.py) is on its way instead. If it is taken back later, it counts as
+  dispatched.
+- *Hand-over* takes a unit from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat.
+- *Ready* is decided by the records alone. Windows, wheel and backlog are ways to find ready units. Every unit is
+  checked against the records when it is handed over. So a unit that was settled meanwhile never goes out, and the next
+  look finds each unit that is not settled and not leased.
+
+Pure: it is given the time, the node clock's milliseconds rounded down. If the clock goes back, units that are not due
+by the new time do not go out. Only a leader has a dispatcher. A new term makes a new one, and `stop` drops everything
+at once.
 """
 
 from __future__ import annotations
@@ -48,17 +51,17 @@ from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits
 
 REALIGN_MS = 500
-"""A replicated tick this far ahead of the clock is slept through; one farther ahead is set back by Realign."""
+"""A replicated tick ahead of the clock by up to this is slept through. One farther ahead is set back by Realign."""
 
 CLOCK_BACK_MS = 10
-"""While the clock is behind where it was: how often to look whether what is ready is due again."""
+"""How often to look for ready units that are due again, while the clock is behind where it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchOptions:
-    """How a leader dispatches; times in milliseconds, windows in units."""
+    """How a leader dispatches. Times are in milliseconds, windows in units."""
 
-    stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: the span a crash may repeat
+    stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: a crash may repeat so much
     beat_ms: int = 20  # a Lease waits at most this long for an entry; below stop_ms, or every beat stalls
     state_ms: int = 50  # how often the dispatch state goes out while it changes
     window_per_topic: int = 200_000  # ready units in memory, 24 bytes each
@@ -68,8 +71,8 @@ class DispatchOptions:
 
 
 class Dispatcher:
-    """One term's dispatch state. Calls come from one thread, the event loop's; none blocks but for reading a slot or a
-    piece of an hour from the page cache. `handing_over` lets out what it brings into the windows."""
+    """One term's dispatch state. Calls come from one thread, the event loop's. None blocks but for reading a slot or a
+    piece of an hour from the page cache. `handing_over` hands over the units that it brings into the windows."""
 
     def __init__(
         self,
@@ -106,16 +109,16 @@ class Dispatcher:
         self._wheel: SecondWheel | None = None  # None: not begun (a Realign is on its way), or stopped
         self._stopped = False
         self._wanted_from_ms = 0
-        self._state = self._proposed = DispatchState(0, 0, 0)  # as of the last step; as of the last collect
+        self._state = self._proposed = DispatchState(0, 0, 0)  # of the last step, of the last collect
 
     # -- beginning and end
 
     def promote(self, now_ms: int, tick: int) -> Realign | None:
-        """Begin to lead, all committed entries applied; `tick` is the replicated one. Nothing is read yet: the steps
-        that follow look through the records.
+        """Begin to lead, when all committed entries are applied. `tick` is the replicated one. Nothing is read yet: the
+        steps that follow look through the records.
 
-        Returns the Realign to propose if the tick is more than REALIGN_MS ahead of the clock; `realigned` then begins.
-        A tick ahead by less is slept through; one behind jumps to the clock, and what is overdue is paced.
+        Return the Realign to propose if the tick is more than REALIGN_MS ahead of the clock. `realigned` then begins. A
+        tick ahead by less is slept through. A tick behind jumps to the clock, and overdue units are paced.
         """
         assert self._wheel is None, "promoted twice"
         for topic in self._store.catalog.topics_with_settings():
@@ -126,13 +129,13 @@ class Dispatcher:
         return None
 
     def realigned(self, now_ms: int) -> None:
-        """The Realign is applied."""
+        """Begin. The Realign is applied."""
         if not self._stopped:
             self._begin(now_ms, now_ms // 1000)
 
     def _begin(self, start_ms: int, tick: int) -> None:
-        """Start the wheel: what became ready by `start_ms` is for the sweep, what is due later for the wheel."""
-        # now_ms: of the last step. latest_ms: all that is due by then is dispatched.
+        """Start the wheel. The sweep finds units that became ready by `start_ms`, the wheel gives those due later."""
+        # now_ms: of the last step. latest_ms: all units due by then are dispatched.
         self._start_ms = self._now_ms = self._latest_ms = start_ms
         wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
@@ -152,15 +155,15 @@ class Dispatcher:
         self._proposed_ms = start_ms
 
     def _start_wheels(self, start_ms: int) -> SecondWheel:
-        """From here on the wheels give what is due later than `start_ms`; no hour is near yet."""
+        """Let the wheels give the units due after `start_ms` from here on. No hour is near yet."""
         self._wheel = wheel = SecondWheel(start_ms=start_ms)
         self._hours = HourWheel(self._store, wheel, start_ms=start_ms)
         self._to_load: list[int] = []
         return wheel
 
     def want_from(self, due_ms: int) -> None:
-        """Leave alone what is overdue since before `due_ms`, which is not after the promotion. 0: nothing any more;
-        what was left alone is looked for again."""
+        """Leave units alone that are overdue since before `due_ms`, which is not after the promotion. 0 leaves no unit
+        alone any more, and looks again for those that were."""
         self._wanted_from_ms = due_ms
         if self._wheel is not None:
             self._backlog.wanted_from_ms = due_ms
@@ -168,7 +171,7 @@ class Dispatcher:
                 self._backlog.promote(self._noted_hour)
 
     def stop(self) -> None:
-        """Step down: from now on nothing is ready, nothing is handed over, nothing is proposed."""
+        """Step down. From now on nothing is ready, nothing is handed over, nothing is proposed."""
         self._stopped = True
         self._wheel = None
         self.handing_over.close()
@@ -176,9 +179,10 @@ class Dispatcher:
     # -- the loop
 
     def step(self, now_ms: int) -> int | None:
-        """Do all that is due; returns for how many milliseconds there is nothing to do, None: until something is told.
+        """Do all that is due. Return for how many milliseconds there is nothing to do. None: until the next call that
+        tells it something.
 
-        0 means that there is more of a long job; other work of the event loop may go between.
+        0 means that there is more of a long job. Other work of the event loop may go between.
         """
         if self._wheel is None:
             return None
@@ -197,14 +201,14 @@ class Dispatcher:
         self._lease_ahead.look(self._wheel, now_ms)
         self._advance(now_ms, moved=taken > 0)
         self._backlog.ended(self._ends.ended(now_ms))
-        # While the clock has gone back, too: what was ready by then stands in the windows until it is due again.
+        # Also while the clock has gone back: units ready by then stand in the windows until they are due again.
         more = self._backlog.piece(self._latest_ms)
         self.handing_over.turn(now_ms)
         return self._wait(now_ms, more)
 
     def _take(self, now_ms: int) -> int:
-        """Move what is due from the wheel to the windows; what is of more topics than one step has time for goes to the
-        sweep. Returns the number of units."""
+        """Move due units from the wheel to the windows. Units of more topics than one step has time for go to the
+        sweep. Return the number of units."""
         assert self._wheel is not None
         taken = self._wheel.take(now_ms)
         due = self._lease_ahead.unplanned(taken)
@@ -217,8 +221,9 @@ class Dispatcher:
         return len(taken)
 
     def _begin_anew(self, now_ms: int) -> None:
-        """The clock has passed more than one step may read. The sweep reads what became due meanwhile, a piece at a
-        time, as after a promotion. New wheels have what is due later. What was in memory must have been taken."""
+        """Start anew, because the clock has passed more than one step may read. The sweep reads what became due
+        meanwhile, a piece at a time, as after a promotion. New wheels have the units due later. Due units in memory
+        must have been taken."""
         assert self._wheel is not None
         first_hour, now_hour = self._wheel.state[0] * 1000 // HOUR_MS, now_ms // HOUR_MS
         self._start_wheels(now_ms)
@@ -228,26 +233,27 @@ class Dispatcher:
 
     def _note_leases(self, now_ms: int) -> None:
         """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
-        Realign, leased units of any hour; the wheel reads only pending ones, so nobody else would look for these."""
+        Realign, leased units of any hour. The wheel reads only pending units, so nothing else looks for these."""
         last_hour = now_ms // HOUR_MS + AHEAD
         self._backlog.note(self._store.open_hours(self._noted_hour + 1, last_hour))
         self._noted_hour = max(self._noted_hour, last_hour)
 
     def loads(self, now_ms: int) -> list[int]:
-        """Absolute seconds whose slots are to be read now (`store.second`), in this thread or another; answer each with
-        `loaded`, then step. For the caller that set `inline_reads` off; ask after every step."""
+        """Absolute seconds whose slots are to be read now (`store.second`), in this thread or another. The caller
+        answers each with `loaded`, then steps. For a caller that set `inline_reads` off, after every step."""
         if self._wheel is None:
             return []
         ticks, self._to_load = [*self._to_load, *self._wheel.loads(now_ms)], []
         return ticks
 
     def loaded(self, tick: int, slot: DueUnits) -> None:
-        """What was read of a second that `loads` named; it may miss what was applied since the read began."""
+        """Take what was read of a second that `loads` named. It may miss units that were applied since the read
+        began."""
         if self._wheel is not None:
             self._wheel.load(tick, slot)
 
     def _load(self, now_ms: int) -> None:
-        """Read slots: those due within a second now, and one of those that are due later."""
+        """Read slots: those due within a second now, and one of those due later."""
         assert self._wheel is not None
         self._to_load += self._wheel.loads(now_ms)
         if self._options.inline_reads:
@@ -259,7 +265,7 @@ class Dispatcher:
                     break
 
     def _advance(self, now_ms: int, *, moved: bool) -> None:
-        """The wheel gave out all that is due. The state may say so, unless the sweep still reads some of it."""
+        """Advance the state, unless the sweep still reads due units. The wheel gave out all that is due."""
         assert self._wheel is not None
         self._latest_ms = max(self._latest_ms, now_ms)
         self._state_waits |= moved
@@ -283,15 +289,15 @@ class Dispatcher:
     # -- what goes into entries
 
     def entry_due_ms(self) -> int | None:
-        """When an entry has to leave for the Leases and the state, though nobody else asks for one; None: never."""
+        """When an entry has to leave for the Leases and the state, even if nothing else asks for one. None: never."""
         if self._wheel is None:
             return None
         state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
         return min((due for due in (self._book.due_ms, state_due_ms) if due is not None), default=None)
 
     def collect(self, now_ms: int, *, going: bool = True) -> LeaderCommands:
-        """What rides in the entry being put together, handed out once: the Leases of hand-overs that are in no entry
-        yet, what strict ones plan and release, and the dispatch state if it moved.
+        """Return the commands for the entry that is put together, each once. These are the Leases of hand-overs that
+        are in no entry yet, strict plans and releases, and the dispatch state if it moved.
 
         `going`: the entry leaves in any case. If not, there is something only when `entry_due_ms` has come.
         """
@@ -306,8 +312,8 @@ class Dispatcher:
         return self._book.collect()._replace(state=state)
 
     def committed(self) -> list[HandOver]:
-        """The entry with the oldest collected Leases is applied: the records hold those hand-overs. Returns the strict
-        ones, which may begin (node.handover.strict)."""
+        """Note that the entry with the oldest collected Leases is applied, so the records hold those hand-overs. Return
+        the strict ones, which may begin (node.handover.strict)."""
         if self._wheel is None:
             return []
         hand_overs = self._book.committed()
@@ -316,9 +322,9 @@ class Dispatcher:
             states = self._store.states(hand_over.position)
             leased = states.state == LEASED
             ours = leased & (states.term == self.term) & (states.attempt == hand_over.attempt)
-            # Open, and the Lease took no effect, or ended before it was applied: a look at the end of that lease, if
-            # there was one, passed over the unit since it was claimed. The records say when it is ready again.
-            # By the clock as it is: one that has gone back leases till before the latest time.
+            # The unit is open, and the Lease took no effect or ended before it was applied. A look at the end of that
+            # lease passed over the unit, which was claimed. The records say when it is ready again. They are read by
+            # the clock as it is: one that has gone back leases till before the latest time.
             runs = ours & (states.lease_end_ms > self._now_ms)
             stray = IS_OPEN[states.state] & ~runs
             if stray.any():
@@ -329,36 +335,36 @@ class Dispatcher:
         return [hand_over for hand_over in hand_overs if hand_over.strict]
 
     def returned(self) -> None:
-        """The entry with what `collect` gave last was never proposed: it goes in the next one."""
+        """Keep what `collect` gave last for the next entry. Its entry was never proposed."""
         if self._wheel is not None:
             self._book.returned()
 
     def level(self, now_ms: int) -> bool:
-        """Whether what is due now is in the windows, as of the last step: the wheel has begun and no slot that is due
+        """True if the units due now are in the windows, as of the last step. Then the wheel has begun and no due slot
         is still being read."""
         begun = self._wheel is not None and now_ms >= self._start_ms
         return begun and self._state.tick >= now_ms // 1000
 
     def dispatch_state(self) -> DispatchState:
-        """As of the last step: of the units of entries up to `applied_index`, all in slots before `tick` are
-        dispatched, or the sweep's to find, and of slot `tick` the first `local_index` in order."""
+        """The state as of the last step. It covers the units of entries up to `applied_index`. All in slots before
+        `tick` are dispatched, or the sweep's to find, and of slot `tick` the first `local_index` in order."""
         return self._state
 
     # -- what the machine applied, in order
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """New units: into the wheel if their hour is near; those of far hours are read when it is."""
+        """Take new units: into the wheel if their hour is near. Units of far hours are read when the hour is near."""
         if self._wheel is not None:
             self._wheel.arrive(due_ms, position, topic, tags, priority)
             self._merged = applied_index
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Hand-overs whose Lease took effect: look again when it ends."""
+        """Look again when these hand-overs' leases end. Their Lease took effect."""
         if self._wheel is not None:
             self._ends.add(position, lease_end_ms, self._latest_ms)
 
     def on_released(self, position: U64) -> None:
-        """Leases taken back: into the wheel again, or to be found by the next look, as they are due."""
+        """Put units whose lease was taken back into the wheel, or let the next look find those that are due."""
         if self._wheel is not None:
             units = self._store.units(position)
             later = units["due_ms"] > self._latest_ms
@@ -368,17 +374,17 @@ class Dispatcher:
             self._backlog.again(position[~later])
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
-        """Messages stand elsewhere now. Where they stood, the check at hand-over leaves them out; `on_units` brings
-        them anew."""
+        """Note that messages stand elsewhere now. The check at hand-over leaves their old positions out, and `on_units`
+        brings the new ones."""
         self.handing_over.moved(home, old, position)
         self.handing_over.staged.note_ended(old)
 
     def on_settled(self, position: U64) -> None:
-        """Units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
+        """Note units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
         self.handing_over.staged.note_ended(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
-        """A topic was created or removed, or its settings changed."""
+        """Note that a topic was created or removed, or its settings changed."""
         subscription, paused = subscription_of(number), settings.get("paused", False)
         self.handing_over.pause(subscription, paused)
         self._ready.set_pushed(subscription, settings.get("mode") == "push" and not paused)

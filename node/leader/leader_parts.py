@@ -25,7 +25,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderParts:
-    """The same for all terms of one node."""
+    """The parts, the same for all terms of one node."""
 
     node_id: str
     options: Dispatch
@@ -43,7 +43,7 @@ class LeaderParts:
     push_feed: PushFeed
 
     def dispatcher(self, term: int, attempts: AttemptLimit, rules: Sequence[Rule]) -> Dispatcher:
-        """One for the term of this number."""
+        """Make the dispatcher of the term with this number."""
         options = self.options
         return Dispatcher(
             self.store,

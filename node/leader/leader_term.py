@@ -1,8 +1,8 @@
 """One term of this node as leader: its dispatcher, the loop that drives it, and all that waits for it.
 
-It begins when the no-op of the term is applied and ends, at once, when leadership is lost; nothing of it survives
-into another term. The loop does all that is due and sleeps until the dispatcher's next time, or until it is poked: by
-new units, committed Leases, released holds, changed topics.
+It begins when the no-op of the term is applied and ends, at once, when leadership is lost. Nothing of it survives into
+another term. The loop does all that is due and sleeps until the dispatcher's next time, or until it is poked. New
+units, committed Leases, released holds and changed topics poke it.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from storage.wheel.slot_read import SlotRead
 
 log = structlog.get_logger()
 
-#: How soon to look again when a hand-over was refused for lack of trust: less than a heartbeat.
+#: How soon to look again when a hand-over was refused for lack of trust: sooner than a heartbeat.
 TRUST_RETRY_MS = 20
-#: A request waits so long for a leader that is not sure to lead. One that goes on so steps down sooner.
+#: A request waits so long for a leader that lacks trust. A leader that lacks it for longer steps down sooner.
 SURE_S = 1.0
-#: A slot of so few units is read on the loop when it is due already: 0.25 us each, less than the way to a thread costs
-#: where ten slots are read at once.
+#: A due slot of at most so many units is read on the loop, 0.25 us each. The way to a thread costs more where ten slots
+#: are read at once.
 INLINE_ROWS = 10_000
 
 
 class LeaderTerm:
-    """Made on the loop when this node is established as leader; `begin` starts it, `end` ends it. See Term."""
+    """Made on the loop when this node is established as leader. `begin` starts it, `end` ends it. See Term."""
 
     def __init__(
         self,
@@ -94,12 +94,13 @@ class LeaderTerm:
         proposer.riders = self
 
     def trusted(self) -> bool:
-        """Whether this node may act as leader at this moment, and is not about to give that away."""
+        """See Term."""
         trusted = self._parts.group.trusted(self._clock.monotonic())
         return not self._over and not self._leadership.frozen and trusted
 
     async def sure(self) -> None:
-        """Wait while this node leads and is not sure to: the next echoes decide, or the end. SURE_S at most."""
+        """Wait while this node leads and lacks trust. The next echoes decide, or the end of the term. SURE_S at
+        most."""
         if self._over or self._leadership.frozen or self.trusted():
             return
         sure = self._loop.create_future()
@@ -108,7 +109,7 @@ class LeaderTerm:
             await asyncio.wait_for(sure, SURE_S)
 
     def trust_returned(self) -> None:
-        """This node is sure to lead again, or is not to wait for that any more."""
+        """Wake the requests that wait for trust. This node has it again, or the term is over."""
         waiting, self._unsure = self._unsure, []
         for sure in waiting:
             if not sure.done():
@@ -116,7 +117,7 @@ class LeaderTerm:
 
     @property
     def over(self) -> bool:
-        """Whether leadership is lost."""
+        """True if leadership is lost."""
         return self._over
 
     async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
@@ -134,7 +135,7 @@ class LeaderTerm:
     # -- the loop
 
     def begin(self) -> None:
-        """Start: all that is due, then sleep, again and again until `end`. Raises DiskFailed."""
+        """Start the loop: do all that is due, then sleep, again and again until `end`. Raises DiskFailed."""
         self._record.begin(self.promoted_ms)
         if self._realign is None:
             self.poke()
@@ -148,7 +149,7 @@ class LeaderTerm:
         self._loop.call_soon(self._carry)  # behind the first step: it takes milliseconds, and nothing waits for it
 
     def level_rose(self) -> None:
-        """Say what a leader of this level says. Raises DiskFailed."""
+        """See Term."""
         self._record.level_rose()
         self._life.spawn(self._promotion.say(lambda: self._over))
 
@@ -167,7 +168,7 @@ class LeaderTerm:
         self._look_ready()
 
     def _look_ready(self) -> None:
-        """Note when a due unit can be handed over first."""
+        """Note the time at which a due unit can be handed over first."""
         takeover = self.takeover
         if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._clock.now_ms()):
             takeover.ready_s = self._clock.monotonic()
@@ -178,7 +179,7 @@ class LeaderTerm:
     async def _set_back(self, realign: Realign) -> None:
         done = False
         while not done and not self._over:
-            with suppress(Problem):  # not known to have happened: in the same term a second Realign does no harm
+            with suppress(Problem):  # the outcome is unknown, and a second Realign in the same term does no harm
                 await self._proposer.propose_single(realign)
                 done = True
         if done:
@@ -186,16 +187,16 @@ class LeaderTerm:
         self.poke()
 
     def poke(self) -> None:
-        """Something changed: step at the end of this loop iteration."""
+        """See Term."""
         self._steps.poke()
 
     def poke_by(self, at_ms: int) -> None:
-        """Something will be due then: step no later."""
+        """See Term."""
         self._steps.by(at_ms)
 
     def _step(self) -> int | None:
-        """One step of the dispatcher and of the services; wakes pulls and the proposer; returns when the next is due;
-        None: when told."""
+        """Take one step of the dispatcher and of the services, and wake pulls and the proposer. Return when the next is
+        due. None: when something is told."""
         now_ms = self._clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
         if not self.takeover.ready.is_set():
@@ -218,7 +219,7 @@ class LeaderTerm:
         return now_ms + min(waits) if waits else None
 
     def _read_slots(self, now_ms: int) -> None:
-        """Begin to read the slots that come up next; a slot of a million units must not stop the loop."""
+        """Begin to read the slots that come up next. A slot of a million units must not stop the loop."""
         for tick in self.dispatcher.loads(now_ms):
             read = self._store.slot_read(tick)
             if read is None:
@@ -236,8 +237,8 @@ class LeaderTerm:
             self.poke()
 
     def raise_if_over(self) -> None:
-        """Raises `no-leader`. Who waited asks this before it goes on: the next leader, which may be this node again,
-        knows nothing of what is held in this one."""
+        """Raise `no-leader` if the term is over. A caller that waited asks this before it goes on. The next leader,
+        which may be this node again, knows nothing of the units held in this term."""
         if self._over:
             raise Problem("no-leader", "the leader changed during the wait; ask again")
 
@@ -248,7 +249,7 @@ class LeaderTerm:
     # -- failed hand-overs
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose what becomes of failed hand-overs (node.write.proposer); their units are held till the result is
+        """Propose what becomes of failed hand-overs (node.write.proposer). Their units are held until the result is
         known."""
         result = self._propose(fail, ("failed", "dead"))
         self.holding.until(fail.position.tolist(), result)
@@ -259,7 +260,7 @@ class LeaderTerm:
         return self._propose(fail, ("dead",))
 
     def _fail_exhausted(self) -> None:
-        """Units that may not be handed over again are given up. They are held already."""
+        """Give up units that may not be handed over again. They are held already."""
         for exhausted in self.handing_over.take_exhausted():
             result = self._propose(self._attempts.give_up(exhausted), ("dead",))
             self.holding.released_by(exhausted.position.tolist(), result)
@@ -270,7 +271,7 @@ class LeaderTerm:
         return result
 
     def _count_failed(self, fail: Fail, columns: tuple[str, ...], result: asyncio.Future[U8]) -> None:
-        """Those that took effect, by topic: as hand-overs that failed, as messages that are dead."""
+        """Count the rows that took effect, by topic: as hand-overs that failed, as messages that are dead."""
         if result.cancelled() or result.exception() is not None:
             return
         rows = result.result() == ACKED
@@ -281,9 +282,9 @@ class LeaderTerm:
     # -- readers
 
     async def recorded(self, position: int) -> None:
-        """Until the records hold every hand-over of this unit that was made, and none that was taken back: who asks
-        after a consumer got it must not read less, and who asks beside a cancel not more. Raises `no-leader` when the
-        term ends meanwhile."""
+        """Wait until the records hold every hand-over of this unit that was made, and none that was taken back. A
+        reader that asks after a consumer got the unit must not read less. One that asks beside a cancel must not read
+        more. Raises `no-leader` when the term ends meanwhile."""
         while self.handing_over.unrecorded(position):
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)
@@ -296,7 +297,7 @@ class LeaderTerm:
             self._resolve(reader)
 
     async def leased(self, hand_over: HandOver) -> None:
-        """Until the Lease of a strict hand-over is applied. Raises `no-leader` when the term ends meanwhile."""
+        """Wait until the Lease of a strict hand-over is applied. Raises `no-leader` when the term ends meanwhile."""
         pledge = self._pledges[hand_over.strict] = self._loop.create_future()
         try:
             await pledge
@@ -311,8 +312,8 @@ class LeaderTerm:
     # -- what rides in entries (node.write.proposer.LeaderCommandSource)
 
     def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
-        """What the dispatcher adds. While leadership is about to move, nothing that was leased ahead is handed over
-        here any more: it is released in the last entries."""
+        """The dispatcher's commands for an entry. While leadership is about to move, units that were leased ahead are
+        not handed over here any more. They are released in the last entries."""
         if self._leadership.frozen:
             self.handing_over.strict.withdraw_all()
             self._push_feed.unplan()
@@ -324,8 +325,8 @@ class LeaderTerm:
         return riding
 
     def committed(self) -> None:
-        """The oldest of these Leases are applied. Perhaps long after `on_leased` told so, when their entry had been
-        given up as unknown: then nobody else wakes the loop, nor those who wait for these records."""
+        """Note that the oldest of these Leases are applied. That may be long after `on_leased`, when their entry had
+        been given up as unknown. Then only this call wakes the loop and the readers that wait for these records."""
         for hand_over in self.dispatcher.committed():
             if hand_over.planned:
                 self._push_feed.leased(hand_over)
@@ -335,13 +336,13 @@ class LeaderTerm:
         self.poke()
 
     def returned(self) -> None:
-        """The newest of them were not proposed."""
+        """Note that the newest of them were not proposed."""
         self.dispatcher.returned()
 
     # -- what the machine applied (replication.apply.machine.Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """New units. Those that were only moved `on_moved` told of before."""
+        """Take new units. Units that were only moved, `on_moved` named before."""
         if not self._moved:
             self._parts.topic_metrics.add("scheduled", topic)
         self._moved = False
@@ -349,30 +350,30 @@ class LeaderTerm:
         self.poke()
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Hand-overs whose Lease took effect."""
+        """Note hand-overs whose Lease took effect."""
         self.dispatcher.on_leased(position, attempt, lease_end_ms)
         self.poke()
 
     def on_released(self, position: U64) -> None:
-        """Units whose lease was taken back."""
+        """Note units whose lease was taken back."""
         self._parts.counters.released += len(position)
         self.takeover.released(position)
         self.dispatcher.on_released(position)
         self.poke()
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
-        """Messages that stand elsewhere from now on."""
+        """Note messages that stand elsewhere from now on."""
         self._moved = len(position) > 0
         self.dispatcher.on_moved(home, old, position)
 
     def on_settled(self, position: U64) -> None:
-        """Units that ended."""
+        """Note units that ended."""
         self.dispatcher.on_settled(position)
-        if self.handing_over.staged.has_ended:  # what waits for their room may go
+        if self.handing_over.staged.has_ended:  # units that wait for their room may go
             self.poke()
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
-        """A topic was created or deleted, or its settings changed."""
+        """Note that a topic was created or deleted, or its settings changed."""
         self.dispatcher.on_topic(number, settings)
         self._push_feed.on_topic(number)
         if self._store.catalog.topic_by_number(number) is None:
@@ -380,8 +381,8 @@ class LeaderTerm:
         self.poke()
 
     def end(self) -> None:
-        """Leadership is lost: stop at once; pulls that wait are told so. A node that failed writes nothing more: its
-        term ends like that of one that was killed."""
+        """Stop at once, because leadership is lost. Waiting pulls are told so. A node that failed writes nothing more:
+        its term ends like that of a node that was killed."""
         self._over = True
         self.trust_returned()
         self._services.end()

@@ -1,11 +1,11 @@
-"""How this node came to lead, and what the leaders before may have handed over without a record of it.
+"""How this node came to lead, and what former leaders may have handed over without a record of it.
 
-    founds     nobody led before: nothing to doubt
-    given      the leader before gave leadership away, and its own first word is in the log: all it did is there
-    elected    what was there, and can have been due by its clock, is in doubt (storage/catalog/doubt.py)
+    founds     no node led before: nothing to doubt
+    given      the former leader gave leadership away, and its own Promotion is in the log: all it did is there
+    elected    messages that were there, and can have been due by its clock, are in doubt (storage/catalog/doubt.py)
 
-No clock of one node is compared with another's: the bound is a time that no right clock of the nodes had passed by so
-much that two of them may be apart.
+Clocks of two nodes are not compared. The bound is the latest due time that a leader with a right clock can have
+reached, because right clocks differ by at most a known span.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ from storage.format.position import HOUR_MS, MS_PER_TICK
 from storage.record.record import Record
 from storage.store import Store
 
-#: Between two tries to say it: a refusal may come at once.
+#: Between two tries to propose it, because a refusal may come at once.
 AGAIN_S: Final = 0.02
 
 
 class Promoted:
-    """One term's; made when all entries of earlier terms are applied, and none of this one but the no-op and what
-    founds the cluster."""
+    """The promotion of one term. Made when all entries of earlier terms are applied, and of this term only the no-op
+    and what founds the cluster."""
 
     def __init__(
         self, term: int, store: Store, proposer: Proposer, latest_ms: int, *, founds: bool, given: bool
     ) -> None:
-        """`latest_ms`: what is due after it was not due for any leader before this one. `founds`: the cluster is
-        founded in this term. `given`: leadership was given to this node. `until_ms`: what its word in the log says."""
+        """`latest_ms`: units due later were not due for any former leader. `founds`: the cluster is founded in this
+        term. `given`: leadership was given to this node. `until_ms`: what the Promotion in the log says."""
         self._term, self._store, self._proposer = term, store, proposer
         known = founds or (given and store.doubt.term == term - 1)
         self.until_ms = HANDED_ON if known else latest_ms
         self._doubt = NO_DOUBT if known else Doubt.at(store.span, latest_ms)
 
     async def say(self, over: Callable[[], bool]) -> None:
-        """Put it into the log, from the level on at which that says so. `over`: whether the term is."""
+        """Put the Promotion into the log, from the level on that knows it. `over`: True if the term is over."""
         while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not over():
             try:
                 await self._proposer.propose_single(Promotion(self.until_ms))
-            except Problem:  # not known to have happened: said twice, it says the same
+            except Problem:  # the outcome is unknown, and a second one says the same
                 await asyncio.sleep(AGAIN_S)
 
     def doubts(self, home: int, place: int, record: Record) -> bool:
-        """Whether a leader before this one may have handed this message over, or not, though nothing tells of it. Plans
-        are the log's to judge: one that has not begun is taken back in the entry of what asks."""
+        """True if a former leader may have handed this message over without a record of it. The log judges plans: one
+        that has not begun is taken back in the entry of the command that asks."""
         if DOUBTFUL_FIELD in record.extension:
             return True
         places = [place] if has(self._store.level, "doubt") else [home, place]
@@ -67,11 +67,11 @@ class Promoted:
 
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
-    """The latest due time that any leader before this one may have reached; the end of the last hour that has units, if
-    that comes first. `some_right_ms`: a right clock may be so far ahead of this node's.
+    """The latest due time that any former leader may have reached, or the end of the last hour that has units, if that
+    comes first. `some_right_ms`: a right clock may be so far ahead of this node's.
 
-    Where one clock of two is hours ahead nobody can say which is right. A doubt knows what is new in its last two
-    hours, and takes what comes into those before for what was there: so it goes no further than it has to.
+    If one clock of two is hours ahead, no node can say which is right. A doubt knows which messages of its last two
+    hours are new, and takes new ones of earlier hours for old. So the time goes no further than it has to.
     """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
     latest_ms = max(by_clocks_ms, machine.dispatched.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS

@@ -1,15 +1,16 @@
-"""The first minutes of a restored cluster: what became overdue while it was not there, and is not wanted, is given up.
+"""The first minutes of a restored cluster: give up unwanted messages that became overdue while the cluster was not
+there.
 
-    fix      the moment before which nothing is wanted: the first leader's clock less what `hourwheel restore` was told,
-             in the log, so that the next leader goes on with the same one
-    give up  hour by hour, a piece at a time: what is pending and was due before that moment is dead, reason `restored`,
-             as if its last attempt had failed: listed, redriven and copied like any other dead message
+    fix      the moment before which no message is wanted: the first leader's clock less the span that
+             `hourwheel restore` was given. It is in the log, so that the next leader goes on with the same one
+    give up  hour by hour, a piece at a time: each pending message that was due before that moment is dead, reason
+             `restored`, as if its last attempt had failed: listed, redriven and copied like any other dead message
     done     in the log; from then on this cluster is like any other
 
-Meanwhile the dispatcher leaves those units where they are (BacklogReader.wanted_from_ms) and hands over all others; one
-piece is an entry like those of retries and is waited for before the next one, so nothing that is due now waits for more
-than one. A message that was leased when the backup was made is left to who holds it until that lease ends, and is then
-handed over again if its end comes after this work's.
+Meanwhile the dispatcher leaves those units where they are (BacklogReader.wanted_from_ms) and hands over all others. A
+piece is an entry like those of retries, and is waited for before the next one. So nothing that is due now waits for
+more than one piece. A message that was leased when the backup was made is left alone until that lease ends. It is then
+handed over again if the lease ends after this work.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ log = structlog.get_logger()
 
 #: Positions looked at in one step of the loop.
 LOOK_ROWS: Final = 16_384
-#: Between two pieces: hand-overs, and whoever schedules, go between.
+#: Between two pieces, so that hand-overs and schedules go between.
 PAUSE_S: Final = 0.005
 
 
 def restored_overdue(parts: LeaderParts, dispatcher: Dispatcher) -> RestoredOverdue:
-    """That of a term."""
+    """The service of a term."""
     return RestoredOverdue(dispatcher, parts.store, parts.clock, parts.entropy, parts.proposer, parts.life)
 
 
 class RestoredOverdue(LeaderService):
-    """That work in one term; does nothing where a cluster was not restored, or wants everything."""
+    """The work of one term. It does nothing where a cluster was not restored, or wants everything."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class RestoredOverdue(LeaderService):
         self._given_up = 0
 
     def begin(self, term: Term) -> None:
-        """Leave alone what is not wanted, and start."""
+        """Leave unwanted messages alone, and start."""
         row = self._store.catalog.overdue_rule
         if row is not None:
             self._term = term
@@ -91,7 +92,7 @@ class RestoredOverdue(LeaderService):
             log.info("gave up what is overdue and not wanted", messages=self._given_up)
 
     async def _say(self, *, done: bool) -> None:
-        """Commit it; not known to have happened it is said again."""
+        """Commit the moment. Propose it again while the outcome is unknown."""
         while not self._term.over:
             with suppress(Problem):
                 await self._proposer.propose_single(OverdueCutoff(self._cutoff_ms, done))
@@ -109,7 +110,7 @@ class RestoredOverdue(LeaderService):
             await asyncio.sleep(0)
 
     def _unwanted(self, first: int, end: int) -> U64:
-        """Of these positions the ones that are open, in nobody's hands, and were due before the moment."""
+        """The positions of open units that no consumer has and that were due before the moment."""
         store = self._store
         positions = np.arange(first, end, dtype=np.uint64)
         positions = positions[IS_OPEN[store.state_only(positions)]]
@@ -121,7 +122,8 @@ class RestoredOverdue(LeaderService):
         return unwanted
 
     async def _bury(self, positions: U64) -> None:
-        """One entry; again where it is not known to have happened: what is dead already is so once."""
+        """Give these up in one entry. Propose it again while the outcome is unknown, because a message dies only
+        once."""
         while not self._term.over:
             with suppress(Problem):
                 fail = self._fail(positions)

@@ -1,20 +1,20 @@
-"""What a leader took over from the one before, and whether it hands any of it over again: its account of a transfer.
+"""A leader's account of a transfer: what it took over from the leader before, and how much of it was handed over again.
 
-A planned transfer promises that nothing is handed over in two terms. Whoever moved leadership is told whether that held
-(`repeated`), so it has to be counted, and not by those who would be wrong together: the records say what is leased, and
-the dispatcher asks them before every hand-over, so a dispatcher that went wrong would find itself right. Here two lists
-are kept that neither of them reads again, and their intersection is the count.
+A planned transfer promises that no message is handed over in two terms. The caller that moved leadership learns if that
+held (`repeated`), so repeats are counted. Records and dispatcher do not count them, because they would be wrong
+together: the dispatcher asks the records before every hand-over. So two lists are kept that neither reads again. Their
+intersection is the count.
 
     carried      leases of earlier terms that ran when the term began, as the records had them  --.
-    told         hand-overs that the former leader made and knew of no end of, as itself says    --+--> repeated
+    told         hand-overs without a known end, as the former leader names them                --+--> repeated
     handed over  units handed over in this term, as they leave for the log                      --'
 
-A unit of both is a repeat if it was handed over before its former lease ended by every clock. It is none after a
-failure: then the message lives at another place (replication/apply/message/move.py). `told` finds what the records
-cannot: a hand-over whose Lease never got into the log, because it was made too late or its entry was lost.
+A unit of both is a repeat if it was handed over before its former lease ended by every clock. After a failure it is
+none, because the message then lives at another position (replication/apply/message/move.py). `told` finds hand-overs
+that the records cannot show. Their Lease never got into the log, because it was made too late or its entry was lost.
 
-Both lists are kept for the first WATCH_S of a term: by then every unit that was ready was offered, and of leases that
-run for longer the records speak alone.
+Both lists are kept for the first WATCH_S of a term. By then every ready unit was offered. For leases that run longer,
+the records speak alone.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from storage.store import Store
 
 #: How long a leader watches for repeats.
 WATCH_S: Final = 10.0
-#: The account of a transfer is given so long after the first possible hand-over: what was ready went out by then.
+#: The account is given so long after the first possible hand-over. Ready units went out by then.
 ACCOUNT_S: Final = 0.1
-#: How long a leader that was elected may take until it could hand something over, before the account is refused.
+#: An elected leader may take so long until it can hand over. Then the account is refused.
 READY_S: Final = 2.0
 #: A leader that gives leadership away tells its successor which hand-overs of so long ago are open.
 NEWEST_S: Final = 0.25
-#: Hand-overs remembered at most; 150,000 a second are handed over at the rated load.
+#: Hand-overs remembered at most. 150,000 a second are handed over at the rated load.
 HANDED_MAX: Final = 1_000_000
 
 
@@ -63,15 +63,15 @@ class Takeover:
     def __init__(self, term: int, begun_s: float) -> None:
         self.term = term
         self.begun_s = begun_s
-        #: From when on a due unit could be handed over; None: not yet.
+        #: When a due unit could be handed over first. None: not yet.
         self.ready_s: float | None = None
-        #: That, and what was carried over is counted; or the term is over.
+        #: Set when `ready_s` is known and the carried leases are counted, or the term is over.
         self.ready = asyncio.Event()
         self.in_flight = 0
-        """Leases of earlier terms, consumers' and those of pushes, that ran when the term began."""
+        """Leases of earlier terms, of consumers and of pushes, that ran when the term began."""
         self._hours: list[int] = []  # yet to be looked through for leases of former leaders, rising
-        self._span: Span | None = None  # what is left of the one at hand
-        self._noted: list[U64] = []  # what was found there so far, each ascending and not empty
+        self._span: Span | None = None  # the rest of the hour at hand
+        self._noted: list[U64] = []  # units found there so far, each ascending and not empty
         self._carried: list[Carried] = []  # no unit in two of them
         self._handed: list[Lease] = []
         self._newest: deque[tuple[float, Lease]] = deque()
@@ -82,21 +82,21 @@ class Takeover:
     # what former leaders left
 
     def begin(self, hours: list[int]) -> None:
-        """These hours, which rise, are to be looked through for leases of former leaders."""
+        """Look through these hours, which rise, for leases of former leaders."""
         self._hours = hours
 
     @property
     def carrying(self) -> bool:
-        """Whether some of them are still to be looked through."""
+        """True if some of the hours are still to be looked through."""
         return self._span is not None or bool(self._hours)
 
     def carry(self, store: Store, now_ms: int) -> None:
-        """Look through one piece of the hours, the newest first, for what former leaders leased for longer than
-        `now_ms`, when the term began.
+        """Look through one piece of the hours, the newest first, for leases of former leaders that end after `now_ms`,
+        when the term began.
 
-        Other work of the loop goes between two pieces. A lease that ends or is settled meanwhile can be repeated by
-        nobody; one that is extended is found as it is then. Only a unit that this term leases again would not be
-        found any more: `leases` notes it before.
+        Other work of the loop goes between two pieces. A lease that ends or is settled meanwhile cannot be repeated. A
+        lease that is extended is found as it is then. Only a unit that this term leases again would be missed, so
+        `leases` notes it before.
         """
         if self._span is None:
             self._span = Span(*store.span(self._hours.pop()))
@@ -107,12 +107,12 @@ class Takeover:
             self._noted.clear()
 
     def leases(self, store: Store, position: U64, now_ms: int) -> None:
-        """The own Lease of these units is about to be proposed, and some hours were not looked through yet."""
+        """Note units whose own Lease is about to be proposed, while some hours were not looked through yet."""
         if self.carrying:
             self._note(store, np.sort(position), now_ms)
 
     def _note(self, store: Store, position: U64, now_ms: int) -> None:
-        """Note which of these, ascending, are leased by former leaders for longer than `now_ms`, each unit once."""
+        """Note which of these units, ascending, former leaders leased until after `now_ms`, each unit once."""
         for noted in self._noted:
             if len(position) and noted[0] <= position[-1] and position[0] <= noted[-1]:
                 position = position[np.isin(position, noted, invert=True)]
@@ -126,19 +126,19 @@ class Takeover:
             self._add(found, ends_ms[rows])
 
     def told(self, position: U64, lease_end_ms: I64) -> None:
-        """The former leader handed these over and knows of no end of it; shape [n] each."""
+        """Add hand-overs of the former leader that have no known end, shape [n] each."""
         if self._repeated is None:
             self._add(position, lease_end_ms + CLOCKS_MS)
 
     def _add(self, position: U64, ends_ms: I64) -> None:
-        """What is known of a unit already stays: an extension is in the records only."""
+        """Add leases. What is known of a unit already stays, because only the records have an extension."""
         position, rows = np.unique(position, return_index=True)
         new = self._carried_until(position) == 0
         if new.any():
             self._carried.append(Carried(position[new], ends_ms[rows][new]))
 
     def _carried_until(self, position: U64) -> I64:
-        """When the former lease of each of these ends, ms; 0 where none is known."""
+        """When the former lease of each of these ends, ms. 0 where none is known."""
         ends_ms = np.zeros(len(position), np.int64)
         for carried in self._carried:
             at = np.minimum(carried.position.searchsorted(position), len(carried.position) - 1)
@@ -149,7 +149,7 @@ class Takeover:
     # hand-overs of this term
 
     def handed_over(self, lease: Lease, now_s: float) -> None:
-        """These hand-overs of the own term leave for the log."""
+        """Add hand-overs of the own term that leave for the log."""
         self._newest.append((now_s, lease))
         while self._newest[0][0] < now_s - NEWEST_S:
             self._newest.popleft()
@@ -163,7 +163,7 @@ class Takeover:
             self._carried.clear()
 
     def released(self, position: U64) -> None:
-        """Strict hand-overs that were leased and will not be made: whoever makes them now repeats nothing."""
+        """Forget strict hand-overs that were leased and will not be made. To make them now repeats nothing."""
         for number, carried in enumerate(self._carried):
             stays = np.isin(carried.position, position, invert=True)
             self._carried[number] = Carried(carried.position[stays], carried.ends_ms[stays])
@@ -171,7 +171,7 @@ class Takeover:
         self._released = np.concatenate([self._released, position])[-TOLD_MAX:]
 
     def newest(self) -> tuple[U64, I64]:
-        """Positions and lease ends of what was handed over within NEWEST_S, the newest first."""
+        """Positions and lease ends of the units handed over within NEWEST_S, the newest first."""
         leases = [lease for _, lease in reversed(self._newest)]
         position = np.concatenate([np.empty(0, np.uint64), *(lease.position for lease in leases)])
         ends_ms = np.concatenate([np.empty(0, np.int64), *(lease.lease_end_ms for lease in leases)])
@@ -192,8 +192,8 @@ class Takeover:
     async def account(
         self, told: OpenHandOvers, node_id: str, clock: NodeClock, over: Callable[[], bool]
     ) -> TakeoverView:
-        """Count what the former leader told, and answer ACCOUNT_S after this one could hand over first. `no-leader`
-        when the term is `over` before, or does not get ready."""
+        """Count what the former leader told, and answer ACCOUNT_S after this leader could hand over first. Raises
+        `no-leader` when the term is `over` before, or does not get ready."""
         if told.term < self.term:
             self.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
         try:

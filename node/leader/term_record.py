@@ -1,7 +1,7 @@
-"""What this node's delivery log says of a term that it was elected for: that it began, and how it ended.
+"""The records of a term in this node's delivery log: that the term began, and how it ended.
 
-From level 3 on the beginning is marked with the run of the machine's kernel and with the term before. Then whoever
-reads the logs of all nodes sees which ends of logs may be lost, and which terms no log tells of (ledger/unrecorded.py).
+From level 3 on the beginning is marked with the run of the machine's kernel and with the term before. Then a reader of
+the logs of all nodes sees which ends of logs may be lost, and which terms no log has (ledger/unrecorded.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.store import Store
 
 
 class TermRecord:
-    """Of the term that the group was elected for last; made before a cluster is founded in it."""
+    """The records of the term that the group was elected for last. Made before a cluster is founded in it."""
 
     def __init__(
         self,
@@ -31,12 +31,12 @@ class TermRecord:
         *,
         giving: Callable[[], bool],
     ) -> None:
-        """`boot`: the run of the machine's kernel. `giving`: whether this node gives its leadership away."""
+        """`boot`: the run of the machine's kernel. `giving`: True if this node gives its leadership away."""
         self._term = term
         self._store, self._clock, self._life, self._delivery_log = store, clock, life, delivery_log
         self._giving = giving
         self.founds = store.cluster_id is None
-        """The cluster is founded in it: nobody before handed anything over."""
+        """True if the cluster is founded in this term. No node handed anything over before."""
         restored = store.catalog.restored
         before = 0 if self.founds else term_before
         if restored is not None and before <= restored.term:  # a term of the cluster that the backup was made of
@@ -45,23 +45,23 @@ class TermRecord:
         self._marked = False
 
     def begin(self, at_ms: int) -> None:
-        """Before the first hand-over. Raises DiskFailed."""
+        """Write the beginning, before the first hand-over. Raises DiskFailed."""
         self._marked = self._may_mark()
         self._delivery_log.term_begun(self._term, at_ms, self._mark if self._marked else None)
 
     def level_rose(self) -> None:
-        """Say it once more, with the mark, from the level on that has one. Raises DiskFailed."""
+        """Write the beginning once more, with the mark, when the level has one. Raises DiskFailed."""
         if not self._marked and self._may_mark():
             self.begin(self._clock.now_ms())
 
     def pass_by(self) -> None:
-        """This node was elected, and lost the term before anything could be handed over in it. The record of its end
-        says so, with the mark: else no account told of the term before it, if that one's was lost."""
+        """Write the end of a term that this node lost before it could hand anything over. The record has the mark.
+        Without it no account would name the term before, if that term's own account is lost."""
         if not self._life.failed and self._store.cluster_id is not None and self._may_mark():
             self._end(LOST, self._mark)
 
     def end(self) -> None:
-        """After the last hand-over."""
+        """Write the end, after the last hand-over."""
         self._end(HANDED_ON if self._giving() else STOPPED if self._life.draining else LOST)
 
     def _end(self, how: int, mark: Mark | None = None) -> None:
