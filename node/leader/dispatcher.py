@@ -61,8 +61,8 @@ CLOCK_BACK_MS = 10
 class DispatchOptions:
     """How a leader dispatches. Times are in milliseconds, windows in units."""
 
-    stop_ms: int = 50  # uncommitted hand-overs lie less than this apart: a crash may repeat so much
-    beat_ms: int = 20  # a Lease waits at most this long for an entry; below stop_ms, or every beat stalls
+    stop_ms: int = 50  # Uncommitted hand-overs lie less than this apart: a crash may repeat so much.
+    beat_ms: int = 20  # A Lease waits at most this long for an entry. Below stop_ms, or every beat stalls.
     state_ms: int = 50  # how often the dispatch state goes out while it changes
     window_per_topic: int = 200_000  # ready units in memory, 24 bytes each
     window_total: int = 2_000_000

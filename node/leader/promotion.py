@@ -4,8 +4,8 @@
     given      the former leader gave leadership away, and its own Promotion is in the log: all it did is there
     elected    messages that were there, and can have been due by its clock, are in doubt (storage/catalog/doubt.py)
 
-Clocks of two nodes are not compared. The bound is the latest due time that a leader with a right clock can have
-reached, because right clocks differ by at most a known span.
+Clocks of two nodes are not compared. The bound is the latest due time that a right clock can have reached when a former
+leader used it. Right clocks differ by at most a known span.
 """
 
 from __future__ import annotations
