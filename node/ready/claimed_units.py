@@ -1,8 +1,8 @@
-"""Which units are in memory between the records and a consumer: in a window, or handed over and not yet applied.
+"""The units that are in memory between the records and a consumer: in a window, or handed over and not yet applied.
 
-The records alone decide what is ready, so the same unit can be found twice: by the wheel and by a sweep over the
-records, or by two sweeps. A claim is what makes it come out once. One byte per unit of the hours that have claims, so
-that asking and marking are vectorised; an hour's bytes go when nothing in it is claimed.
+The records alone decide which units are ready. So the wheel and a sweep over the records can find the same unit, or two
+sweeps can. The claim makes it come out once. There is one byte per unit of the hours that have claims, so that asking
+and marking are vectorised. The bytes of an hour go when nothing in it is claimed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class ClaimedUnits:
             self._counts[hour] -= len(index)
 
     def sweep(self) -> None:
-        """Drop the bytes of hours without claims; `free` does not, since the present hour empties all the time."""
+        """Drop the bytes of hours without claims. `free` does not, because the present hour is empty again and
+        again."""
         for hour in [hour for hour, count in self._counts.items() if not count]:
             del self._marks[hour], self._counts[hour]
 

@@ -1,7 +1,7 @@
 """When leases end: where to look for units to hand over again, and when.
 
-Ends of leases are not kept per unit: the records hold them. What is kept is where to look and when: per lease end,
-rounded up to a grid, and hour, the range of positions that were leased.
+Ends of leases are not kept per unit, because the records hold them. The timetable has a range of leased positions for
+each hour and each end of a lease, rounded up to a grid.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ class Span(NamedTuple):
 
 
 class LeaseTimetable:
-    """Where to look for ended leases, and when. Rounded up, so that nothing comes back before its lease has ended."""
+    """Where to look for ended leases, and when. Rounded up, so that no unit comes back before its lease has ended."""
 
     def __init__(self) -> None:
         self._heap: list[int] = []  # the keys of _spans
-        self._spans: dict[int, dict[int, Span]] = {}  # end on the grid -> hour -> what to look through
+        self._spans: dict[int, dict[int, Span]] = {}  # end on the grid -> hour -> span to look through
 
     def add(self, positions: U64, lease_end_ms: I64, now_ms: int) -> None:
-        """Leases of `positions` end at `lease_end_ms`, both shape [n]; long ones are looked for on a coarser grid."""
+        """Note that leases of `positions` end at `lease_end_ms`, both shape [n]. Long leases are looked for on a
+        coarser grid."""
         grid = np.where(lease_end_ms - now_ms <= LONG_LEASE_MS, SHORT_GRID_MS, LONG_GRID_MS)
         ends = -(-lease_end_ms // grid) * grid
         for end_ms, ending_rows in rows_by(ends):
@@ -45,11 +46,11 @@ class LeaseTimetable:
                 self._widen(end_ms, hour, Span(int(there.min()), int(there.max()) + 1))
 
     def next_ms(self) -> int | None:
-        """When to look next; None if no lease runs."""
+        """When to look next. None if no lease runs."""
         return self._heap[0] if self._heap else None
 
     def ended(self, now_ms: int) -> list[Span]:
-        """What to look through now; each span is given once."""
+        """The spans to look through now. Each is given once."""
         spans: list[Span] = []
         while self._heap and self._heap[0] <= now_ms:
             spans += self._spans.pop(heapq.heappop(self._heap)).values()

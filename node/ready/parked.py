@@ -1,8 +1,8 @@
-"""What rules hold: units out of their windows, still claimed, until no rule holds them.
+"""Units that rules hold. They are out of their windows and still claimed, until no rule holds them.
 
-They are kept by lane and subscription, in their order, as a window keeps its own, and count for its share of memory. So
-what a subscription has beyond that stays in the records, as its backlog. They are asked again from the last to the
-first, a piece at a time: those that may go are put back before what went back already.
+They are kept by lane and subscription, in the order of their window, and count for its share of memory. Units of the
+subscription beyond that share stay in the records, as its backlog. Rules are asked again about a piece at a time, from
+the last unit to the first. A unit that may go is put back before those that went back already.
 
     unasked  [a b c d | e f]  -- the last piece, held --> first of  asked  [g h]
                                  '- free ---------------> first of its window
@@ -27,7 +27,8 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """One lane's parked units of a subscription; those that are still to be asked stand before the others."""
+    """The parked units of a subscription in one lane. Those that are still to be asked about stand before the
+    others."""
 
     unasked: Window = field(default_factory=Window)
     asked: Window = field(default_factory=Window)
@@ -39,16 +40,16 @@ class Line:
 
 
 class Parked:
-    """All parked units of a leader. `lines`: by lane and subscription; one with none has no entry."""
+    """All parked units of a leader. `lines`: by lane and subscription. A line without units has no entry."""
 
     def __init__(self) -> None:
         self.lines: dict[tuple[LaneKind, Subscription], Line] = {}
-        self._left: dict[tuple[LaneKind, Subscription], None] = {}  # lines with something to be asked
+        self._left: dict[tuple[LaneKind, Subscription], None] = {}  # lines with units to be asked about
         self.count = 0
 
     @property
     def asking(self) -> bool:
-        """Whether some are still to be asked."""
+        """True if some are still to be asked about."""
         return bool(self._left)
 
     def of(self, kind: LaneKind, subscription: Subscription) -> int:
@@ -57,23 +58,23 @@ class Parked:
         return 0 if line is None else line.count
 
     def park(self, piece: Piece) -> None:
-        """A rule holds these, as of now; they stood behind the parked ones."""
+        """Add units that a rule holds as of now. They stood behind the parked ones."""
         self._line(piece).asked.push(piece.units)
         self.count += len(piece.units)
 
     def keep(self, piece: Piece) -> None:
-        """It still holds these, of a piece that was taken to be asked."""
+        """Put units back of a piece that was taken to be asked about. A rule still holds them."""
         self._line(piece).asked.put_back(piece.units)
         self.count += len(piece.units)
 
     def ask_all(self) -> None:
-        """All are to be asked again."""
+        """Ask about all units again."""
         for key, line in self.lines.items():
             line.unasked.push(line.asked.take(line.asked.count))
             self._left[key] = None
 
     def take(self, most: int) -> Piece | None:
-        """Up to `most` units of one line that are still to be asked, the last of them; None if there are none."""
+        """Up to `most` units of one line that are still to be asked about, the last of them. None if there are none."""
         for key in self._left:
             line = self.lines[key]
             units = line.unasked.shed(max(0, line.unasked.count - most))
@@ -82,7 +83,7 @@ class Parked:
         return None
 
     def shed(self, kind: LaneKind, subscription: Subscription, keep: int) -> Queued:
-        """Remove and return the last ones of a line, all but `keep`."""
+        """Remove and return the last units of a line, all but `keep`."""
         line = self.lines[kind, subscription]
         parts = [line.asked.shed(max(0, min(line.asked.count, keep - line.unasked.count)))]
         parts.insert(0, line.unasked.shed(min(line.unasked.count, keep)))

@@ -1,7 +1,7 @@
-"""What the records and the rules say of units that stand in a window: which may be handed over at this moment.
+"""Checks units of a window against the records and the rules: which may be handed over at this moment?
 
 Units were due and open when they came into the window. Meanwhile they may have ended, been leased by an extension, or
-the clock may have gone back. Of what the records let go a rule may hold some (node/ready/rule.py).
+the clock may have gone back. Of the units that may go by the records, a rule may hold some (node/ready/rule.py).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from storage.wheel.slot import DueUnits
 
 
 class RecordCheck(NamedTuple):
-    """Shape [n] each."""
+    """The result for each unit, shape [n] each."""
 
-    ready: Mask  # due, neither settled nor leased, and held by no rule
-    stays: Mask  # ready, or ready once the clock is where it was; others ended, or wait for a lease's end or a Release
-    term: U32  # of the newest hand-over here, 0 if there is none; likewise its attempt
+    ready: Mask  # due, not settled, not leased, and held by no rule.
+    stays: Mask  # Ready, or ready once the clock is where it was. Else ended, or its lease has to end.
+    term: U32  # of the newest hand-over here, 0 if there is none; so is its attempt
     attempt: U16
-    held: Mask | None = None  # by a rule, and ready else: a part of those that stay; None: nothing is
+    held: Mask | None = None  # by a rule, and ready else: a part of those that stay; None: none are held
 
 
 class Leases(Protocol):
@@ -42,9 +42,9 @@ class Leases(Protocol):
 def check_records(
     store: Store, leases: Leases, positions: U64, due_ms: I64, now_ms: int, latest_ms: int
 ) -> RecordCheck:
-    """Look, as the leader of the term of `leases`, at units (shape [n]) all of which were ready at `latest_ms`, the
-    latest time that its dispatcher has seen. What is being taken back waits until the log has it, though its lease has
-    ended: its attempt is given again, and the Release brings it back."""
+    """Look at units, shape [n], all of which were ready at `latest_ms`, the latest time that the dispatcher has seen.
+    The leader of the term of `leases` looks. A unit whose lease is being taken back waits until the log has the
+    Release, though the lease has ended. Its attempt is given again, and the Release brings it back."""
     states = store.states(positions)
     pending, leased = IS_PENDING[states.state], states.state == LEASED
     ready = stays = pending.copy()
@@ -60,7 +60,8 @@ def check_records(
 def ask_rules(
     rules: Sequence[Rule], store: Store, seen: RecordCheck, positions: U64, known: Units | None, now_ms: int
 ) -> RecordCheck:
-    """The same, with what the rules hold of what is ready. `known`: the rows of the index, if they were read before."""
+    """The same result, less the ready units that the rules hold. `known`: the rows of the index, if they were read
+    before."""
     at = seen.ready.nonzero()[0]
     if not len(at):
         return seen
@@ -74,7 +75,7 @@ def ask_rules(
 
 
 def held_by(rules: Sequence[Rule], positions: U64, rows: Units, now_ms: int) -> Mask:
-    """True, shape [n], for units that a rule holds; `rows` of the index, of each."""
+    """True, shape [n], for units that a rule holds. `rows`: their rows of the index."""
     units = DueUnits(rows["due_ms"], positions, rows["topic"], rows["tags"], rows["priority"])
     held = np.zeros(len(positions), np.bool_)
     for rule in rules:

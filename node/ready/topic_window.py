@@ -1,18 +1,18 @@
-"""One topic's next units in one lane: a queue of positions, tag masks and due times, 24 bytes a unit, in order.
+"""A topic's next units in one lane: a queue of positions, tag masks and due times, 24 bytes a unit, in order.
 
-Units are kept as the arrays in which they came. So that a window into which units drip one by one does not become a
-list of tiny arrays, neighbours are merged like the digits of a counter: the newer into the older when it is at least
-half as long. That leaves log(n) arrays, and each unit is copied log(n) times at most.
+Units are kept as the arrays in which they came. If units drip in one by one, the window would become a list of tiny
+arrays. So neighbours are merged like the digits of a counter: the newer into the older when it is at least half as
+long. That leaves log(n) arrays, and each unit is copied log(n) times at most.
 
-A filtered pull takes units out of the middle and leaves the others in place. What it looked at and left it need not see
-again, so the window numbers its units and remembers per filter how far it has looked:
+A filtered pull takes units out of the middle and leaves the others in place. It need not look again at units that it
+left. So the window numbers its units, and remembers per filter how far it has looked:
 
     number          40  41  42 | 45  46        a chunk knows the number behind its last unit: 43, 47
     unit             a   b   c |  d   e
     filter "eu": 45  ---looked at---^          the next look starts at d; put_back forgets all marks
 
-Numbers rise along the window, and those of units that stay never fall when others between them go (they may rise, and
-are looked at once more). So a unit below a filter's mark has been looked at.
+Numbers rise along the window. The numbers of units that stay never fall when others between them go. They may rise, and
+such units are looked at once more. So a unit below a filter's mark has been looked at.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from storage.format.array import I64, U64
 from storage.format.tag_filter import TagFilter
 
 _LOOK_ROWS: Final = 16_384
-"""Masks are looked at in pieces of this size: who wants a few units need not look at all of a window."""
+"""Masks are looked at in pieces of this size, so that a pull of a few units need not look at a whole window."""
 
 MARKS_MAX: Final = 64
-"""Filters per window whose marks are kept, besides those of pulls that wait: a mark that is forgotten costs its filter
-a look of 1 ns a unit."""
+"""Filters per window whose marks are kept, besides those of pulls that wait. A forgotten mark costs its filter a look
+of 1 ns a unit."""
 
 
 class LaneKind(IntEnum):
-    """Which comes first when a consumer asks."""
+    """The lanes, in the order in which a consumer gets their units."""
 
     CURRENT = 0
     OVERDUE = 1
@@ -44,21 +44,21 @@ class LaneKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """Units in the order in which to hand them over: one array [3, n], positions, the masks of their tags, due times.
-    An array takes 112 bytes before its first row: three for each of 100,000 topics with one unit are 34 MB."""
+    """Units in the order in which to hand them over: one array [3, n] of positions, tag masks and due times. An array
+    takes 112 bytes before its first row. Three arrays for each of 100,000 topics with one unit would be 34 MB."""
 
     columns: U64
 
     @classmethod
     def of(cls, position: U64, tags: U64, due_ms: I64) -> Queued:
-        """Of arrays of shape [n] each."""
+        """Make it of arrays of shape [n] each."""
         columns = np.empty((3, len(position)), np.uint64)
         columns[0], columns[1], columns[2] = position, tags, due_ms.view(np.uint64)
         return cls(columns)
 
     @property
     def position(self) -> U64:
-        """Shape [n]."""
+        """The positions, shape [n]."""
         column: U64 = self.columns[0]
         return column
 
@@ -70,7 +70,7 @@ class Queued:
 
     @property
     def due_ms(self) -> I64:
-        """When each is due, shape [n]."""
+        """The due time of each unit, shape [n]."""
         due_ms: I64 = self.columns[2].view(np.int64)
         return due_ms
 
@@ -84,12 +84,12 @@ class Queued:
         return Queued(self.columns.compress(rows, 1) if rows.dtype == np.bool_ else self.columns.take(rows, 1))
 
     def copy(self) -> Queued:
-        """The same in memory of their own."""
+        """The same units in memory of their own."""
         return Queued(self.columns.copy())
 
     @classmethod
     def joined(cls, parts: list[Queued]) -> Queued:
-        """One behind the other."""
+        """The units of all parts, one behind the other."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -112,7 +112,7 @@ class _Chunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Units that a filter may want, still in the window, and their numbers, rising; shape [n] each. Below `upto` the
+    """Units that a filter may want, still in the window, and their numbers, rising. Shape [n] each. Below `upto` the
     filter wants no others."""
 
     units: Queued
@@ -129,15 +129,15 @@ class Window:
     __slots__ = ("_flat", "_looked", "_next", "count")
 
     def __init__(self) -> None:
-        # The array and the end of each chunk, one after the other: 64 bytes for one chunk, which 100,000 topics have. A
-        # list of chunks took 190.
+        # The array and the end of each chunk, one after the other. 100,000 topics have one chunk each, which takes 64
+        # bytes. A list of chunks took 190.
         self._flat: tuple[Any, ...] = ()
         self._next = 0  # the number of the unit pushed next; above all numbers in the window
-        self._looked: dict[TagFilter, int] | None = None  # the filter wants no unit below this number; None: all do
+        self._looked: dict[TagFilter, int] | None = None  # the filter wants no unit below this; None: no filter looked
         self.count = 0  # always the sum of the chunks' lengths
 
     def push(self, units: Queued) -> None:
-        """Behind the others."""
+        """Add units behind the others."""
         if len(units):
             self.count += len(units)
             self._next += len(units)
@@ -149,7 +149,7 @@ class Window:
             self._keep(chunks)
 
     def put_back(self, units: Queued) -> None:
-        """Before the others."""
+        """Add units before the others."""
         if len(units):
             self.count += len(units)
             chunks = self._chunks()
@@ -177,7 +177,7 @@ class Window:
         return Queued.joined(parts)
 
     def shed(self, keep: int) -> Queued:
-        """Remove and return the last ones, all but the first `keep`, in their order."""
+        """Remove and return the last units, all but the first `keep`, in their order."""
         parts: list[Queued] = []
         chunks = self._chunks()
         most = self.count - keep
@@ -203,7 +203,7 @@ class Window:
     # -- filtered
 
     def fresh(self, tags: TagFilter, marks_max: int = MARKS_MAX) -> bool:
-        """Whether there are units that this filter has not looked at and may want."""
+        """True if there are units that this filter has not looked at and may want."""
         seen = self._looked_upto(tags)
         if not self._flat or (seen is not None and seen >= self._flat[-1]):
             return False
@@ -213,7 +213,7 @@ class Window:
         return len(found.units) > 0
 
     def find(self, tags: TagFilter, most: int) -> Found:
-        """The first `most` units the filter has not looked at and may want. They stay; `looked` and `remove` follow."""
+        """The first `most` units the filter has not looked at and may want. They stay. `looked` and `remove` follow."""
         parts: list[Queued] = []
         numbers: list[I64] = []
         count, start = 0, self._looked_upto(tags)
@@ -231,7 +231,8 @@ class Window:
         return Found(Queued.joined(parts), number, int(number[-1]) + 1 if count >= most else self._next)
 
     def looked(self, tags: TagFilter, upto: int, marks_max: int = MARKS_MAX) -> None:
-        """The filter wants no unit with a number below `upto`. Of `marks_max` marks the oldest is forgotten."""
+        """Note that the filter wants no unit with a number below `upto`. Of `marks_max` marks the oldest is
+        forgotten."""
         looked = self._looked = self._looked or {}
         looked.pop(tags, None)
         looked[tags] = upto
@@ -242,7 +243,7 @@ class Window:
         return self._looked.get(tags) if self._looked is not None else None
 
     def remove(self, numbers: I64) -> None:
-        """Take out the units with these numbers, rising, shape [n]; the others stay in place."""
+        """Take out the units with these numbers, rising, shape [n]. The others stay in place."""
         before: list[_Chunk] = []
         chunks = self._chunks()
         done = 0
@@ -266,7 +267,7 @@ class Window:
 
 
 def _append(chunks: list[_Chunk], chunk: _Chunk) -> None:
-    """Behind the others, merged with them so that few are left. The older's numbers may rise."""
+    """Add a chunk behind the others, merged with them so that few are left. The older's numbers may rise."""
     units, end = chunk
     while chunks and len(chunks[-1].units) <= 2 * len(units):
         units = Queued.joined([chunks.pop().units, units])

@@ -1,19 +1,20 @@
-"""Ready windows: per subscription of a topic the next units to hand over, 24 bytes each, bounded for each and in all.
+"""Ready windows: the next units to hand over, per subscription, 24 bytes each, bounded for each and in all.
 
-Ready is not a list. What is ready is written in the records (due and neither leased nor settled, or leased with an
-ended lease); a window holds only the next of it, and past its bound a subscription remembers one position: where its
-backlog begins. `node.leader.backlog` reads the records from there when the window has room again. So a slow topic with
-fifty million ready units costs what a fast one costs, and delays nobody.
+Ready is not a list. The records say which units are ready: due, not leased and not settled, or leased with an ended
+lease. A window holds only the next of them. Past its bound a subscription remembers one position: where its backlog
+begins. `node.leader.backlog` reads the records from there when the window has room again. So a slow topic with fifty
+million ready units costs as much as a fast one, and delays no other.
 
-There are two lanes. CURRENT holds what became ready under this leader, OVERDUE what was ready when it began; a topic's
-overdue units are handed over beside what is due now and never before it.
+There are two lanes. CURRENT holds units that became ready under this leader, OVERDUE those that were ready when it
+began. A topic's overdue units are handed over beside the units due now and never before them.
 
     push ->  [ window, at most `share` positions ] -> take
                  | more                      ^
                  v                           | room again: hungry
              begins[subscription] = position  -- sweep of the records --
 
-What a rule holds is taken out of its window and parked (parked.py). It counts for the share of its subscription.
+Units that a rule holds are taken out of their window and parked (parked.py). They count for the share of their
+subscription.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from storage.tables.topic import Subscription
 
 @dataclass(slots=True)
 class Lane:
-    """One lane of all topics. A topic without ready units has no entry anywhere."""
+    """A lane of all topics. A topic without ready units has no entry anywhere."""
 
     kind: LaneKind
     windows: dict[Subscription, Window] = field(default_factory=dict)  # by subscription, its window, never empty
     begins: dict[Subscription, int] = field(default_factory=dict)  # no ready unit before this position is unclaimed
-    hungry: set[Subscription] = field(default_factory=set)  # those with a backlog and room for it
-    half: int = 1  # of a share: nobody outside `hungry` has a backlog and less than this
+    hungry: set[Subscription] = field(default_factory=set)  # subscriptions with a backlog and room for it
+    half: int = 1  # of a share: none outside `hungry` has a backlog and less than this
 
 
 class Ready:
-    """All windows of a leader. Every position in a window is claimed here; who takes it frees the claim. `exists`:
-    whether the subscription's topic is there; one that was deleted left ended units alone, and gets no window."""
+    """All windows of a leader. Every position in a window is claimed here, and the part that takes it frees the claim.
+    `exists`: True if the subscription's topic is there. A deleted topic left only ended units, and gets no window."""
 
     def __init__(
         self,
@@ -67,23 +68,23 @@ class Ready:
         self.parked = Parked()
         self.marks_max = MARKS_MAX  # filters of a window whose marks are kept
         self.waited = WaitedSubscriptions()
-        self._pushed: set[Subscription] = set()  # those whose units are pushed
-        self._full: set[Subscription] = set()  # those of which nothing more may be staged
-        #: Those with a window, of the first set and not of the second, in line.
+        self._pushed: set[Subscription] = set()  # subscriptions whose units are pushed
+        self._full: set[Subscription] = set()  # subscriptions of which no more may be staged
+        #: Subscriptions with a window, in _pushed and not in _full, in line.
         self._pushing: dict[Subscription, None] = {}
 
     def set_pushed(self, subscription: Subscription, pushed: bool) -> None:
-        """Whether the subscription's units are pushed: it is in push mode, and not paused."""
+        """Say if the subscription's units are pushed, that is, if it is in push mode and not paused."""
         (self._pushed.add if pushed else self._pushed.discard)(subscription)
         self._look(subscription)
 
     def set_room(self, subscription: Subscription, room: bool) -> None:
-        """Whether more of the subscription may be staged."""
+        """Say if more of the subscription may be staged."""
         (self._full.discard if room else self._full.add)(subscription)
         self._look(subscription)
 
     def next_pushing(self, most: int) -> list[Subscription]:
-        """The next subscriptions whose units are to be staged, at most so many; they go to the end of the line."""
+        """The next subscriptions whose units are to be staged, at most so many. They go to the end of the line."""
         subscriptions = list(islice(self._pushing, most))
         if len(subscriptions) < len(self._pushing):
             for subscription in subscriptions:
@@ -92,7 +93,7 @@ class Ready:
         return subscriptions
 
     def _look(self, subscription: Subscription) -> None:
-        """Whether it is in the line."""
+        """Put it into the line, or take it out."""
         ready = any(subscription in lane.windows for lane in self.lanes)
         if ready and subscription in self._pushed and subscription not in self._full:
             self._pushing.setdefault(subscription)
@@ -101,7 +102,8 @@ class Ready:
 
     @property
     def share(self) -> int:
-        """How many positions one window may hold: an equal part of the total, so that slow topics crowd out nobody."""
+        """How many positions one window may hold: an equal part of the total, so that slow topics crowd out no
+        other."""
         windows = len(self.lanes[0].windows) + len(self.lanes[1].windows) + len(self.parked.lines)
         return max(1, min(self._per_topic, self._total // max(1, windows)))
 
@@ -111,10 +113,10 @@ class Ready:
         return window.count if window is not None else 0
 
     def push(self, kind: LaneKind, subscriptions: U32, units: Queued, *, swept: bool = False) -> None:
-        """Units that are ready, in the order in which to hand them over; those already claimed are left out.
+        """Add ready units, in the order in which to hand them over. Those already claimed are left out.
 
-        What has no room is remembered as the subscription's backlog. Units that do not come from a sweep of the backlog
-        (`swept`) queue up behind it, as long as the window is not running empty.
+        Units without room are remembered as the subscription's backlog. Units that do not come from a sweep of the
+        backlog (`swept`) queue up behind it, as long as the window is not running empty.
         """
         free = ~self._claims.mask(units.position)
         if not free.all():
@@ -128,7 +130,8 @@ class Ready:
             self._shed()
 
     def push_both(self, overdue: npt.NDArray[np.bool_], subscriptions: U32, units: Queued, *, swept: bool) -> None:
-        """Units of both lanes, shape [n] each. A unit's lane follows from when it became ready, whoever finds it."""
+        """Add units of both lanes, shape [n] each. A unit's lane depends on when it became ready, not on what found
+        it."""
         for kind, rows in ((LaneKind.CURRENT, ~overdue), (LaneKind.OVERDUE, overdue)):
             if rows.all():
                 self.push(kind, subscriptions, units, swept=swept)
@@ -136,7 +139,7 @@ class Ready:
                 self.push(kind, subscriptions[rows], units.select(rows), swept=swept)
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int) -> Queued:
-        """The subscription's next units, at most `most`. They stay claimed."""
+        """Take the subscription's next units, at most `most`. They stay claimed."""
         lane = self.lanes[kind]
         window = lane.windows.get(subscription)
         if window is None or most <= 0:
@@ -147,7 +150,7 @@ class Ready:
         return units
 
     def put_back(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Units that were taken and not handed over, first in line again. They are still claimed."""
+        """Put units that were taken and not handed over first in line again. They are still claimed."""
         lane = self.lanes[kind]
         if self._is_gone(lane, subscription):
             self._claims.free(units.position)
@@ -157,19 +160,19 @@ class Ready:
             self.waited.note(subscription)
 
     def fresh(self, kind: LaneKind, subscription: Subscription, tags: TagFilter) -> bool:
-        """Whether the subscription's window has units that the filter has not looked at and may want."""
+        """True if the subscription's window has units that the filter has not looked at and may want."""
         window = self.lanes[kind].windows.get(subscription)
         return window is not None and window.fresh(tags, self.marks_max)
 
     def find(self, kind: LaneKind, subscription: Subscription, tags: TagFilter, most: int) -> Found:
-        """The subscription's next units that the filter may want, at most `most`. They stay in place; `leave`
-        follows."""
+        """The subscription's next units that the filter may want, at most `most`. They stay in place. The caller calls
+        `leave` next."""
         window = self.lanes[kind].windows.get(subscription)
         return window.find(tags, most) if window is not None else NOTHING_FOUND
 
     def leave(self, kind: LaneKind, subscription: Subscription, tags: TagFilter, upto: int, gone: I64) -> None:
-        """Of what the filter found, the units with the numbers `gone` leave the window, still claimed; it wants no
-        other below number `upto`."""
+        """Let found units with the numbers `gone` leave the window. They stay claimed. The filter wants no other unit
+        below number `upto`."""
         lane = self.lanes[kind]
         window = lane.windows.get(subscription)
         if window is not None:
@@ -179,14 +182,14 @@ class Ready:
             self._settle(lane, subscription, window)
 
     def ended(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Units that were parked are not to be handed over any more: they are free, and there may be room."""
+        """Free parked units that are not to be handed over any more. There may be room now."""
         self._claims.free(units.position)
         lane = self.lanes[kind]
         if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
             lane.hungry.add(subscription)
 
     def drop(self, subscription: Subscription) -> None:
-        """The topic is gone: what stands in its windows has ended, and nobody will take it."""
+        """Drop the windows of a topic that is gone. Their units have ended."""
         for lane in self.lanes:
             lane.begins.pop(subscription, None)
             lane.hungry.discard(subscription)
@@ -199,7 +202,7 @@ class Ready:
         self._look(subscription)
 
     def hungry(self, kind: LaneKind) -> list[Subscription]:
-        """Subscriptions that have a backlog and whose window is at most half full."""
+        """The subscriptions that have a backlog and whose window is at most half full."""
         lane = self.lanes[kind]
         half = self.share // 2
         if half >= 2 * lane.half:  # others have gone; looked for now and then, since a share grows by a little often
@@ -210,7 +213,7 @@ class Ready:
         return sorted(lane.hungry)
 
     def swept(self, kind: LaneKind, subscriptions: list[Subscription], upto: int | None) -> None:
-        """The backlog of these subscriptions before position `upto` is read; None: all of it."""
+        """Note that the backlog of these subscriptions is read up to position `upto`. None: to its end."""
         lane = self.lanes[kind]
         for subscription in subscriptions:
             if upto is None:
@@ -220,7 +223,7 @@ class Ready:
                 lane.begins[subscription] = max(lane.begins[subscription], upto)
 
     def _push(self, kind: LaneKind, subscription: Subscription, units: Queued, swept: bool) -> U64:
-        """Those for which there is room, which are to be claimed."""
+        """Add those units for which there is room, and return their positions. They are to be claimed."""
         lane = self.lanes[kind]
         if self._is_gone(lane, subscription):
             return NOTHING.position
@@ -238,7 +241,7 @@ class Ready:
         return units.position
 
     def _is_gone(self, lane: Lane, subscription: Subscription) -> bool:
-        """Whether its topic was deleted: then it has no window."""
+        """True if its topic was deleted. Then it has no window."""
         return subscription not in lane.windows and not self._exists(subscription)
 
     def _window(self, lane: Lane, subscription: Subscription) -> Window:
@@ -251,8 +254,8 @@ class Ready:
         return window
 
     def _has_room(self, lane: Lane, subscription: Subscription, half: int) -> bool:
-        """Whether no more than half of a share is in memory of it, in the window or parked. Where all is parked there
-        is no window yet, and with one more each share is smaller: what is read then must find room."""
+        """True if at most half of a share of it is in memory, in the window or parked. Where all is parked there is no
+        window yet, and one more makes each share smaller. Units that are read then must find room."""
         waiting, parked = self.waiting(lane.kind, subscription), self.parked.of(lane.kind, subscription)
         if parked and not waiting:
             windows = len(self.lanes[0].windows) + len(self.lanes[1].windows) + len(self.parked.lines) + 1
@@ -260,12 +263,12 @@ class Ready:
         return waiting + parked <= half
 
     def _begins_at(self, lane: Lane, subscription: Subscription, rest: Queued) -> None:
-        """These are backlog."""
+        """Remember these as backlog."""
         begin = int(rest.position.min())
         lane.begins[subscription] = min(begin, lane.begins.get(subscription, begin))
 
     def _settle(self, lane: Lane, subscription: Subscription, window: Window) -> None:
-        """After a change of the window: hungry or not, and no empty window is kept."""
+        """After a change of the window, note if it is hungry, and keep no empty window."""
         if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
             lane.hungry.add(subscription)
         if not window.count:
@@ -274,7 +277,7 @@ class Ready:
                 self._look(subscription)
 
     def _shed(self) -> None:
-        """Cut the largest windows, and what is parked, to their share until an eighth of the total is free; the rest is
+        """Cut the largest windows and parked lines to their share until an eighth of the total is free. The rest is
         backlog again."""
         share = self.share
         windows = [
