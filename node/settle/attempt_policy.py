@@ -1,7 +1,7 @@
-"""Which messages may be handed over once more, and what becomes of those that may not.
+"""Policies of attempts: which messages may be handed over once more, and the end of those that may not.
 
-A hand-over whose lease ends without a word fails silently; nobody decides about it until the message is to go out
-again. So the dispatcher asks before each repeat, and what its policy does not allow any more is given up.
+A hand-over whose lease ends without an answer fails silently. No part decides about it until the message is to go out
+again. So the dispatcher asks before each repeat. A message that its policy does not allow any more is given up.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from storage.store import Store
 from storage.tables.topic import Subscription, topic_of
 
 HAND_OVERS_MAX: Final = 60_000
-"""Of one message, those that do not count too: the number of a hand-over has 16 bits, and a number that came twice in a
-term would be fenced away by its receiver."""
+"""Hand-overs of one message, those that do not count too. The number of a hand-over has 16 bits, and a receiver would
+fence away a number that came twice in a term."""
 
 
 class Attempts:
@@ -34,8 +34,8 @@ class Attempts:
         self._store, self._clock, self._entropy = store, clock, entropy
 
     def over(self, subscription: Subscription, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
-        """True, shape [n], for units of the subscription whose next hand-over, of these numbers, their policy
-        forbids."""
+        """True, shape [n], for units of the subscription whose policy forbids their next hand-over. `attempts` are the
+        numbers of these hand-overs."""
         settings = settings_of(self._store, subscription)
         now_ms = self._clock.now_ms()
         records = self._store.records(positions)
@@ -45,8 +45,8 @@ class Attempts:
         )
 
     def give_up(self, exhausted: Exhausted) -> Fail:
-        """The Fail of units that are over their limit, by the clock that `over` asked: by an earlier moment one that
-        has just become too old would not be, and would die of a lease that never was."""
+        """The Fail of units that are over their limit, by the clock that `over` asked. By an earlier moment, a message
+        that has just become too old would not be too old. It would die of the end of a lease that it never had."""
         now_ms = self._clock.now_ms()
         count = len(exhausted.position)
         settings = settings_of(self._store, exhausted.subscription)
@@ -68,13 +68,13 @@ class Attempts:
 
 
 def settings_of(store: Store, subscription: Subscription) -> dict[str, Any]:
-    """A subscription's settings as they are now, its topic's; none if that is gone."""
+    """A subscription's settings as they are now, those of its topic. Empty if the topic is gone."""
     found = store.catalog.topic_by_number(topic_of(subscription))
     return found.settings if found is not None else {}
 
 
 def _exhausted_by(settings: dict[str, Any], record: Record, made: int, now_ms: int) -> int:
-    """The reason why a message is not handed over again after so many hand-overs; 0 if it is."""
+    """Why a message is not handed over again after so many hand-overs. 0 if it is."""
     policy = effective(settings, record.extension)
     if made - record.attempt >= policy.max_attempts or made >= HAND_OVERS_MAX:
         return LEASE_ENDED

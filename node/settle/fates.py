@@ -1,4 +1,4 @@
-"""The columns of a Fail: what becomes of each hand-over that failed, decided row by row."""
+"""The columns of a Fail: the fate of each hand-over that failed, decided row by row."""
 
 from collections.abc import Iterable
 
@@ -11,8 +11,8 @@ from storage.format.array import I64, U8, U16, U32, U64
 
 
 class Fates:
-    """A row is given up for the reason of its failure, until `note` says otherwise: the machine answers a row whose
-    hour is gone `invalid`, whatever stands in it."""
+    """Fates of rows. A row is given up for the reason of its failure, until `note` says otherwise. The machine answers
+    a row whose hour is gone `invalid`, whatever the row holds."""
 
     def __init__(self, code: U16) -> None:
         """`code`: why each failed, [n]. It is changed."""
@@ -21,12 +21,12 @@ class Fates:
         self._due_ms: I64 = np.zeros(len(code), np.int64)
 
     def note(self, row: int, decided: Retry | Dead, *, counts: bool = True) -> None:
-        """What was decided about a row; `counts`: among the attempts of its message."""
+        """Note the decision about a row. `counts`: among the attempts of its message."""
         if isinstance(decided, Dead):
             self._code[row] = decided.code
         else:
             self._fate[row], self._due_ms[row] = RETRY if counts else AGAIN, decided.due_ms
 
     def fail(self, position: U64, term: U32, attempt: U16, *, random: U64, said: Iterable[str] = ()) -> Fail:
-        """The command; `said`: what each failure said, or nothing at all."""
+        """The command. `said`: the text of each failure, or nothing at all."""
         return Fail(position, term, attempt, self._code, self._fate, self._due_ms, random, tuple(map(error_text, said)))

@@ -1,9 +1,9 @@
-"""What became of pushes that a former leader had on the wire, as it tells the leader (POST /v1/cluster/outcomes).
+"""Outcomes of pushes that a former leader had on the wire, as it tells them to the leader (POST /v1/cluster/outcomes).
 
-It finished them, and it alone knows what the receivers said: the status, the text, the wait that was asked for. All
-that goes into the records as if this node had pushed; what follows from a failure (another try, and when, or the end)
-is decided here, by the policy of the moment. Saying it twice does no harm: the same hand-over settled again is `acked`
-or `nacked` again, and one that was handed over anew meanwhile is `stale`.
+The former leader finished them. Only it knows the receivers' answers: the status, the text, the wait that was asked
+for. All that goes into the records as if this node had pushed. The consequence of a failure (another try, and when, or
+the end) is decided here, by the policy of the moment. Telling it twice does no harm. The same hand-over settled again
+is `acked` or `nacked` again, and a hand-over that was made anew meanwhile is `stale`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}
 
 
 class FormerLeaderOutcomes:
-    """Takes what they tell into the records; the caller has asked that this node leads."""
+    """Takes the outcomes into the records. The caller has asked that this node leads."""
 
     def __init__(
         self, store: Store, clock: NodeClock, entropy: Entropy, proposer: Proposer, topic_metrics: TopicMetrics
@@ -47,8 +47,8 @@ class FormerLeaderOutcomes:
         self._proposer, self._topic_metrics = proposer, topic_metrics
 
     async def take(self, term: Term, told: Sequence[PushOutcome]) -> list[str]:
-        """A word for each, durable on a majority: acked | nacked | stale | invalid. `outcome-unknown` where leadership
-        was lost in the middle."""
+        """Return a word for each, durable on a majority: acked | nacked | stale | invalid. Raises `outcome-unknown`
+        where leadership was lost in the middle."""
         rows, claims = term.receipts.read([outcome.receipt for outcome in told])
         named = ReceiptColumns.of(claims)
         codes = np.array([told[row].code for row in rows.tolist()], np.uint16)
@@ -79,12 +79,12 @@ class FormerLeaderOutcomes:
         return words
 
     def _fail(self, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
-        """The retry policies decide about each failure, as push/outcomes.py does for this node's own pushes."""
+        """Decide about each failure by the retry policies, as push/outcomes.py does for this node's own pushes."""
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
         fates = Fates(np.array([outcome.code for outcome in told], np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN).tolist()
         for row, record in zip(there, self._store.records(named.position[there]), strict=True):
-            if told[row].code == STOPPED:  # it was never sent: that says nothing of its receiver, and does not count
+            if told[row].code == STOPPED:  # it was never sent, which says nothing of its receiver, and does not count
                 fates.note(row, Retry(now_ms), counts=False)
                 continue
             topic = self._store.catalog.topic_by_number(int(named.topic[row]))

@@ -1,5 +1,5 @@
-"""Requests that take several entries. What they have done by the time one entry is refused is never answered as if
-nothing had happened: such an answer is asked again, of whoever leads then, from the start."""
+"""Requests that take several entries. If one entry is refused after others were done, the answer never says that
+nothing happened. Such an answer would be asked again of the next leader, from the start."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from storage.format.array import U8
 
 T = TypeVar("T")
 
-#: Refusals that say of an entry that it was not proposed.
+#: Refusals that say that an entry was not proposed.
 NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
-#: Pieces of one request that wait to be written: small requests of others stand behind no more of them.
+#: Pieces of one request that wait to be written. Small requests of others stand behind no more of them.
 WAITING_PIECES: Final = 2
 
 
 async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:
-    """The results in the order of the parts, once all have ended, with the refusals of some among them.
+    """Wait until all parts have ended. Return the results in their order, with the refusals of some among them.
 
-    Raises the first refusal where no part was proposed, and what is no refusal.
+    Raises the first refusal where no part was proposed, and any error that is no refusal.
     """
     ended = await all_ended(parts)
     results: list[T | Problem] = []
@@ -42,16 +42,16 @@ async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:
 
 
 def refusals_of(results: Sequence[T | Problem]) -> list[Problem]:
-    """Those among them."""
+    """The refusals among the results."""
     return [each for each in results if isinstance(each, Problem)]
 
 
 async def in_pieces(
     term: Term, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
 ) -> tuple[U8, Problem | None]:
-    """The results of all pieces, and the first refusal if some were refused. Raises it where nothing was proposed:
-    `no-leader` where the term ended before, for the next one, of this node too, knows nothing of what this one holds.
-    """
+    """Propose all pieces. Return the results, and the first refusal if some were refused. Raises the refusal where
+    nothing was proposed. It is `no-leader` where the term ended before. The next term, of this node too, knows nothing
+    of the units that this one holds."""
     parts: list[asyncio.Future[U8]] = []
     refused: list[Problem] = []
     turn = LoopTurn()
@@ -73,5 +73,5 @@ async def in_pieces(
 
 
 def _known(result: U8 | Problem, piece: slice) -> U8:
-    """The results of a piece; of one that was refused none is known."""
+    """The results of a piece. Of a piece that was refused none is known."""
     return np.full(piece.stop - piece.start, NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result

@@ -1,8 +1,8 @@
 """How many messages go through one entry when their records are read and written again: by number and by size.
 
-A move copies the whole record, in apply, on the event loop of every node. A thousand small ones take 10 ms; a thousand
-of 256 KB would take seconds, and the leader would be deposed meanwhile. So a move counts once, and once more for each
-BYTES_A_MOVE of its record.
+A move copies the whole record, in apply, on the event loop of every node. A thousand small ones take 10 ms. A thousand
+records of 256 KB would take seconds, and the leader would be deposed meanwhile. So a move counts once, and once more
+for each BYTES_A_MOVE of its record.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from storage.state.file import PAGE_UNITS
 from storage.store import Store
 
 BYTES_A_MOVE: Final = 4096
-"""Copying so many bytes takes about as long as all else of a move."""
+"""Copying so many bytes takes about as long as all other work of a move."""
 MOVES_A_PAGE: Final = 3
-"""Reading a page of what has ended (storage/state/unit_states.py) takes as long as so many moves."""
+"""Reading a page of units that have ended (storage/state/unit_states.py) takes as long as so many moves."""
 
 
 def move_weight(record_bytes: int) -> int:
-    """What a move of a record of this size counts for."""
+    """The weight of a move of a record of this size."""
     return 1 + record_bytes // BYTES_A_MOVE
 
 
 def move_weights(store: Store, positions: U64) -> I64:
-    """What moves of these units count for, shape [n]; 1 for one that is not there, since nothing is done with it. Of
-    what has ended each page counts as often as the rows come back to it: any node may have to read it."""
+    """The weights of moves of these units, shape [n]. A unit that is not there weighs 1, because it needs no work. Each
+    page of ended units counts as often as the rows come back to it, because any node may have to read it."""
     weights = np.ones(len(positions), np.int64)
     state = store.state_only(positions)
     there = np.flatnonzero(state != UNKNOWN)
@@ -42,7 +42,8 @@ def move_weights(store: Store, positions: U64) -> I64:
 
 
 def move_pieces(weights: I64, most: int) -> Iterator[slice]:
-    """Consecutive rows whose weights are at most `most` together; a row that alone is more is a piece of its own."""
+    """Consecutive rows whose weights are at most `most` together. A row that alone weighs more is a piece of its
+    own."""
     ends = np.cumsum(weights)
     start = 0
     while start < len(weights):

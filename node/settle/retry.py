@@ -1,5 +1,5 @@
-"""What becomes of a message whose hand-over failed: tried again, and when, or given up. Pure; the caller brings the
-time and the chance.
+"""The fate of a message whose hand-over failed: tried again, and when, or given up. Pure: the caller brings the time
+and the chance.
 
     failed hand-over n of a message ---- n >= max_attempts ----------------------> dead, by the failure's own code
                      |
@@ -7,12 +7,12 @@ time and the chance.
                                      |
                                      '--> moved to the next due time
 
-`wait` doubles with each failure from `min_backoff` up to `max_backoff`, and up to a quarter of it is added by chance,
-so that messages which failed together do not come back together. Chance chooses between tenths of a second: a receiver
-that refuses them all has a few come back at a time, which cost one look at them, not each one of its own. Who failed
-may ask for more (Retry-After), up to `max_backoff`; who gives a message back (nack) may name the wait.
+`wait` doubles with each failure from `min_backoff` up to `max_backoff`. Chance adds up to a quarter of it, so that
+messages which failed together do not come back together. Chance chooses between tenths of a second. So a few messages
+of a receiver that refuses all come back together, which costs one look, not one for each. The receiver may ask for a
+longer wait (Retry-After), up to `max_backoff`. A consumer that gives a message back (nack) may name the wait.
 
-A code says why a hand-over failed (node/port/failure_code.py); people read `reason_of` it.
+A code says why a hand-over failed (node/port/failure_code.py). People read `reason_of` it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ JITTER: Final = 0.25
 """The part of a wait that chance adds at most."""
 
 GATHER_MS: Final = 100
-"""Where chance chooses, due times are multiples of this, or of half of what it adds at most if that is less."""
+"""Where chance chooses, due times are multiples of this. If half of the most that chance adds is less, they are
+multiples of that."""
 
 _DOUBLINGS_MAX: Final = 40
 """Any backoff has reached its maximum by then (1 ms doubled 40 times is 34 years)."""
@@ -38,7 +39,7 @@ _DOUBLINGS_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What counts for one message: `api.port.port.RetryPolicy` with nothing left open. `max_age_ms` 0: no limit."""
+    """The policy of one message: `api.port.port.RetryPolicy` with every field set. `max_age_ms` 0: no limit."""
 
     max_attempts: int
     min_backoff_ms: int
@@ -64,8 +65,8 @@ _DEFAULTS: Final[Mapping[str, int]] = msgspec.structs.asdict(RETRY_DEFAULTS)
 
 
 def effective(settings: Mapping[str, Any], extension: Mapping[str, Any]) -> Policy:
-    """The policy of a message: what it says itself (`extension["retry"]` of its record), then what its topic says
-    (`settings["retry"]`), then the defaults, field by field. Both maps hold only fields that were sent."""
+    """The policy of a message, field by field: from its record (`extension["retry"]`), else from its topic
+    (`settings["retry"]`), else the default. Both maps hold only fields that were sent."""
     return Policy(**{**_DEFAULTS, **(settings.get("retry") or {}), **(extension.get("retry") or {})})
 
 
@@ -80,11 +81,11 @@ def decide(
     retry_after_ms: int | None = None,
     delay_ms: int | None = None,
 ) -> Retry | Dead:
-    """After the failure of hand-over number `attempts` (from 1; it and ended leases are counted, those before a redrive
-    not) for the reason `code`.
+    """Decide after the failure of hand-over number `attempts` for the reason `code`. The number begins at 1. It counts
+    this hand-over and ended leases, and no hand-over before a redrive.
 
     `jitter` in [0, 1) is drawn by the caller. `retry_after_ms` is the least wait that the receiver asked for,
-    `delay_ms` the exact one that a consumer named; neither changes whether the message is given up for its attempts.
+    `delay_ms` the exact one that a consumer named. They do not change whether the message is given up for its attempts.
     """
     if attempts >= policy.max_attempts:
         return Dead(code)
@@ -99,7 +100,7 @@ def decide(
 
 
 def _due_ms(policy: Policy, attempts: int, jitter: float, now_ms: int) -> int:
-    """After the backoff, and before all that chance may add is over."""
+    """The due time after the backoff, before the end of the most that chance may add."""
     doubled = policy.min_backoff_ms << min(max(attempts, 1) - 1, _DOUBLINGS_MAX)
     backoff_ms = min(policy.max_backoff_ms, doubled)
     most_ms = int(backoff_ms * JITTER)
@@ -109,18 +110,18 @@ def _due_ms(policy: Policy, attempts: int, jitter: float, now_ms: int) -> int:
 
 
 def too_old(policy: Policy, asked_due_ms: int, at_ms: int) -> bool:
-    """Whether an attempt may not begin at this time any more."""
+    """True if an attempt may not begin at this time any more."""
     return policy.max_age_ms > 0 and at_ms - asked_due_ms >= policy.max_age_ms
 
 
 def reason_of(code: int) -> str:
-    """The word for a code: `http-503`, `timeout`, ...; `code-<n>` for one of a later version; "" for none."""
+    """The word for a code: `http-503`, `timeout`, and so on. `code-<n>` for a code of a later version, "" for none."""
     if 100 <= code <= 599:
         return f"http-{code}"
     return REASONS.get(code, f"code-{code}") if code else ""
 
 
 def describe(code: int, error: str) -> str:
-    """A failure as one line for people: the reason, and what was said, if anything was."""
+    """A failure as one line for people: the reason, and the text that came with it, if any."""
     reason = reason_of(code)
     return f"{reason}: {error}" if reason and error else reason or error

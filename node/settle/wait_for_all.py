@@ -1,4 +1,4 @@
-"""Several results that are waited for together, by somebody who may go away."""
+"""Waits for several results together. The caller may go away."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ T = TypeVar("T")
 
 
 async def all_ended(parts: Iterable[asyncio.Future[T]]) -> list[T | BaseException]:
-    """The results or errors in the order of the parts, once all have ended. Shielded: see `all_of`."""
+    """Wait until all have ended. Return the results or errors in the order of the parts. Shielded: see `all_of`."""
     return await asyncio.shield(asyncio.gather(*parts, return_exceptions=True))
 
 
 async def all_of(parts: Iterable[asyncio.Future[T]]) -> list[T]:
-    """The results in the order of the parts, once all have ended; raises the first of their errors, in that order.
+    """Wait until all have ended. Return the results in the order of the parts, or raise the first of their errors.
 
-    Shielded: who waits and goes away takes none of them back. Then nobody hears of their errors either, and nobody is
-    to: the event loop would log each as one that was never retrieved.
+    Shielded: a caller that goes away takes none of them back. Their errors are then dropped on purpose. Else the event
+    loop would log each as one that was never retrieved.
     """
     results: list[T] = []
     for each in await all_ended(parts):
