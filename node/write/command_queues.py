@@ -1,6 +1,6 @@
-"""What waits on the leader to be written, one queue per kind of command; each gives a section when asked.
+"""Commands that wait on the leader to be written, one queue per kind. Each queue gives a section when asked.
 
-A queue turns all that waits in it, as far as an entry has room, into one section, and knows how to tell each caller its
+A queue turns all that waits in it, as far as an entry has room, into one section. It knows how to tell each caller its
 part of the section's result. So the proposer needs to know nothing about messages, acks or cancels.
 """
 
@@ -22,13 +22,13 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.topic import DropTopic
 from storage.format.array import U8
 
-#: Acks of one entry, in rows of 16 bytes; a request past it waits for the next entry.
+#: Acks of one entry, in rows of 16 bytes. A request past it waits for the next entry.
 ENTRY_ACKS_MAX = 100_000
-#: Moves of one entry, counted as in node.settle.move_size, 10 us each on every node; a request past it waits for the
+#: Moves of one entry, counted as in node.settle.move_size, 10 us each on every node. A request past it waits for the
 #: next.
 ENTRY_MOVES_MAX = 1_000
-#: What a move counts for if the same entry moves that message before, or a cancel if it cancels another revision of it:
-#: each is applied for itself.
+#: The weight of a move if the same entry moves that message before. Also that of a cancel if it cancels another
+#: revision of the message. Each of these is applied for itself.
 MOVE_AGAIN_WEIGHT = 100
 #: Bytes of the commands of one entry that go as sections of their own.
 ENTRY_SINGLES_BYTES_MAX = 1 << 20
@@ -40,13 +40,13 @@ R = TypeVar("R")
 
 
 class Queue(Protocol):
-    """What the proposer asks of each."""
+    """The calls that the proposer makes of each queue."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """Sections of what waits, as far as an entry has room; nothing if nothing waits."""
+        """Sections of all that waits, as far as an entry has room. Empty if nothing waits."""
 
     def refuse(self) -> None:
-        """Leadership is over: nothing that still waits here was proposed, and its callers are told so."""
+        """Tell the callers of all that waits that it was not proposed. Leadership is over."""
 
 
 class _Futures(Generic[T, R]):
@@ -56,7 +56,7 @@ class _Futures(Generic[T, R]):
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
 
     def add(self, thing: T) -> asyncio.Future[R]:
-        """One more."""
+        """Add a thing."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((thing, future))
         return future
@@ -68,7 +68,7 @@ class _Futures(Generic[T, R]):
             resolve(future, None, "not-leader")
 
     def _take(self, count: int) -> list[tuple[T, asyncio.Future[R]]]:
-        """The first `count` that wait, which do no longer."""
+        """Remove and return the first `count` that wait."""
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
@@ -78,16 +78,16 @@ HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
 
 class HandOverQueue(_Futures[HandOvers, U8]):
     """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extensions.
-    Requests are joined into one command that weighs `weight_max` at most, or is one request; it weighs as many as it
-    has rows, unless it was added with another weight."""
+    Requests are joined into one command that weighs `weight_max` at most, or is one request. A request weighs as many
+    as it has rows, unless it was added with another weight."""
 
     def __init__(self, weight_max: int) -> None:
         super().__init__()
         self._weight_max = weight_max
-        self._weights: list[int] = []  # of what waits
+        self._weights: list[int] = []  # of the commands that wait
 
     def add(self, thing: HandOvers, weight: int | None = None) -> asyncio.Future[U8]:
-        """One more."""
+        """Add a command."""
         self._weights.append(len(thing.position) if weight is None else weight)
         future: asyncio.Future[U8] = asyncio.get_running_loop().create_future()
         self._waiting.append((thing, future))
@@ -117,7 +117,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
 
 
 def _fitting(weights: Sequence[int], most: int) -> int:
-    """How many of the first of these are `most` at most together; one, if there is any, whatever it weighs."""
+    """How many of the first weights are `most` at most together. The first is taken whatever it weighs."""
     total = 0
     for count, weight in enumerate(weights):
         total += weight
@@ -148,7 +148,7 @@ def _texts(command: Settle | Fail | Extend) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrder:
-    """One message to cancel: its home; whether a dead leader may have handed it over; the revision seen, 0: any."""
+    """A message to cancel: its home, True if a dead leader may have handed it over, and the revision seen (0: any)."""
 
     home: int
     doubtful: bool
@@ -157,7 +157,7 @@ class CancelOrder:
 
 @dataclass(frozen=True, slots=True)
 class RescheduleOrder:
-    """One message to move to another due time: at `deliver_at_ms`, or `delay_ms` after the entry's stamp."""
+    """A message to move to another due time: at `deliver_at_ms`, or `delay_ms` after the entry's stamp."""
 
     home: int
     doubtful: bool
@@ -167,15 +167,16 @@ class RescheduleOrder:
     weight: int = 1  # node.settle.move_size
 
     def due_ms(self, now_ms: int) -> int:
-        """The due time as asked; the past is now."""
+        """The due time as asked. The past is now."""
         return max(now_ms, self.deliver_at_ms if self.deliver_at_ms is not None else now_ms + (self.delay_ms or 0))
 
 
 class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
-    """Cancels; each result is (result, attempts, prior) of replication.apply.message.settle."""
+    """Cancels. Each result is (result, attempts, prior) of replication.apply.message.settle."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """One Cancel of those that have waited longest: of all, unless many ask for other revisions of one message."""
+        """One Cancel of those that have waited longest. It holds all, unless many ask for other revisions of one
+        message."""
         if not self._waiting:
             return []
         taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
@@ -203,7 +204,7 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
 
 
 class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
-    """Messages to move; each result is (result, due_ms, revision) of replication.apply.message.move.Rescheduled."""
+    """Messages to move. Each result is (result, due_ms, revision) of replication.apply.message.move.Rescheduled."""
 
     def take(self, now_ms: int) -> list[Section]:
         """One Reschedule of those that have waited longest."""
@@ -234,7 +235,8 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
 
 
 class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
-    """Dead messages to try again, ENTRY_MOVES_MAX a request; each result is 1 where a row was, and the log index."""
+    """Dead messages to try again, ENTRY_MOVES_MAX a request. Each result is 1 where a row was dead, and the log
+    index."""
 
     def take(self, now_ms: int) -> list[Section]:
         """The request that has waited longest."""
@@ -249,10 +251,10 @@ class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
 
 
 class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
-    """Topics to remove. Each is judged when its entry is put together; the result is None if it is not to go then."""
+    """Topics to remove. Each is judged when its entry is put together. The result is None if it is not to go then."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """Those of all that wait that are to go."""
+        """A section for each topic that waits and is to go."""
         sections: list[Section] = []
         for judge, future in self._take(len(self._waiting)):
             command = judge()
@@ -273,7 +275,7 @@ class SingleQueue(_Futures[Packed, Any]):
 
 
 def payload_bytes(packed: Packed) -> int:
-    """What a section takes in an entry, less its head."""
+    """The bytes of a section in an entry, less its head."""
     return sum(map(len, packed[2]))
 
 
@@ -282,7 +284,7 @@ def _giver(future: asyncio.Future[Any]) -> Taker:
 
 
 def resolve(future: asyncio.Future[Any], result: Any, error: str | None) -> None:
-    """The caller gets the result, or the refusal that the error stands for, unless it has gone."""
+    """Give the caller the result, or the refusal that the error stands for, unless the caller has gone."""
     if future.done():
         return
     if error is None:
@@ -292,7 +294,7 @@ def resolve(future: asyncio.Future[Any], result: Any, error: str | None) -> None
 
 
 def problem_of(error: str) -> Problem:
-    """The refusal a client sees for what became of its proposal."""
+    """The refusal that a client sees for the error of its proposal."""
     if error == "not-leader":
         return Problem("no-leader", "this node stopped leading before the request was written; nothing happened")
     if error == "overloaded":

@@ -1,4 +1,4 @@
-"""What a leader's dispatcher adds to each entry that leaves."""
+"""The commands that a leader's dispatcher adds to each entry that leaves."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class LeaderCommands(NamedTuple):
     release: Release | None = None  # of strict ones that will not be made
 
     def commands(self) -> Iterator[DispatchState | Lease | Release]:
-        """Those that there are."""
+        """The commands that are there."""
         return (command for command in self if command is not None)
 
     @property
     def awaited(self) -> bool:
-        """Whether anything but the state is there."""
+        """True if anything but the state is there."""
         return self.lease is not None or self.planned is not None or self.release is not None
 
 

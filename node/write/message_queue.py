@@ -1,8 +1,8 @@
 """Messages that wait on the leader to be written: requests in, one Schedule per entry out.
 
 Requests are in turn: a block of rows of each, as many as an entry has room for. So one message waits for an entry or
-two, however large the batches before it are. A batch leaves the queue in several entries, and its request is answered
-when the last of them is.
+two, however large the batches before it are. A batch leaves the queue in several entries. Its request is answered when
+the last of them is.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from storage.format.array import U64
 #: Rows of one entry, and of one request at a time while others wait. Their bytes are bounded too (new_rows.py).
 ENTRY_ROWS_MAX = 20_000
 BLOCK_ROWS = 1_024
-#: Bodies that may wait to be written, in bytes: on a disk that stands still they would fill the memory.
+#: Bytes of bodies that may wait to be written. If a disk stood still, they would fill the memory.
 WAITING_BYTES_MAX = 256 * 1024 * 1024
 
 Piece = tuple[NewRows, int, int]  # from a first row to the one behind the last
 Result = Scheduled | ScheduledRow | str  # of rows, of a request's only row, or the error they met
-Part = tuple[int, int, Result]  # first row, rows, and their result or the error they met
+Part = tuple[int, int, Result]  # first row, number of rows, result
 
 
 @dataclass(slots=True)
 class Request:
-    """A request's messages in the queue, or those of several `requests`; an oversized batch leaves it in several
+    """The messages of one request, or of several `requests`, in the queue. A large batch leaves it in several
     entries."""
 
     rows: NewRows
@@ -48,7 +48,7 @@ class Request:
     parts: list[Part] = field(default_factory=list)
 
     def answer(self, start: int, rows: int, result: Result) -> None:
-        """The part of the rows from `start` on is known; the last part resolves the future, in row order."""
+        """Take the result of the rows from `start` on. The last part resolves the future, in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
         if self.answered == self.rows.count and not self.future.done():
@@ -58,14 +58,14 @@ class Request:
 
 
 class MessageQueue:
-    """Requests with messages. `rows` of them wait; `taken` were put into entries so far."""
+    """Requests with messages. `rows` of them wait, and `taken` were put into entries so far."""
 
     def __init__(self, entropy: Entropy, rows_max: int) -> None:
         self.rows = 0
         self.taken = 0
-        #: Requests that wait, or the rest of them.
+        #: Requests that wait, whole or in part.
         self.requests = 0
-        #: Requests that the newest entry answered, if each had but one message; the proposer sets it back.
+        #: Requests that the newest entry answered, if each had but one message. The proposer sets it back.
         self.singles = 0
         self._bytes = 0  # of the bodies of requests that wait, whole or in part
         self._entropy = entropy
@@ -73,7 +73,7 @@ class MessageQueue:
         self._requests: deque[Request] = deque()
 
     def add(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> asyncio.Future[list[Part]]:
-        """Messages of so many more requests. Raises `over-limit`."""
+        """Add the messages of so many more requests. Raises `over-limit`."""
         rows = DraftRows(messages) if isinstance(messages, Draft) else MessageRows(messages)
         if self.rows and self.rows + rows.count > self._rows_max:
             raise Problem(
@@ -113,7 +113,8 @@ class MessageQueue:
         return [(schedule.pack(), give)]
 
     def _take_rows(self, now_ms: int) -> tuple[list[tuple[Request, int, int]], list[Piece], bool]:
-        """(request, first row, rows) of what has room, these rows, and whether each is of a request of its own."""
+        """Take the rows that have room. Return (request, first row, rows) of each piece, the pieces, and True if each
+        is a request of its own."""
         taken: list[tuple[Request, int, int]] = []
         pieces: list[Piece] = []
         room, left, singles = EntryRoom(now_ms), ENTRY_ROWS_MAX, True
@@ -137,7 +138,7 @@ class MessageQueue:
         return taken, pieces, singles
 
     def refuse(self) -> None:
-        """What is in an entry already keeps waiting for its outcome."""
+        """Refuse the messages that wait. Those that are in an entry already keep waiting for its outcome."""
         requests, self._requests = self._requests, deque()
         self.rows = self._bytes = self.requests = 0
         for request in requests:
@@ -149,7 +150,7 @@ def _first_row(part: Part) -> int:
 
 
 def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
-    """One pass over the structs where all are such; else drafts of all, joined."""
+    """The Schedule, in one pass over the structs if all pieces are structs. Else of drafts of all, joined."""
     messages: list[MessageIn] = []
     for rows, start, stop in pieces:
         if not isinstance(rows, MessageRows):
@@ -160,7 +161,7 @@ def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
 
 
 def _give(applied: Applied, taken: list[tuple[Request, int, int]]) -> None:
-    """Each request its rows of an entry: numbers where it has but one, else columns as bytes."""
+    """Give each request its rows of an entry: numbers where it has one row, else columns as bytes."""
     at = 0
     many = 2 * len(taken) > len(applied.status)  # as a rule all requests of an entry have one message, or few have
     numbers: list[list[int]] | None = None

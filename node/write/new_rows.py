@@ -1,4 +1,5 @@
-"""New messages of a request, as they wait: structs of a direct call, or a draft. And what an entry has room for."""
+"""New messages of a request, as they wait: structs of a direct call, or a draft. And the room that an entry has for
+them."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from api.port.port import MessageIn
 from node.port.draft import Draft, encode_draft, encode_target, headers_in, part_of
 from storage.format.position import HOUR_MS
 
-#: Bytes of messages in one entry, so that nobody waits long while it is written or applied. 8,000 small messages have
-#: so many, and are encoded in 8 ms; twice as many are no faster (`bench.run spread`).
+#: Bytes of messages in one entry, so that no request waits long while it is written or applied. 8,000 small messages
+#: have so many, and are encoded in 8 ms. Twice as many are no faster (`bench.run spread`).
 ENTRY_BYTES_MAX = 3 * 512 * 1024
-#: Of one request at a time, while others wait: about a sixth of an entry's bytes.
+#: Bytes of one request at a time, while others wait: about a sixth of an entry.
 BLOCK_BYTES = 256 * 1024
-#: What a record and its columns hold beside the parts of variable length; and beside the record.
+#: Bytes of a record and its columns, less the parts of variable length. And bytes of the columns alone.
 ROW_BYTES: Final = 160
 COLUMN_BYTES: Final = 64
-#: A header or a tag counts as so many bytes beside its own. It takes as long as 40 do; but batches that have many are
-#: large, and while entries of 3 MiB of them went, an acknowledgement waited 0.15 s for its own.
+#: A header or a tag counts as so many bytes beside its own. It takes as long as 40 bytes do. But batches with many are
+#: large. While entries of 3 MiB of them went, an acknowledgement waited 0.15 s for its own.
 FIELD_BYTES: Final = 240
 #: The first row of an hour, or of a topic, counts as so many bytes beside its own. A new hour takes a node 1.3 us, as
 #: long as 1 KB of other rows. A new topic takes 6 to 10 us, as long as 8 KB.
@@ -32,7 +33,7 @@ _body = attrgetter("body")
 
 
 class EntryRoom:
-    """What one entry has room for, in bytes: of rows, and of the hours and topics that they name."""
+    """The bytes that one entry has room for: of rows, and of the hours and topics that they name."""
 
     def __init__(self, now_ms: int) -> None:
         self.room = ENTRY_BYTES_MAX
@@ -41,8 +42,8 @@ class EntryRoom:
         self._topics: set[str] = set()
 
     def take(self, messages: Sequence[MessageIn]) -> int:
-        """How many of these, from the first on, are in the entry: a block's bytes at most, and the one that passes
-        them. One loop over all that is scheduled, 0.25 us a row."""
+        """How many of these, from the first on, are in the entry. It takes a block's bytes at most, and the message
+        that passes them. One loop over all that is scheduled, 0.25 us a row."""
         now_ms, hours, topics, room = self._now_ms, self._hours, self._topics, self.room
         left = max(0, room - BLOCK_BYTES)
         rows = 0
@@ -66,7 +67,7 @@ class EntryRoom:
         return rows
 
     def take_draft(self, draft: Draft, start: int, stop: int) -> int:
-        """The same of these rows of a draft."""
+        """The same for these rows of a draft."""
         if len(draft) == 1:
             return self._take_one(draft)
         rows = slice(start, stop)
@@ -91,7 +92,7 @@ class EntryRoom:
         return taken
 
     def _take_one(self, draft: Draft) -> int:
-        """Of a draft of one row, without an array."""
+        """The same for a draft of one row, without an array."""
         due_ms = int.from_bytes(draft.due_ms, "little", signed=True) + (self._now_ms if draft.relative[0] else 0)
         hour, topic = max(due_ms, self._now_ms) // HOUR_MS, draft.topics[0]
         price = len(draft.records) + COLUMN_BYTES + int.from_bytes(draft.fields, "little") * FIELD_BYTES
@@ -106,16 +107,16 @@ class EntryRoom:
 
 
 class NewRows(Protocol):
-    """Of one request: how many, and bytes of bodies that wait with it."""
+    """The new rows of one request: how many, and how many bytes of bodies wait with it."""
 
     count: int
     size: int
 
     def fit(self, room: EntryRoom, start: int, stop: int) -> int:
-        """How many rows of these an entry takes."""
+        """How many of these rows an entry takes."""
 
     def draft(self, start: int, stop: int) -> Draft:
-        """These rows."""
+        """These rows as a draft."""
 
 
 class MessageRows:
@@ -154,7 +155,7 @@ class DraftRows:
 
 
 def _more_size(message: MessageIn) -> int:
-    """Bytes that all but its body takes in an entry, or as many as take as long."""
+    """The bytes of all but its body in an entry, or as many bytes as take as long."""
     size = len(message.extension)
     if message.headers:
         size += len(message.headers) + headers_in(message.headers) * FIELD_BYTES

@@ -16,7 +16,7 @@ from storage.format.level import FOUNDED
 
 
 class OwnEntries:
-    """Those of one node. `number`: the node's in records."""
+    """The own entries of one node. `number`: the node's number in records."""
 
     def __init__(self, group: RaftGroup, driver: GroupDriver, clock: NodeClock, number: Callable[[], int]) -> None:
         self._group, self._driver, self._clock, self._number = group, driver, clock, number

@@ -1,14 +1,17 @@
 """Group commit: all that waits on the leader becomes ONE entry, proposed when the one before has been applied.
 
-Why one entry in flight: the next entry then takes everything that came meanwhile, so its size follows the load by
-itself (and what clients send when they have their answers is waited for a moment, see node/write/batch_delay.py); under
-one client it holds one message, under a thousand it holds thousands, and each costs one journal write and one fdatasync
-per node. Nothing of a request is proposed twice: a request that was in an entry whose outcome is not known is answered
-`outcome-unknown`, and its client may send it again under its key.
+One entry is in flight, so the next one takes everything that came meanwhile, and its size follows the load by itself.
+Under one client it holds one message, under a thousand it holds thousands. Each entry costs one journal write and one
+fdatasync per node. An entry may wait a moment for the requests that clients send when they have their answers
+(node/write/batch_delay.py).
+
+Nothing of a request is proposed twice. A request in an entry whose outcome is not known is answered `outcome-unknown`.
+Its client may send it again under its key.
 
     requests -> queues -> flush (once per loop iteration) -> sections -> RaftGroup.propose -> applied -> futures
 
-Leases, and the dispatch state if it changed, ride in every entry; when nothing else goes they go on their own beat.
+Leases go in every entry, and so does the dispatch state if it changed. When nothing else goes, they go on their own
+beat.
 """
 
 from __future__ import annotations
@@ -53,32 +56,33 @@ from replication.raft.proposal import Outcome
 from storage.format.array import U8
 from storage.format.level import FOUNDED
 
-#: How often to look whether an entry whose outcome was given up as unknown has been applied after all.
+#: How often to look if an entry whose outcome was given up as unknown has been applied after all.
 LATE_S = 0.05
 #: Errors of a proposal that did not get into the log.
 NOT_PROPOSED = ("not-leader", "overloaded")
-#: Once an entry has so many bytes the other queues wait for the next one. With the fullest section of any queue behind
-#: it (messages: 3 MiB, one body, their columns) and the Leases it stays below what the group takes.
+#: Once an entry has so many bytes, the other queues wait for the next one. So it stays below what the group takes, even
+#: with the fullest section of a queue behind it (messages: ENTRY_BYTES_MAX and one body) and the Leases.
 ENTRY_BYTES_SOFT = 5 << 19
 
 
 class LeaderCommandSource(Protocol):
-    """What rides in every entry: the dispatcher's Leases and state (node.leader.dispatcher)."""
+    """The commands that go in every entry: the dispatcher's Leases and state (node.leader.dispatcher)."""
 
     def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
-        """What has not been proposed yet, handed out once; if nothing else is `going`, only what is due."""
+        """Return the commands that were not proposed yet, each once. If nothing else is `going`, only those that are
+        due."""
 
     def committed(self) -> None:
-        """The entry that held what `collect` gave first has been applied."""
+        """Note that the entry with what `collect` gave first has been applied."""
 
     def returned(self) -> None:
-        """The entry that held what `collect` gave last was not proposed."""
+        """Note that the entry with what `collect` gave last was not proposed."""
 
 
 class Proposer:
     """The queues of one group's leader, and what flushes them. Lives in the event loop.
 
-    `fatal` is told what goes wrong in a flush, which runs as a callback: nobody else would hear of it, and its requests
+    A flush runs as a callback, and `fatal` is told of its errors. Else no caller would hear of them, and the requests
     would wait for ever.
     """
 
@@ -119,16 +123,16 @@ class Proposer:
             self._messages,
         )
         self._in_flight = False
-        #: Entries with Leases that were given up as unknown, oldest first: their index and who waits for them. While
-        #: this node leads they are in the log and will be applied.
+        #: Entries with Leases that were given up as unknown, oldest first: their index, and the source of their
+        #: commands. While this node leads they are in the log and will be applied.
         self._late: deque[tuple[int, LeaderCommandSource]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
-        #: Set while `seal` waits; resolved when the last entry is proposed.
+        #: Set while `seal` waits, and resolved when the last entry is proposed.
         self._quiet: asyncio.Future[None] | None = None
         self._freeze: Callable[[], None] = _nothing
         #: Set while `landed` waits.
         self._landed: asyncio.Future[None] | None = None
-        #: From then on nothing is proposed, until `resume` or another term.
+        #: While it is set nothing is proposed, until `resume` or another term.
         self._held = False
         self._flush_soon = False
         #: Something other than messages asked for an entry since the last one was proposed.
@@ -146,19 +150,19 @@ class Proposer:
         """Messages proposed so far."""
         return self._messages.taken
 
-    # -- what callers ask for; each returns when it is applied, or raises Problem. The group ends every proposal in time
-    #    (`unknown` at the latest), and a cancelled caller changes nothing: it may still happen
+    # -- what callers ask for. Each call returns when it is applied, or raises Problem. The group ends every proposal in
+    # time (`unknown` at the latest). A cancelled caller changes nothing, and its command may still be applied.
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> list[Part]:
-        """Per entry that took a part of the messages, in row order: its rows and result or error. `requests`: of
-        clients that brought them. `over-limit` if full."""
+        """Return, for each entry that took a part of the messages, its rows and their result or error, in row order.
+        `requests`: of clients that brought them. Raises `over-limit` if full."""
         future = self._messages.add(messages, requests)
         if not self._in_flight and not self._gather.waits(self._messages.requests):
             self._flush_at_end()
         return await future
 
     def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
-        """A result per row: ACKED, STALE or INVALID (replication.apply.message.settle). `weight`: of its rows, None:
+        """A result per row: ACKED, STALE or INVALID (replication.apply.message.settle). `weight`: of its rows, None for
         their number."""
         future = self._settles.add(settle, weight)
         self.kick()
@@ -166,8 +170,8 @@ class Proposer:
 
     def fail(self, fail: Fail, weight: int | None = None) -> asyncio.Future[U8]:
         """A result per row, as of `settle`. A future, because the units have to be held until it is known
-        (node.handover.command_holds): a hand-over made meanwhile would bear the number of one that follows the failure.
-        `weight`: of its moves (node.settle.move_size), None: their number."""
+        (node.handover.command_holds). Else a hand-over made meanwhile would get the number of the one after the
+        failure. `weight`: of its moves (node.settle.move_size), None for their number."""
         future = self._fails.add(fail, weight)
         self.kick()
         return future
@@ -179,8 +183,8 @@ class Proposer:
         return future
 
     def cancel(self, order: CancelOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, attempts, prior) of replication.apply.message.settle. A future, because the unit is held as long
-        as it is open, however long the caller waits."""
+        """(result, attempts, prior) of replication.apply.message.settle. A future, because the unit is held until the
+        cancel has its result, however long the caller waits."""
         future = self._cancels.add(order)
         self.kick()
         return future
@@ -192,25 +196,25 @@ class Proposer:
         return future
 
     async def redrive(self, redrive: Redrive) -> tuple[U8, int]:
-        """1 for each row that was dead and is due again, and the log index; at most ENTRY_MOVES_MAX rows."""
+        """1 for each row that was dead and is due again, and the log index. At most ENTRY_MOVES_MAX rows."""
         assert len(redrive.home) <= ENTRY_MOVES_MAX, f"{len(redrive.home)} messages to redrive in one entry"
         future = self._redrives.add(redrive)
         self.kick()
         return await future
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
-        """The topic as it is now, and whether the command changed it."""
+        """The topic as it is now, and True if the command changed it."""
         result: TopicPut = await self.propose_single(command)
         return result
 
     async def drop_topic(self, judge: Callable[[], DropTopic | None]) -> int | None:
-        """A result of replication.apply.topic; None if `judge`, asked when the entry is put together, gave none."""
+        """A result of replication.apply.topic. None if `judge`, asked when the entry is put together, gave none."""
         future = self._drops.add(judge)
         self.kick()
         return await future
 
     async def propose_single(self, command: Command) -> Any:
-        """Any command that goes as a section of its own, those apart that have queues here; its result."""
+        """The result of any command that goes as a section of its own and has no queue here."""
         future = self._singles.add(command.pack())
         self.kick()
         return await future
@@ -243,7 +247,7 @@ class Proposer:
     def _propose(self) -> None:
         """Put one entry together and propose it, if there is anything to propose."""
         if self._quiet is not None:
-            self._freeze()  # in the step that collects the Leases: none is made behind them
+            self._freeze()  # in the step that collects the Leases: none is made after them
         now_ms = self._clock.now_ms()
         self._asked = False
         sections = self._take_sections(now_ms)
@@ -269,7 +273,7 @@ class Proposer:
             self._hold()
 
     def _take_sections(self, now_ms: int) -> list[Section]:
-        """What waits, as far as the entry has room; who found none comes first in the next one."""
+        """The sections that have room in the entry. A queue that found no room comes first in the next one."""
         sections: list[Section] = []
         size = 0
         for at, queue in enumerate(self._queues):
@@ -304,8 +308,8 @@ class Proposer:
             self.kick()
 
     def _look_for_late(self) -> None:
-        """Tell the riders of entries that were applied after they were given up. Disks that stand still for longer
-        than a proposal may take do not end a term; without this its hand-overs would never be committed."""
+        """Tell the dispatcher of entries that were applied after they were given up. Disks that stand still for longer
+        than a proposal may take do not end a term. Without this call its hand-overs would never be committed."""
         while self._late and (self._late[0][1] is not self.riders or self._late[0][0] <= self._group.applied_index):
             _, riding = self._late.popleft()
             if riding is self.riders:
@@ -322,12 +326,12 @@ class Proposer:
         return self.riders if riding.awaited else None
 
     async def seal(self, seconds: float, freeze: Callable[[], None]) -> bool:
-        """Before a leader steps down on purpose: one last entry, with what waits and the Leases of all hand-overs made,
-        so that no successor repeats them. True when it is proposed, and from then on nothing is until `resume` or
-        another term: what still comes waits. False after `seconds`, or when leadership is lost.
+        """Propose one last entry before a leader steps down on purpose. It has all that waits and the Leases of all
+        hand-overs made, so that no successor repeats them. True when it is proposed. From then on new requests wait,
+        and no entry is proposed until `resume` or another term. False after `seconds`, or when leadership is lost.
 
-        `freeze` ends hand-overs. It is called when the last entry is put together, not before: until the one in flight
-        is applied everything goes on, which shortens the gap by that.
+        `freeze` ends hand-overs. It is called when the last entry is put together, not before. Until the entry in
+        flight is applied everything goes on, which shortens the gap by that time.
         """
         if self._held or not self._group.established:
             return self._held
@@ -341,7 +345,7 @@ class Proposer:
         return self._held
 
     async def landed(self, seconds: float) -> bool:
-        """After `seal`: whether the last entry had its outcome within that time."""
+        """True if, after `seal`, the last entry had its outcome within that time."""
         if self._in_flight:
             landed = self._landed = asyncio.get_running_loop().create_future()
             await asyncio.wait((landed,), timeout=seconds)
@@ -358,13 +362,13 @@ class Proposer:
             resolve(self._quiet, None, None)
 
     def resume(self) -> None:
-        """This leader leads on after a `seal`."""
+        """Lead on after a `seal`."""
         self._held = False
         self.kick()
 
     def step_down(self) -> None:
-        """Leadership is over: what was never proposed is refused, so that its clients go to the new leader. What is in
-        an entry keeps waiting for its outcome."""
+        """End leadership. Requests that were never proposed are refused, so that their clients go to the new leader.
+        Requests in an entry keep waiting for its outcome."""
         self.riders = None
         self._held = False
         self._gather.end()
@@ -374,7 +378,7 @@ class Proposer:
         self._refuse()
 
     def _refuse(self) -> None:
-        """What waits was not proposed. In this node's next term nobody may want it any more."""
+        """Refuse all that waits, which was not proposed. In this node's next term no client may want it any more."""
         for queue in self._queues:
             queue.refuse()
 
@@ -384,4 +388,4 @@ def _nothing() -> None:
 
 
 def _ignore(result: Any, error: str | None, index: int) -> None:
-    """Nobody waits for Leases and state; the dispatcher hears of them from the machine."""
+    """Do nothing. No caller waits for Leases and state, and the dispatcher hears of them from the machine."""

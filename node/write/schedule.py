@@ -1,7 +1,8 @@
-"""New messages on their way to the proposer: what only the leader can refuse, row by row, and the answer put together.
+"""New messages on their way to the proposer: refusals that only the leader can make, row by row, and the answer.
 
-Whether a message has somewhere to go depends on its topic's settings, so it is asked here and not where the request
-was parsed. A batch in which no message has a target of its own and no topic is in push mode costs a set of its topics.
+A message needs somewhere to go, which depends on its topic's settings. So this is checked here and not where the
+request was parsed. A batch in which no message has a target of its own and no topic is in push mode costs a set of its
+topics.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _to_come = attrgetter(*TO_COME)
 async def schedule_one(
     store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
 ) -> ScheduledRow:
-    """A request's only message, durable on a majority and applied when it returns. Raises its refusal, BadColumns."""
+    """Schedule a request's only message. It is durable on a majority and applied on return. Raises its refusal,
+    BadColumns."""
     messages = message if isinstance(message, Draft) else (message,)
     problems = _problems(store, messages, limits, clock)
     if problems:
@@ -52,8 +54,9 @@ async def schedule_messages(
     messages: Sequence[MessageIn] | Draft,
     requests: int = 1,
 ) -> Scheduled:
-    """Durable on a majority and applied when it returns. In a batch each message at fault has its own problem, and the
-    others go on; of a single one it is raised. `requests`: of clients that brought them. Raises BadColumns."""
+    """Schedule messages. They are durable on a majority and applied on return. In a batch each message at fault has its
+    own problem, and the others go on. The problem of a single one is raised. `requests`: of clients that brought them.
+    Raises BadColumns."""
     if len(messages) == 1:
         message = messages if isinstance(messages, Draft) else messages[0]
         return _columns_of(await schedule_one(store, proposer, limits, clock, message))
@@ -78,7 +81,7 @@ def _problems(
 
 
 def _whole(parts: Sequence[Part], rows: int) -> Scheduled:
-    """Of all rows of a request. Raises the error that all of them met in one entry."""
+    """The result of all rows of a request. Raises the error that all of them met in one entry."""
     if len(parts) > 1:
         return join(parts, rows, {})
     _, _, result = parts[0]
@@ -93,16 +96,16 @@ def _columns_of(row: ScheduledRow) -> Scheduled:
 
 
 class WriteLimits(NamedTuple):
-    """`topics`: as many as schedules make; `delay_ms`: how far ahead a due time may lie."""
+    """`topics`: as many as schedules make. `delay_ms`: how far ahead a due time may lie."""
 
     topics: int
     delay_ms: int
 
 
 def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) -> dict[int, Problem]:
-    """By row, the messages whose target does not go with their topic's mode as it is now; and those that would make a
-    topic too many."""
-    if len(messages) == 1 and messages[0].target is None:  # what comes by itself: 0.2 us instead of 0.7
+    """The refusals by row: of messages whose target does not go with their topic's mode as it is now, and of those that
+    would make a topic too many."""
+    if len(messages) == 1 and messages[0].target is None:  # a message that comes alone: 0.2 us instead of 0.7
         topic = store.catalog.topic(messages[0].topic)
         if topic is not None and topic.settings.get("mode") != "push":
             return {}
@@ -113,9 +116,9 @@ def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) ->
 
 
 def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> dict[int, Problem]:
-    """The same of a draft. What its front let through by another clock is refused by this one. Raises
-    `not-supported-yet` for all of it, where it is of a kind that this build does not know."""
-    if len(draft) == 1 and _is_usual(store, draft, limits, now_ms):  # what comes by itself: 1 us instead of 10
+    """The same of a draft. Messages that the front let through by another clock are refused by this one. Raises
+    `not-supported-yet` for all of it, if it is of a kind that this build does not know."""
+    if len(draft) == 1 and _is_usual(store, draft, limits, now_ms):  # a message that comes alone: 1 us instead of 10
         return {}
     for name in TO_COME:
         if getattr(draft, name):
@@ -136,7 +139,7 @@ def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) 
 
 
 def _is_usual(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> bool:
-    """Whether a draft of one row goes through, but for what few have."""
+    """True if a draft of one row surely goes through. All others take the thorough way."""
     if any(_to_come(draft)):
         return False
     ahead_ms = int.from_bytes(draft.due_ms, "little", signed=True) - (0 if draft.relative[0] else now_ms)
@@ -165,8 +168,8 @@ class _Asked:
         self.is_odd = len(made) > self._room or any(each.get("mode") == "push" for each in self._settings.values())
 
     def refusals(self, rows: Iterable[tuple[str, bool]], refused: Container[int] = ()) -> dict[int, Problem]:
-        """By row; each names its topic and says whether it has a target of its own. A row that is refused, here or
-        before (`refused`), makes no topic: one client's mistake takes no other's room."""
+        """The refusals by row. Each row names its topic and says if it has a target of its own. A row that is refused,
+        here or before (`refused`), makes no topic, so one client's mistake takes no room of others."""
         problems: dict[int, Problem] = {}
         made: set[str] = set()
         for row, (name, targeted) in enumerate(rows):
@@ -194,7 +197,7 @@ def _fault(name: str, settings: Mapping[str, object], targeted: bool) -> str | N
 
 
 def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> Scheduled:
-    """One result out of the parts of a batch that went in several entries; rows without part are in `problems`."""
+    """One result out of the parts of a batch that went in several entries. Rows without part are in `problems`."""
     refused = _refusals(problems)
     columns = [bytearray(8 * rows) for _ in range(3)]
     status = bytearray([FAILED]) * rows
