@@ -61,7 +61,7 @@ LATE_S = 0.05
 #: Errors of a proposal that did not get into the log.
 NOT_PROPOSED = ("not-leader", "overloaded")
 #: Once an entry has so many bytes, the other queues wait for the next one. So it stays below what the group takes, even
-#: with the fullest section of a queue behind it (messages: ENTRY_BYTES_MAX and one body) and the Leases.
+#: with the fullest section of a queue (messages: ENTRY_BYTES_MAX and one body) and the Leases.
 ENTRY_BYTES_SOFT = 5 << 19
 
 

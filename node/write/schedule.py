@@ -103,8 +103,8 @@ class WriteLimits(NamedTuple):
 
 
 def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) -> dict[int, Problem]:
-    """The refusals by row: of messages whose target does not go with their topic's mode as it is now, and of those that
-    would make a topic too many."""
+    """The refusals by row: messages whose target does not go with their topic's mode now, and messages that would make
+    a topic too many."""
     if len(messages) == 1 and messages[0].target is None:  # a message that comes alone: 0.2 us instead of 0.7
         topic = store.catalog.topic(messages[0].topic)
         if topic is not None and topic.settings.get("mode") != "push":
