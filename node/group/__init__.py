@@ -1,5 +1,5 @@
 """One Raft group and all that it needs to live in a process of its own: what makes its parts, and what answers for it.
 
 In: GroupPort calls, Raft, time. Out: answers, GroupStatus, work for the push wire, calls of PeerPort.
-Invariant: whatever fails for good ends the group, once; nothing is served after it.
+Invariant: a failure that is final ends the group, once. Nothing is served after it.
 """

@@ -1,4 +1,4 @@
-"""Calls that read a group's files: when the group closes they have a moment to end, and nobody begins another."""
+"""Calls that read a group's files. When the group closes they have a moment to end, and no other call begins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from api.port.problem import Problem
 
-#: How long what is at work may go on once the group closes.
+#: How long calls at work may go on once the group closes.
 CLOSE_S: Final = 1.0
 
 
 class AtWork:
-    """Those of one group, each in a task; a task may be in several at once."""
+    """The calls of one group, each in a task. A task may be in several at once."""
 
     def __init__(self) -> None:
         self._depths: dict[asyncio.Task[Any], int] = {}
@@ -22,7 +22,7 @@ class AtWork:
         self._none = asyncio.Event()
 
     def begin(self) -> asyncio.Task[Any]:
-        """The running task is at work from now on, until `end`. Raises `no-leader` once the group closes."""
+        """Note that the running task is at work until `end`. Raises `no-leader` once the group closes."""
         if self._closed:
             raise closed()
         task = asyncio.current_task()
@@ -31,7 +31,7 @@ class AtWork:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """It is so no more."""
+        """Note that the task has left one of its calls."""
         depth = self._depths.pop(task) - 1
         if depth:
             self._depths[task] = depth
@@ -41,11 +41,11 @@ class AtWork:
             self._none.set()
 
     def is_cut(self, task: asyncio.Task[Any]) -> bool:
-        """Whether it was cancelled because the group closes, and by nobody else."""
+        """True if the task was cancelled because the group closes, and for no other reason."""
         return task in self._cut and task.uncancel() == 0
 
     async def close(self) -> None:
-        """Returns when none is at work."""
+        """Let no call begin, and return when no task is at work."""
         self._closed = True
         self._none.clear()
         if self._depths:
@@ -59,5 +59,5 @@ class AtWork:
 
 
 def closed() -> Problem:
-    """Of a group that closes."""
+    """The refusal of a group that closes."""
     return Problem("no-leader", "this node closes its data, or opens it again; nothing happened")

@@ -1,4 +1,5 @@
-"""What a group meets outside itself: clocks, chance, the disk, its thread, its peers. Each is made when it opens."""
+"""The environment of a group: clocks, chance, the disk, the journal's thread, its peers. Each is made when the group
+opens."""
 
 from __future__ import annotations
 
@@ -20,16 +21,16 @@ class GroupEnvironment(Protocol):
         """Wall clock and monotonic clock, and the node clock between them."""
 
     def disk(self) -> Disk:
-        """Where every byte goes."""
+        """The disk, which takes every byte."""
 
     def entropy(self) -> Entropy:
-        """Where chance comes from."""
+        """The source of chance."""
 
     def boot(self) -> int:
-        """Which run of the machine's kernel this is."""
+        """The number of this run of the machine's kernel."""
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
-        """The Raft peers."""
+        """The connections to the Raft peers."""
 
     def writer(self) -> Writer:
-        """What writes the journal."""
+        """The writer of the journal."""

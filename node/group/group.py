@@ -1,11 +1,13 @@
-"""One Raft group on one node: opens what is on disk, joins the others, leads or follows, and ends in order.
+"""A Raft group on one node: opens what is on disk, joins the others, leads or follows, and ends in order.
 
     data directory -> store (cut back to its checkpoint) -> machine -> journal -> Raft group -> port
 
-Two rules hold everything together. Whatever fails for good (a write, an fsync, a checksum, an apply that raises) ends
-the group: `Lifecycle.fatal` is called once and nothing is served after it; what that means for the process,
-`node/node.py` decides. And leadership is a LeaderTerm: while this node is the established leader there is one, and it
-is gone in the same step of the loop in which leadership is lost.
+Two rules hold everything together.
+
+- A failure that is final (a write, an fsync, a checksum, an apply that raises) ends the group. `Lifecycle.fatal` is
+  called once and nothing is served after it. `node/node.py` decides what that means for the process.
+- Leadership is a LeaderTerm. There is one while this node is the established leader. It is gone in the same step of the
+  loop in which leadership is lost.
 """
 
 from __future__ import annotations
@@ -78,8 +80,8 @@ log = structlog.get_logger()
 
 
 class Group:
-    """The parts of one group and how they hang together: opened when made, from `start` on it takes part, `leave` and
-    `close` end it. `life` says whether it is to end, and why. What it serves is its `port`."""
+    """The parts of one group and how they hang together. It opens when made, takes part from `start` on, and ends with
+    `leave` and `close`. `life` says if it is to end, and why. It serves its `port`."""
 
     def __init__(
         self,
@@ -90,8 +92,8 @@ class Group:
         peers: PeerPort,
         beat: Callable[[], None],
     ) -> None:
-        """Opens the directory of `config` and everything in it. `receivers`: the push wire; `peers`: the group on other
-        nodes; `beat`: told of every step of it. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        """Open the directory of `config` and everything in it. `receivers`: the push wire. `peers`: the group on other
+        nodes. `beat`: called at every step. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
         assert 0 <= number <= GROUP_MAX, f"group {number}"
         self.config, self.number = config, number
         self.outside = outside
@@ -144,7 +146,7 @@ class Group:
         self.member_changes.begin()
 
     def _make_parts(self) -> None:
-        """What works on the group, the store and each other."""
+        """Make the parts that work on the group, the store and each other."""
         config = self.config
         self.driver = GroupDriver(self.raft, self.transport, on_fatal=self.life.fatal, writer=self.outside.writer())
         self.reserve = Reserve(
@@ -199,7 +201,7 @@ class Group:
         self.port = self._port()
 
     def _make_cluster(self) -> None:
-        """Who the members are, who leads, and what this node says of it."""
+        """Make the parts that know the members and the leader, and the status of this node."""
         self.transfer = Transfer(
             self.members, self.raft, self.store, self.clock, self.skew, self.proposer, self.push_feed, self.peers,
             self.leadership, self.life,
@@ -251,7 +253,7 @@ class Group:
     # -- life
 
     async def start(self) -> None:
-        """Take part: from now on something may end it."""
+        """Take part. From now on something may end it."""
         self.life.begin()
         self.push_feed.start()
         await self.driver.start()
@@ -264,25 +266,25 @@ class Group:
         self.life.spawn(self.member_changes.promote())
 
     async def until_ended(self) -> None:
-        """Until it is to end. Raises what failed."""
+        """Wait until it is to end. Raises what failed."""
         await self.life.until_ended()
 
     @property
     def takes_over(self) -> bool:
-        """Whether it is to end only to take a snapshot over."""
+        """True if it is to end only to take a snapshot over."""
         return self.snapshots.whole is not None and not self.life.failed
 
     async def leave(self, *, in_order: bool) -> None:
-        """Take part no more. `in_order`: give leadership away first, and have the outcomes of pushes written."""
+        """Take part no more. `in_order`: first give leadership away, and have the outcomes of pushes written."""
         self.life.draining = True
         if in_order:
             await self.drain.leave()
         self.leading.stepped_down()
-        # Before the requests that are still at work: a leader that only waits for a slow client leads nobody.
+        # Before the requests at work end: a leader that only waits for a slow client leads no one.
         await self.driver.close()
 
     async def close(self) -> None:
-        """After `leave`, when nobody asks anything any more: a last checkpoint, or the snapshot in its place, and let
+        """After `leave`, when nothing is asked any more: make a last checkpoint, or put the snapshot in place, and let
         go of the directory. Raises DiskFailed."""
         await self.port.close()
         await self.push_feed.close()
@@ -290,7 +292,7 @@ class Group:
         self._close()
 
     def let_go(self) -> None:
-        """Of one that never took part, or died: close its files as they are."""
+        """Close the files as they are, of a group that never took part, or died."""
         self.closed = True
         self._closing.close()
 
@@ -334,7 +336,7 @@ class Group:
         self.leadership.renew(NEVER, 0.0)  # a group that failed is not trusted from this step on
 
     def _close(self) -> None:
-        """A last checkpoint, unless the node failed, so that a restart has little to replay; then let go."""
+        """Make a last checkpoint, unless the node failed, so that a restart has little to replay. Then let go."""
         try:
             if self.raft.failure is None and self.snapshots.whole is not None:
                 self.snapshots.put_in_place()
@@ -350,11 +352,11 @@ class Group:
 
     @property
     def leader_term(self) -> LeaderTerm | None:
-        """The term in which this node is the established leader; None while it is not."""
+        """The term in which this node is the established leader. None while it is not."""
         return self.leadership.term
 
     def caught_up(self) -> bool:
-        """Whether this node has, since it started, applied everything that was known to be committed; stays True."""
+        """True once this node has, since it started, applied all entries that were known to be committed."""
         group = self.raft
         self._caught_up |= group.leader_id is not None and group.applied_index >= group.known_commit
         return self._caught_up

@@ -1,7 +1,8 @@
-"""A group as its fronts ask it (node/port/group_port.py): asks that this node leads, and passes on to its parts.
+"""A group as its fronts ask it (node/port/group_port.py). It asks that this node leads, and passes calls on to its
+parts.
 
-Linearizable reads need no entry: the leader answers from what it has applied while its trust window runs, for within it
-no other leader can have committed anything.
+Linearizable reads need no entry. The leader answers from what it has applied while its trust window runs. Within that
+time no other leader can have committed anything.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ T = TypeVar("T")
 def _reads_files(
     method: Callable[Concatenate[GroupService, P], Awaitable[T]],
 ) -> Callable[Concatenate[GroupService, P], Coroutine[Any, Any, T]]:
-    """A checksum that does not match, or a disk that fails, in a request ends the group: its front would answer 500 and
-    go on serving doubtful data."""
+    """End the group if a request meets a checksum that does not match or a disk that fails. Else its front would answer
+    500 and go on serving doubtful data."""
 
     @wraps(method)
     async def guarded(self: GroupService, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -140,7 +141,7 @@ class GroupService:
         self._status_feed.attach(told)
 
     async def close(self) -> None:
-        """Nobody reads files any more from here on: what is under way has a moment."""
+        """Let no call read files from here on. Calls under way have a moment."""
         await self._at_work.close()
 
     # -- messages
@@ -170,7 +171,7 @@ class GroupService:
 
     @_reads_files
     async def message(self, asked: MessageAsked) -> MessageView:
-        """See MessagePort; only the leader within its trust window, unless `local`."""
+        """See MessagePort. Only the leader answers, within its trust window, unless `local`."""
         store, parts = self._parts.store, self._parts
         found, term = find(store, asked.id), None
         if not asked.local:
@@ -187,12 +188,12 @@ class GroupService:
 
     @_reads_files
     async def cancel(self, asked: CancelAsked) -> CancelResult:
-        """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
+        """See MessagePort. From here to the result the unit is not handed over. A hand-over made before goes first."""
         return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match)
 
     @_reads_files
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
-        """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
+        """See MessagePort. No hand-over from here to the result, and none before the new due time after it."""
         term = await self._leadership.sure()
         self._parts.reserve.check()
         return await self._changes.reschedule(
@@ -255,7 +256,7 @@ class GroupService:
         self._parts.life.spawn(self._give_back(NackAsked(claims, 0, counted=False)))
 
     async def _give_back(self, asked: NackAsked) -> None:
-        with contextlib.suppress(Problem):  # nobody leads: the leases run
+        with contextlib.suppress(Problem):  # no node leads: the leases run
             await self.nack(asked)
 
     @_reads_files
@@ -348,7 +349,7 @@ class GroupService:
 
     @_reads_files
     async def outcomes(self, told: OutcomesTold) -> OutcomesTaken:
-        """See ClusterPort; taken also by a leader that only waits for them."""
+        """See ClusterPort. A leader that hands nothing over takes them too."""
         return OutcomesTaken(tuple(await self._former_leaders.take(self._established(), told.outcomes)))
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:

@@ -1,7 +1,8 @@
-"""This node's terms as leader: each begins when the group is established, and is gone when that is lost.
+"""This node's terms as leader. Each begins when the group is established, and is gone when that is lost.
 
-established    the no-op of the own term is applied -> founds the cluster if nobody did -> a LeaderTerm
-stepped down   in the same step of the loop nothing of that term goes on
+- Established: the no-op of the own term is applied. The node founds the cluster if no node did, then begins a
+  LeaderTerm.
+- Stepped down: nothing of the term goes on, from the same step of the loop on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from node.runtime.config import Config
 
 log = structlog.get_logger()
 
-#: What a leader asks right before a hand-over, and what it drives beside its dispatcher; in this order.
+#: The rules that a leader asks right before a hand-over, and the services that it drives, in this order.
 RULES: Final[list[RuleFactory]] = []
 SERVICES: Final[list[ServiceFactory]] = [restored_overdue]
 
@@ -54,13 +55,13 @@ class Leading:
         self._told = 0  # the newest term that this node led in, or passed by
 
     def established(self) -> None:
-        """The no-op of the own term is applied: found the cluster if nobody did, then lead."""
+        """Found the cluster if no node did, then lead. The no-op of the own term is applied."""
         self._clock.leading = True
-        self._clock.bound(self._skew.least_median_ms())  # before the first stamp: who committed the no-op echoed too
+        self._clock.bound(self._skew.least_median_ms())  # before the first stamp: the no-op's voters echoed too
         self._parts.life.spawn(self._begin(self._group.term))
 
     def stepped_down(self) -> None:
-        """Leadership is lost: nothing of it goes on."""
+        """End the term. Leadership is lost, and nothing of it goes on."""
         self._clock.leading = False
         term, self._leadership.term = self._leadership.term, None
         if term is not None:
@@ -72,16 +73,16 @@ class Leading:
         self._parts.proposer.step_down()
 
     def renewed(self) -> None:
-        """Its right to act as leader ends at another time: those who act for it read that in the window."""
+        """Show the new end of the right to act as leader in the window, where those parts read it that act."""
         self._leadership.renew(self._group.trusted_until, self._clock.ahead_s())
 
     def trusted(self) -> None:
-        """Its peers echo again."""
+        """Tell the term that its peers echo again."""
         if self._leadership.term is not None:
             self._leadership.term.trust_returned()
 
     def leader_changed(self) -> None:
-        """Another leader is known, or none."""
+        """Note that another leader is known, or none."""
         if self._group.is_leader:
             self._skew.led_since_s = self._clock.monotonic()  # in the step that sends the term's first heartbeats
         self._status_changed()
@@ -91,14 +92,14 @@ class Leading:
         parts, store = self._parts, self._store
         record = self._record(term)
         if self._drain.gone:
-            self._group.resign()  # elected at the last moment: another one shall be
+            self._group.resign()  # elected at the last moment: another node shall lead
             return
         self._leadership.frozen = parts.life.draining  # elected while it leaves: a caretaker (node/cluster/drain.py)
         await self._transfer.yield_if_outvoted()
         if store.cluster_id is None:
             genesis = genesis_of(self._config, parts.entropy)
             while store.cluster_id is None and self._leads(term):
-                with contextlib.suppress(Problem):  # not known to have happened; a second Genesis changes nothing
+                with contextlib.suppress(Problem):  # the outcome is unknown, and a second Genesis changes nothing
                     await parts.proposer.propose_single(genesis)
         if self._leads(term) and self._told < term:
             self._told = term

@@ -1,4 +1,4 @@
-"""A node's Raft group: its options, from the configuration, and what its directory says that it owes."""
+"""A node's Raft group: its options, from the configuration, and the silence that its directory says it owes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READS: Final = {"entry": LEVELS, CALLS_FORMAT: VERSIONS}
 
 
 def group_options(config: Config, peers: tuple[str, ...], number: int = 0) -> GroupOptions:
-    """Options of the group of this number, of this node with these others."""
+    """The options of this node's group with this number and these peers."""
     raft = config.raft
     return GroupOptions(
         node_id=config.node_id,
@@ -64,8 +64,8 @@ def open_group(
     vitals: Callable[[], Vitals],
     created: bool,
 ) -> RaftGroup:
-    """The group of a node that has opened its directory. `created`: it was, by this start. Raises Corrupt,
-    FormatRefused, DiskFailed."""
+    """Open the group of a node that has opened its directory. `created`: True if this start made the directory. Raises
+    Corrupt, FormatRefused, DiskFailed."""
     group = RaftGroup(
         group_options(config, peers, number),
         journal,
@@ -91,8 +91,9 @@ def open_group(
 
 
 def _owed_ms(config: Config, disk: Disk, created: bool) -> int:
-    """What this directory may still owe from before the start; at least what is configured is on its disk then. A
-    directory that does not say is new, or an older build's, which told nobody and had this default."""
+    """The silence that this directory may still owe from before the start, ms. At least the configured one is on its
+    disk then. A directory that does not say is new, or an older build's. An older build told no node, and had the
+    default."""
     least_ms, path = config.raft.election_min_ms, config.directory
     said_ms = read_silence(path, disk)
     if said_ms < least_ms:

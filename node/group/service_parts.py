@@ -33,7 +33,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """A request goes to one of them."""
+    """The parts. A request goes to one of them."""
 
     config: Config
     deliveries: Path

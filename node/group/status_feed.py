@@ -1,4 +1,4 @@
-"""What the fronts of a node are told of a group: its status, in the step in which that changes."""
+"""Tells the fronts of a node a group's status, in the step in which it changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replication.wire.transport import Transport
 
 
 class StatusFeed:
-    """Of one group; `read` says what it is now."""
+    """The feed of one group. `read` gives the status as it is now."""
 
     def __init__(self, read: Callable[[], GroupStatus]) -> None:
         self._read = read
@@ -18,12 +18,12 @@ class StatusFeed:
         self._told: list[Callable[[GroupStatus], None]] = []
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
-        """Tell it at once, and from now on."""
+        """Call `told` with the status at once, and with each new one from now on."""
         self._told.append(told)
         told(self._read())
 
     def tell(self) -> None:
-        """Something may have changed."""
+        """Tell the status if it has changed."""
         status = self._read()
         if status != self._newest:
             self._newest = status
@@ -32,7 +32,7 @@ class StatusFeed:
 
 
 def peers_of(transport: Transport, own: str) -> tuple[PeerNode, ...]:
-    """The other members, and which of them are known to read the calls of this build."""
+    """The other members, and True for those that are known to read the calls of this build."""
 
     def reads(peer: str) -> bool:
         versions = transport.reads_calls(peer)
