@@ -1,6 +1,6 @@
-"""Which run of the machine's kernel this is: what a process wrote and did not sync is lost with that run, not before.
+"""The run of the machine's kernel. Data that a process wrote and did not sync is lost with that run, not before.
 
-Linux draws an id at each boot. Where there is none a number is drawn for each process, and what a killed one wrote
+Linux draws an id at each boot. Where there is none, a number is drawn for each process. Data of a killed process then
 counts as perhaps lost.
 """
 

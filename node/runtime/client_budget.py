@@ -1,4 +1,4 @@
-"""What the clients of a node may hold of it, by the descriptors and the memory that the process has."""
+"""The bounds on what the clients of a node may hold, by the descriptors and the memory that the process has."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from node.runtime.memory import memory_bytes
 from node.runtime.open_files import CONNECTIONS_MIN, connections_max, raise_descriptors
 
 SHARE: Final = 8
-"""Of the memory that the process may use clients get one part in so many."""
+"""Clients get one part in so many of the memory that the process may use."""
 BYTES_MAX: Final = 64 * 1024 * 1024
-"""But no more, unless it is set: one loop serves them, and what it has no time for is better refused than kept."""
+"""The upper bound, unless it is set. One loop serves all clients, and had better refuse requests than keep too many."""
 BYTES_MIN: Final = 32 * 1024 * 1024
-"""Room for a batch and its answer, however little that is."""
+"""Room for a batch and its answer, however little memory there is."""
 CONNECTION_BYTES: Final = 32 * 1024
-"""What a connection needs at most that holds nothing."""
+"""The memory of a connection that holds nothing, at most."""
 
 
 def client_budget(limits: Limits, pushes: int) -> Budget:
-    """Beside so many pushes on the wire."""
+    """The budget beside so many pushes on the wire."""
     memory = memory_bytes()
     by_memory = max(CONNECTIONS_MIN, memory // SHARE // CONNECTION_BYTES)
     most = min(limits.max_connections, connections_max(raise_descriptors(), pushes), by_memory)

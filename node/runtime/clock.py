@@ -1,12 +1,12 @@
 """The node clock: the one home of time in a process.
 
-Wall clocks step; a scheduler that follows a step back hands over twice, and one that follows a step forward hands over
-early. So the node clock is monotonic time plus an offset that is slewed towards the wall clock at 500 ppm at most
-(what NTP daemons use), and never stepped while leading. A wall clock that steps by more than 500 ms is reported: the
-leader yields rather than lead on a clock that it knows is wrong, and while not leading the clock may step at once.
+Wall clocks step. A scheduler that follows a step back hands over twice, and one that follows a step forward hands over
+early. So the node clock is monotonic time plus an offset. The offset is slewed towards the wall clock at 500 ppm at
+most (NTP daemons use that), and never stepped while leading. A wall clock that steps by more than 500 ms is reported.
+The leader then yields rather than lead on a clock that it knows is wrong. While not leading the clock may step at once.
 
-A clock can also be wrong from the start. Echoes of heartbeats carry the clocks of the peers, and a leader's stamps stay
-within 500 ms of the median of all nodes: one node with a fast clock does not hand over early for the whole cluster.
+A clock can also be wrong from the start. Echoes of heartbeats carry the clocks of the peers. A leader's stamps stay
+within 500 ms of the median of all nodes. So one node with a fast clock does not hand over early for the whole cluster.
 
 Invariant: while `leading`, two readings never differ from the monotonic clock's difference by more than 500 ppm.
 """
@@ -23,7 +23,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has the 
 
 
 def since_boot() -> float:
-    """Seconds that only ever grow, and grow while the machine sleeps too: a leader that slept is not trusted when it
+    """Seconds that only ever grow, and grow while the machine sleeps too. So a leader that slept is not trusted when it
     wakes. `time.monotonic` stands still meanwhile."""
     return time.clock_gettime(_CLOCK)
 
@@ -44,8 +44,8 @@ class NodeClock:
         return self._monotonic()
 
     def now_ms(self) -> int:
-        """The node clock, rounded down: what is due at this millisecond is due. Held back where the peers' clocks say
-        that it is too far ahead (`bound`)."""
+        """The node clock, rounded down: a unit that is due at this millisecond is due. Held back where the peers'
+        clocks say that it is too far ahead (`bound`)."""
         return int((self._monotonic() + self._offset_s - self._held_back_s) * 1000)
 
     def ahead_s(self) -> float:
@@ -53,15 +53,15 @@ class NodeClock:
         return self._offset_s - self._held_back_s
 
     def until_s(self, at_ms: int) -> float:
-        """Seconds till `now_ms` is this millisecond; negative when it is past."""
+        """Seconds until `now_ms` is this millisecond, negative when it is past."""
         return at_ms / 1000 + _ROUNDING_S - (self._monotonic() + self._offset_s - self._held_back_s)
 
     def own_ms(self) -> int:
-        """The node clock before it is held back: what peers compare theirs with."""
+        """The node clock before it is held back. Peers compare theirs with it."""
         return int((self._monotonic() + self._offset_s) * 1000)
 
     def bound(self, median_ms: float) -> None:
-        """The median of the nodes' clocks is this far ahead of ours (behind if negative): stay within 500 ms of it."""
+        """Stay within 500 ms of the median of the nodes' clocks, which is so far ahead of ours (behind if negative)."""
         self._held_back_s = max(0.0, -median_ms - STEP_MS) / 1000
 
     def wall_ms(self) -> int:
@@ -73,10 +73,10 @@ class NodeClock:
         return (self._wall() - self._monotonic() - self._offset_s) * 1000
 
     def slew(self) -> bool:
-        """Move towards the wall clock by what 500 ppm allow since the last call; call it about once a second.
+        """Move towards the wall clock by what 500 ppm allow since the last call. Call it about once a second.
 
-        Returns True when the wall clock has stepped past 500 ms: a leader must yield. When not leading, the clock then
-        steps to the wall clock at once.
+        Return True when the wall clock has stepped past 500 ms, so that a leader must yield. When not leading, the
+        clock then steps to the wall clock at once.
         """
         now_s = self._monotonic()
         allowed_s = (now_s - self._slewed_at_s) * SLEW_PPM / 1e6
@@ -91,14 +91,15 @@ class NodeClock:
 
 
 class ProcessClock:
-    """The time of what serves groups in a process: as a group last told it, until then as a node clock of its own."""
+    """The time of the parts that serve groups in a process. A group tells it. Until then it is a node clock of its
+    own."""
 
     def __init__(self, clock: NodeClock) -> None:
         self.monotonic = clock.monotonic
         self._ahead_s = clock.ahead_s()
 
     def follow(self, ahead_s: float) -> None:
-        """A group's clock is so far ahead of the monotonic one."""
+        """Follow a group's clock, which is so far ahead of the monotonic one."""
         self._ahead_s = ahead_s
 
     def now_ms(self) -> int:

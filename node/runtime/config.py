@@ -1,7 +1,7 @@
 """The configuration of one node: a TOML file, overridden by HOURWHEEL_* variables, as one frozen structure.
 
 Unknown keys are refused with the nearest known one, because a misspelt key that is silently ignored is found in
-production. Each field states its unit, range and trade-off; relations between fields are checked together at the end.
+production. Each field states its unit, range and trade-off. Relations between fields are checked together at the end.
 
 An override names the field's path in upper case: HOURWHEEL_HTTP_LISTEN for `[http] listen`, HOURWHEEL_NODE_ID. A list
 of texts is separated by commas.
@@ -29,89 +29,91 @@ DAY_MS = 86_400_000
 
 
 class ConfigError(Exception):
-    """The configuration is not usable; says which key, what was found and what is allowed."""
+    """The configuration is not usable. The text says which key, the value found, and the values allowed."""
 
 
 class Listen(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a server listens."""
+    """The address at which a server listens."""
 
     listen: str  # host:port
     insecure: bool = False  # listen beyond loopback although there is no TLS and no token yet
 
     @property
     def host(self) -> str:
-        """Without the port."""
+        """The host of `listen`, without the port."""
         return self.listen.rpartition(":")[0].strip("[]")
 
     @property
     def port(self) -> int:
-        """Of `listen`."""
+        """The port of `listen`."""
         return int(self.listen.rpartition(":")[2])
 
 
 class Peer(Struct, frozen=True, forbid_unknown_fields=True):
-    """One member of the cluster, as every node's file lists it; this node is among them."""
+    """A member of the cluster, as every node's file lists it. This node is among them."""
 
     id: str
-    raft: str  # host:port other nodes reach its Raft listener at
-    http: str  # host:port other nodes reach its HTTP listener at
+    raft: str  # host:port at which other nodes reach its Raft listener
+    http: str  # host:port at which other nodes reach its HTTP listener
 
 
 class HttpOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where clients reach the node."""
+    """The address at which clients reach the node."""
 
     names: tuple[str, ...] = ()  # host names besides its own and localhost, by which browsers may use the node
 
 
 class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Timing of elections, where smaller is a faster failover and more false alarms on a busy machine; upgrades."""
+    """Upgrades, and the timing of elections. Smaller times are a faster failover and more false alarms on a busy
+    machine."""
 
     heartbeat_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the leader proves that it lives
     election_min_ms: Annotated[int, Meta(ge=100, le=60_000)] = 400  # a follower waits this long at the least
     election_max_ms: Annotated[int, Meta(ge=150, le=120_000)] = 800  # a spread keeps candidates from colliding
     # A leader acts this long after SENDING what a majority echoed.
     trust_ms: Annotated[int, Meta(ge=50, le=60_000)] = 250
-    # When the level of the cluster rises, after which no older build can join: as soon as all members read the next
-    # one, or not before POST /v1/cluster/upgrade.
+    # When the level of the cluster rises, after which no older build can join. `auto`: as soon as all members read the
+    # next level. `asked`: not before POST /v1/cluster/upgrade.
     upgrade: Literal["auto", "asked"] = "auto"
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one request may ask for."""
+    """Bounds of one request, and of all clients together."""
 
     # Beyond it: 422 beyond-max-delay, never an immediate delivery.
     max_delay_ms: Annotated[int, Meta(ge=1000, le=36_500 * DAY_MS)] = 3650 * DAY_MS
     max_body_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 256 * 1024  # one message's body
-    # Messages waiting to be proposed; past it 429 over-limit.
+    # Messages that wait to be proposed. Past it 429 over-limit.
     max_waiting_messages: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
-    # What all clients of this node hold together in its memory: bodies under way, what is parsed of them, answers that
-    # are not read; past it 429 busy. 0: 64 MiB, or an eighth of the memory that the process may use if that is less.
+    # Memory that all clients of this node hold together: bodies under way, their parsed fields, answers that are not
+    # read. Past it 429 busy. 0: 64 MiB, or an eighth of the memory that the process may use if that is less.
     max_held_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
-    # Connections of clients to this node: as many as one loop serves, and fewer where descriptors or memory are few.
+    # Connections of clients to this node: as many as one loop serves. There are fewer where descriptors or memory are
+    # few.
     max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = CONNECTIONS_MAX
-    # Topics that schedules make: past it they name ones that exist, or 429 over-limit; PUT makes more.
+    # Topics that schedules make. Past it a schedule names a topic that exists, or gets 429 over-limit. PUT makes more.
     max_topics: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
-    # What `delay_level: n` stands for, from 1; the same on all nodes, since any may lead. For new messages only.
+    # The delays of `delay_level: n`, from 1. Set them alike on all nodes, since any may lead. For new messages only.
     delay_levels: tuple[str, ...] = tuple(map(render_duration, DELAY_LEVELS_MS))
 
 
 class ClockOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the nodes' clocks are held to. Delay between nodes counts as difference, at most half a round trip."""
+    """The bound on the nodes' clocks. Delay between nodes counts as difference, at most half a round trip."""
 
-    # A node farther off the median of all clocks is not ready and leads last; a leader that a majority is farther off
-    # from yields. Not above 500: no stamp is ever farther ahead of the median.
+    # A node farther off the median of all clocks is not ready and leads last. A leader yields if a majority is farther
+    # off from it. Not above 500: no stamp is ever farther ahead of the median.
     skew_max_ms: Annotated[int, Meta(ge=20, le=500)] = 500
 
 
 class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
     """The leader's loop."""
 
-    # Hand-over pauses while the oldest uncommitted one is this old: bounds the failover duplicates.
+    # Hand-over pauses while the oldest uncommitted one is this old. This bounds the failover duplicates.
     stop_ms: Annotated[int, Meta(ge=10, le=1000)] = 50
     beat_ms: Annotated[int, Meta(ge=1, le=50)] = 20  # Leases wait at most this long for an entry
     state_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the dispatch state goes out while it changes
     window_per_topic: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000  # ready units in memory, 24 bytes each
-    window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; what is past it stays on disk
+    window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; the rest stays on disk
 
 
 class PushOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,31 +121,31 @@ class PushOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
     # Networks (CIDR) that may be pushed to although they are private, loopback, link-local or otherwise not public.
     allow: tuple[str, ...] = ()
-    # Attempts on the wire to one receiver (scheme, host and port), and in all; fewer while many receivers are slow.
+    # Attempts on the wire to one receiver (scheme, host and port), and in all. Fewer while many receivers are slow.
     per_target: Annotated[int, Meta(ge=1, le=10_000)] = 100
     total: Annotated[int, Meta(ge=1, le=50_000)] = 2_000
-    # Ready units of one topic that are looked through for receivers with room, and of all topics; each holds its body.
+    # Ready units of one topic that are looked through for receivers with room, and of all topics. Each holds its body.
     staged_per_topic: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
     staged_total: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
     timeout_ms: Annotated[int, Meta(ge=100, le=300_000)] = 10_000  # connect to end of answer, where no target says
 
 
 class WatchdogOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What watches the event loop, which answers everybody."""
+    """The watchdog of the event loop, which answers all clients."""
 
     # A loop held for longer is logged, with the lines that held it. Smaller costs more: 4 ticks within it.
     held_ms: Annotated[int, Meta(ge=20, le=10_000)] = 100
 
 
 class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When the files are made durable beyond the journal; restart replays the journal since the last checkpoint."""
+    """When the files are made durable beyond the journal. A restart replays the journal since the last checkpoint."""
 
     checkpoint_s: Annotated[int, Meta(ge=1, le=3600)] = 30  # at most this long while something changes
     checkpoint_journal_mb: Annotated[int, Meta(ge=1, le=65_536)] = 256  # or this much journal
     staged_mb: Annotated[int, Meta(ge=1, le=4096)] = 64  # or this much of far hours in memory
-    # Journal kept behind the checkpoint for nodes that lag or are down; one that needs more gets a snapshot.
+    # Journal kept behind the checkpoint for nodes that lag or are down. A node that needs more gets a snapshot.
     journal_keep_mb: Annotated[int, Meta(ge=0, le=1 << 20)] = 1024
-    # Journal kept for one node while it takes over a snapshot; past it the snapshot is given up.
+    # Journal kept for one node while it takes over a snapshot. Past it the snapshot is given up.
     snapshot_journal_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
     snapshot_mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # how fast a leader sends snapshots, all together
     retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a settled message stays known; in Genesis
@@ -159,22 +161,22 @@ class BackupOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """What this node ships for the reconciliation; the same on all nodes, for the leader's says when an hour may go."""
+    """The export for the reconciliation. Set it alike on all nodes, because the leader's says when an hour may go."""
 
     to: str = ""  # a directory, which several nodes may share; empty: nothing is exported, nothing waits for it
-    every_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # what became of a message is exported so much later, at most
+    every_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # the outcome of a message is exported so much later, at most
     mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker export takes more of the disk from the journal
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything one node is told from outside."""
+    """All settings of one node."""
 
     node_id: str
     data_dir: str
     http: HttpOptions
     raft: RaftOptions
     peers: tuple[Peer, ...]
-    # This node belongs to a cluster that exists, or is about to be added to it: it never founds one. `peers` then lists
+    # This node belongs to a cluster that exists, or is about to be added to it. It never founds one. `peers` then lists
     # some of its members, and this node.
     join: bool = False
     limits: Limits = field(default_factory=Limits)
@@ -204,7 +206,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
-    """Read and check `path`; `environ` overrides single keys. Raises `ConfigError`."""
+    """Read and check `path`. `environ` overrides single keys. Raises `ConfigError`."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         return parse_config(raw, environ)

@@ -1,4 +1,4 @@
-"""The one home of randomness in a process. What it draws is put into commands; `apply` never draws.
+"""The one home of randomness in a process. Its draws are put into commands, and `apply` never draws.
 
 The random bits of an id make it unguessable, so they come from the operating system's generator, not from a seeded one.
 """

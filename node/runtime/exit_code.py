@@ -1,15 +1,20 @@
 """The exit codes of the `hourwheel` command: one table, because scripts are written against them.
 
-A script has to tell "the message is wrong" (mend the call) from "nobody answers" (try later) from "it may have
-happened" (send again with the same key). Those are different rows here and never change their number; `hourwheel
---help` prints this table and nothing else describes it.
+A script has to tell three cases apart:
+
+- the message is wrong: mend the call
+- no node answers: try later
+- it may have happened: send again with the same key
+
+Those are different rows here and never change their number. `hourwheel --help` prints this table and nothing else
+describes it.
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What an exit code means; the sentences are in `SENTENCES`."""
+    """The exit codes. Their sentences are in `SENTENCES`."""
 
     OK = 0
     FAILED = 1
@@ -68,7 +73,7 @@ _BY_STATUS: dict[int, ExitCode] = {
 
 
 def of_status(status: int) -> ExitCode:
-    """The exit code of an HTTP status; a status of neither success nor the table is `FAILED`."""
+    """The exit code of an HTTP status. A status that is no success and not in the table is `FAILED`."""
     if 200 <= status < 300:
         return ExitCode.OK
     return _BY_STATUS.get(status, ExitCode.FAILED)

@@ -1,4 +1,4 @@
-"""What runs beside everything else in a node, and what ends it: an order, a verdict, or a failure."""
+"""The life of a node: the tasks that run beside everything else, and its end by an order, a verdict, or a failure."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,13 +10,14 @@ log = structlog.get_logger()
 
 
 class Lifecycle:
-    """Of a group, or of the process. A failure ends it at once and nothing is served after it; all else in order.
+    """The life of a group, or of the process. A failure ends it at once and nothing is served after it. Other ends are
+    in order.
 
-    `draining`: it ends, or is about to; nothing new is taken.
+    `draining`: it ends, or is about to. Nothing new is taken.
     """
 
     def __init__(self, failing: Callable[[BaseException], None]) -> None:
-        """`failing` is told of the first failure, before anybody else learns of it."""
+        """`failing` is told of the first failure, before any other part learns of it."""
         self.draining = False
         self._failing = failing
         self._tasks: list[asyncio.Task[Any]] = []
@@ -25,28 +26,28 @@ class Lifecycle:
         self._verdict: Exception | None = None
 
     def begin(self) -> None:
-        """It begins to serve: from now on something may end it."""
+        """Begin to serve. From now on something may end it."""
         self._ended = asyncio.get_running_loop().create_future()
 
     async def until_ended(self) -> None:
-        """Until it ends. Raises what failed."""
+        """Wait until it ends. Raises what failed."""
         assert self._ended is not None, "begin first"
         await self._ended
 
     @property
     def serves(self) -> bool:
-        """Whether it has begun, and nothing has ended it."""
+        """True if it has begun, and nothing has ended it."""
         return self._ended is not None and not self._ended.done()
 
     @property
     def in_order(self) -> bool:
-        """Whether it was told to end, and nothing has failed until then."""
+        """True if it was told to end, and nothing had failed until then."""
         ended = self._ended
         return ended is not None and ended.done() and not ended.cancelled() and ended.exception() is None
 
     @property
     def failed(self) -> bool:
-        """Whether something failed for good."""
+        """True if something failed for good."""
         return self._failure is not None
 
     def stop(self) -> None:
@@ -55,15 +56,15 @@ class Lifecycle:
             self._ended.set_result(None)
 
     def end(self, why: Exception) -> None:
-        """End in order because of something that is nobody's failure; `raise_why` raises it."""
+        """End in order because of a verdict, which is no failure. `raise_why` raises it."""
         if self._verdict is None:
             self._verdict = why
             log.error("ending", why=str(why))
         self.stop()
 
     def fatal(self, error: BaseException) -> None:
-        """Something failed for good: from this moment on nothing is written, applied or answered; the node ends. While
-        it is ending in order too: there is no checkpoint of what may not be on the disk."""
+        """End because something failed for good. From this moment on nothing is written, applied or answered. That
+        holds while it ends in order too, so that no checkpoint is made of data that may not be on the disk."""
         if self._failure is not None or self._ended is None:
             return
         self._failure = error
@@ -72,7 +73,7 @@ class Lifecycle:
             self._ended.set_exception(error)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run beside everything else, until the node ends; if it fails the node ends with it."""
+        """Run a task beside everything else, until the node ends. If the task fails the node ends with it."""
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._task_ended)
         self._tasks.append(task)
@@ -84,7 +85,7 @@ class Lifecycle:
             self.fatal(error)
 
     async def end_tasks(self) -> None:
-        """Cancel what still runs beside, and wait for its end."""
+        """Cancel the tasks that still run, and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

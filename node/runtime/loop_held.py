@@ -1,12 +1,10 @@
-"""How long the event loop was held, by what held it: the histogram `hourwheel_loop_held_seconds`.
+"""How long the event loop was held, by cause: the histogram `hourwheel_loop_held_seconds`.
 
-| `by` | the loop's thread | whose it is |
-|---|---|---|
-| `work` | ran: its processor time | ours: a step of the loop that does too much |
-| `blocked` | waited for a disk or for the interpreter | ours: a step of the loop that waits |
-| `unscheduled` | waited for a processor, or the process was stopped | the machine's: it has too few processors |
+- `work`: the loop's thread ran, by its processor time. The cause is ours: a step of the loop does too much.
+- `blocked`: it waited for a disk or for the interpreter. The cause is ours: a step of the loop waits.
+- `unscheduled`: it waited for a processor, or the process was stopped. The machine has too few processors.
 
-One hold is split into its three parts, and each part that counts is one observation of its own.
+One hold is split into its three parts, and each part that counts is an observation of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 BUCKETS_MS: Final = (5, 10, 20, 50, 100, 250, 400, 1_000, 2_500, 10_000)
-#: Shorter parts are not observed: they are the timers' own coarseness.
+#: Shorter parts are not observed, because the timers are that coarse.
 LEAST_MS: Final = 5.0
 
 KINDS: Final = ("work", "blocked", "unscheduled")
@@ -28,7 +26,8 @@ KINDS: Final = ("work", "blocked", "unscheduled")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """One time for which the loop answered nobody, ms. `doing`: what its thread was seen at, the newest call first."""
+    """A time for which the loop answered no client, ms. `doing`: the calls that its thread was seen at, the newest
+    first."""
 
     work_ms: float
     blocked_ms: float
@@ -39,12 +38,12 @@ class Hold:
 
     @property
     def held_ms(self) -> float:
-        """In all."""
+        """The total."""
         return self.work_ms + self.blocked_ms + self.unscheduled_ms
 
     @property
     def own_ms(self) -> float:
-        """What our code held it for."""
+        """The time for which our code held it."""
         return self.work_ms + self.blocked_ms
 
 
@@ -63,7 +62,7 @@ class LoopHeld(Collector):
                 self._sums_ms[kind] += part_ms
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """The histogram, for the registry."""
         family = HistogramMetricFamily(
             "hourwheel_loop_held_seconds", "How long a step of the event loop kept everybody waiting", labels=["by"]
         )

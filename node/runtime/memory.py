@@ -1,15 +1,15 @@
-"""How the process uses its memory: two defaults of the runtime that cost a busy node much, set once at start, and what
-it gives back to the kernel from time to time.
+"""How the process uses its memory. Two defaults of the runtime cost a busy node much, and are set once at start. Free
+memory is given back to the kernel from time to time.
 
 glibc gives every block above 128 KiB its own mapping and returns it to the kernel when it is freed. A node handles an
-entry of megabytes many times a second (request, columns, entry, frame, records), so that the kernel clears and maps
-the same pages again and again: a third of all system time under batches. Blocks up to 32 MiB come from the heap
-instead, which keeps up to `TRIM_BYTES` of free memory.
+entry of megabytes many times a second (request, columns, entry, frame, records). So the kernel clears and maps the same
+pages again and again: a third of all system time under batches. Blocks up to 32 MiB come from the heap instead, which
+keeps up to `TRIM_BYTES` of free memory.
 
-Python looks for cycles every 700 allocations; requests leave hardly any behind, and the look cost a tenth of the
-processor time of single requests. Here it looks every 10,000. What outlives a look is looked at again together with
-the next two: 30,000 objects are 6 ms, and 120,000 were 26 to 52 ms of everybody's time, a dozen times while 8,000
-consumers came. What outlives that waits for ten million allocations.
+Python looks for cycles every 700 allocations. Requests leave hardly any behind, and the look cost a tenth of the
+processor time of single requests. Here it looks every 10,000. Objects that outlive a look are looked at again together
+with the next two. 30,000 objects are 6 ms. 120,000 held the loop for 26 to 52 ms, a dozen times while 8,000 consumers
+came. Objects that outlive that wait for ten million allocations.
 
 Free memory stays with the process where a block in use lies above it: 116 MB behind a crowd of large requests. So it is
 given back to the kernel.
@@ -31,17 +31,17 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 
 MMAP_BYTES: Final = 32 << 20
-"""The largest value glibc takes."""
+"""The largest value that glibc takes."""
 TRIM_BYTES: Final = 64 << 20
-"""Free memory at the top of the heap that is kept; past it the kernel gets it back."""
+"""Free memory at the top of the heap that is kept. Past it the kernel gets it back."""
 GIVE_BACK_S: Final = 5.0
-"""How often it is looked whether much is free."""
+"""How often to look if much memory is free."""
 FREE_BYTES: Final = 8 << 20
-"""So much has to have become free."""
+"""So much memory has to have become free."""
 GROUPS: Final = Path("/sys/fs/cgroup")
-"""Where the kernel tells what a container or a service may use."""
+"""The files in which the kernel tells what a container or a service may use."""
 OWN_GROUPS: Final = Path("/proc/self/cgroup")
-"""Where it tells in which control groups this process is."""
+"""The file in which it tells the control groups of this process."""
 
 
 def settle_memory() -> None:
@@ -56,29 +56,31 @@ def settle_memory() -> None:
 
 
 class _Heap(ctypes.Structure):
-    """What mallinfo2 tells of glibc's heap: all of it are bytes."""
+    """The numbers that mallinfo2 tells of glibc's heap, all in bytes."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in ["arena", "a", "b", "c", "d", "e", "f", "used", "free", "top"])
 
 
 class GiveBack:
-    """Returns to the kernel the pages of glibc's heap that are free, where many have become so since the last time.
+    """Returns free pages of glibc's heap to the kernel, where many have become free since the last time.
 
-    Whoever needs memory meanwhile waits, the event loop too: 7 ms for 100 MB, so none is left to grow to more. Python's
-    garbage is left to its own looks: one by force would stop a node with many connections for 0.1 s."""
+    All parts that need memory meanwhile wait, the event loop too: 7 ms for 100 MB. So free memory is not left to grow
+    further. Python's garbage is left to its own looks, because a forced one would stop a node with many connections for
+    0.1 s.
+    """
 
     def __init__(self) -> None:
         self._trim = getattr(_LIBC, "malloc_trim", None)
         self._info = getattr(_LIBC, "mallinfo2", None)  # since glibc 2.33
         if self._info is not None:
             self._info.restype = _Heap
-        # When it was last looked at, or least since it was given back.
+        # The values of the last look, or the least since memory was given back.
         self._free = 0
         self._resident = resident_bytes()
 
     def look(self) -> None:
-        """Give back what became free, if it is much. What was given back is free as well: where it was used and freed
-        between two looks, only the pages that the process has tell."""
+        """Give back the memory that became free, if it is much. Memory that was given back counts as free as well. If
+        it was used and freed between two looks, only the pages of the process show that."""
         if self._trim is None or self._info is None:
             return
         free, resident = int(self._info().free), resident_bytes()
@@ -90,12 +92,12 @@ class GiveBack:
 
 
 def resident_bytes() -> int:
-    """Of this process, as Linux tells it."""
+    """The resident memory of this process, as Linux tells it."""
     return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def give_back_often(ended: threading.Event) -> threading.Thread:
-    """Do so until the process ends, or this is over."""
+    """Give memory back until the process ends, or `ended` is set."""
     memory = GiveBack()
 
     def run() -> None:
@@ -108,8 +110,7 @@ def give_back_often(ended: threading.Event) -> threading.Thread:
 
 
 def memory_bytes(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> int:
-    """How much memory this process may use: the machine's, or what its container, its service or its own limits leave
-    of it."""
+    """How much memory this process may use, by the machine, its container, its service and its own limits."""
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _limits(own, groups):
         try:

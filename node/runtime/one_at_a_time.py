@@ -1,8 +1,9 @@
-"""Expensive answers are made with one core at most, by one after the other or by all in turn, and only so many requests
-may be under way.
+"""Expensive answers are made with one core at most, one after the other or all in turn. Their number under way is
+bounded.
 
-More of them wait before they begin, which costs nothing, than are under way: who is refused asks again at once. 32
-clients that searched without end were refused 2,800 times a second, which took more than their searches.
+More requests may wait than may be under way. To wait before the beginning costs nothing, while a refused client asks
+again at once. 32 clients that searched without end were refused 2,800 times a second, which took more than their
+searches.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ from api.port.problem import Problem
 
 
 class OneAtATime:
-    """At most `most` requests that wait or are under way, `at_once` of them under way; `what` they make, in the plural,
-    is what a refusal says."""
+    """At most `most` requests that wait or are under way, `at_once` of them under way. `what` they make, in the plural,
+    is for the text of a refusal."""
 
     def __init__(self, what: str, most: int, at_once: int) -> None:
         self._what = what
@@ -25,8 +26,9 @@ class OneAtATime:
 
     @asynccontextmanager
     async def shared(self) -> AsyncGenerator[asyncio.Lock]:
-        """Under way until it is left. Each piece of the work is done inside what this yields, in turn with those of
-        others: so a small answer is soon made beside large ones. Raises Problem `over-limit` where too many are."""
+        """Be under way until it is left. The caller does each piece of the work inside the lock that this yields, in
+        turn with others. So a small answer is soon made beside large ones. Raises Problem `over-limit` where too many
+        are."""
         if self._taken >= self._most:
             raise Problem("over-limit", f"{self._taken} {self._what} are being made, as many as may; ask again later")
         self._taken += 1

@@ -1,7 +1,7 @@
-"""How many files and connections the process may have open.
+"""Bounds on the files and connections that the process may have open.
 
 A process that runs out of descriptors cannot open its own files either, and a failed open of a file ends the node. So
-the limit is raised as far as the system allows, and connections to receivers and of clients get a part of it each.
+the limit is raised as far as the system allows. Connections to receivers and of clients get a part of it each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CONNECTIONS_MIN: Final = 16
 
 
 def raise_descriptors() -> int:
-    """Raise the soft limit to the hard one; returns the limit that counts from now on."""
+    """Raise the soft limit to the hard one. Return the limit that counts from now on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -23,8 +23,8 @@ def raise_descriptors() -> int:
 
 
 def connections_max(limit: int, pushes: int) -> int:
-    """How many clients may be connected, of so many descriptors, beside so many pushes: each may have a connection to
-    the leader on its behalf."""
+    """How many clients may be connected, by the limit of descriptors and beside so many pushes. Each client may have a
+    connection to the leader on its behalf."""
     return max(CONNECTIONS_MIN, (limit - pushes - RESERVE) // 2)
 
 

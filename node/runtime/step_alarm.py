@@ -1,5 +1,5 @@
-"""When a leader takes the steps of a loop of its own: at the end of an iteration in which something changed, and at the
-time that the step before it named."""
+"""The times at which a loop of the leader takes its steps. One is at the end of an iteration in which something
+changed. The other is the time that the step before it named."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Final
 from node.runtime.clock import NodeClock
 
 LOOK_S: Final = 0.5
-"""No alarm is set for later than this; then it is set again. For alarms go by the loop's clock, and the node clock may
-leave it: it is slewed, or held back no more, or the machine sleeps."""
+"""No alarm is set for later than this. Then it is set again, because alarms go by the loop's clock. The node clock may
+leave that one: it is slewed, or held back no more, or the machine sleeps."""
 
 
 class StepAlarm:
-    """Calls `step`, which does all that is due and returns when the next is, in milliseconds of the node clock; None:
-    when it is told of something. What it raises goes to `failed`, which ends the node."""
+    """Calls `step`, which does all that is due and returns the time of the next one, in milliseconds of the node clock.
+    None means that the next step comes when something is told. An error of `step` goes to `failed`, which ends the
+    node."""
 
     def __init__(self, clock: NodeClock, step: Callable[[], int | None], failed: Callable[[Exception], None]) -> None:
         self._clock = clock
@@ -30,7 +31,7 @@ class StepAlarm:
         self._over = False
 
     def poke(self) -> None:
-        """Something changed: step at the end of this loop iteration; many pokes before it are one step."""
+        """Step at the end of this loop iteration, because something changed. Many pokes before it are one step."""
         if not self._poked and not self._over:
             self._poked = True
             self._loop.call_soon(self._turn)
@@ -41,7 +42,7 @@ class StepAlarm:
             return
         if self._alarm is not None:
             at_ms = min(at_ms, self._at_ms)
-        # The clock now, not that of the step: it rounds down, and the step took its time.
+        # The clock as of now, not that of the step. The step's clock is rounded down, and the step took its time.
         wait_s = self._clock.until_s(at_ms)
         if wait_s <= 0:
             self.poke()
@@ -53,12 +54,13 @@ class StepAlarm:
             self._alarm, self._alarm_s = self._loop.call_at(alarm_s, self._ring), alarm_s
 
     def end(self) -> None:
-        """No step any more."""
+        """Take no step any more."""
         self._over = True
         self._silence()
 
     def _ring(self) -> None:
-        """The time has come, or it is to be set again: a loop that counts whole milliseconds rings a moment early."""
+        """Step if the time has come, else set the alarm again. A loop that counts whole milliseconds rings a moment
+        early."""
         self._alarm = None
         if self._clock.until_s(self._at_ms) > 0:
             self.by(self._at_ms)

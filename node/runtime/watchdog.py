@@ -1,19 +1,19 @@
 """Watches the event loop: how long it is held, by what, and at which lines. It costs an idle node next to nothing.
 
 Every step of the Raft group is a beat, and heartbeats make one every 50 ms on every node. While the loop has little to
-do, what its thread ran for between two beats was one step, and that is how long it was held. A loop with more to do
-gets a timer of its own as well, `held_ms` / TICKS apart, and is held for as long as a tick comes late:
+do, its thread runs for one step between two beats, and that is how long it was held. A loop with more to do gets a
+timer of its own as well, `held_ms` / TICKS apart. It is held for as long as a tick comes late:
 
     tick                 due               came
      |------ step_s ------|------ late ------|      the thread ran: `work`; stood in the run queue: `unscheduled`;
                                                     neither: `blocked`, or the whole process was stopped
 
-So a hold is told up to one `step_s` too short, and what is told was held. Another thread wakes every 2 `held_ms`, four
-times as often beside a busy loop. It finds the loop at rest, and sleeps on; or at work since a while, and then takes
-down the stack of the loop's thread, again and again until the next beat, which logs the stack that was seen most. A
-loop that does not come back at all is logged by that thread itself, once, after HANGS times `held_ms`.
+So a hold is told up to one `step_s` too short, and all that is told was held. Another thread wakes every 2 `held_ms`,
+and four times as often beside a busy loop. If the loop is at rest, the thread sleeps on. Once the loop has been at work
+for a while, the thread notes the loop's stack again and again until the next beat. The beat logs the stack that was
+seen most. A loop that does not come back at all is logged by that thread itself, once, after HANGS times `held_ms`.
 
-What it costs is mostly waking up. An idle node is woken by heartbeats anyway, so the beats are theirs.
+The cost is mostly waking up. Heartbeats wake an idle node anyway, so the beats are theirs.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ log = structlog.get_logger()
 TICKS: Final = 4
 """Ticks, and samples, within `held_ms`."""
 BUSY: Final = 0.1
-"""A loop that ran for more than this share of the time has something to do, and gets a timer."""
+"""A loop that ran for more than this share of the time is busy, and gets a timer."""
 CALM: Final = 20
-"""After so many ticks in which it had not, the timer goes."""
+"""After so many ticks without a busy one, the timer goes."""
 FRESH_S: Final = 0.01
 """Beats that come sooner than this after the last look at the clocks are not looked at."""
 LEAST_S: Final = LEAST_MS / 1000
@@ -50,15 +50,15 @@ HANGS: Final = 10
 DEPTH: Final = 16
 """Calls of a stack that are told."""
 _RESTING: Final = ("asyncio/runners.py", "asyncio/base_events.py", "asyncio/events.py", "/selectors.py")
-"""Where the newest call of a loop that waits for something to do is."""
+"""Files of the newest call of a loop that waits for something to do."""
 _SCHEDSTAT_BYTES: Final = 96
 _ROOT: Final = f"{Path(__file__).parents[2]}/"
-"""Where our packages lie; and, in a checkout, an environment with those of others."""
+"""The folder of our packages. In a checkout it also holds an environment with packages of others."""
 _OTHERS: Final = "site-packages/"
 
 
 class Watchdog:
-    """One that watches nothing: in the simulator the loop's time is not the thread's. See LoopWatchdog."""
+    """A watchdog that watches nothing. In the simulator the loop's time is not the thread's. See LoopWatchdog."""
 
     def __init__(self) -> None:
         self.held = LoopHeld()
@@ -70,11 +70,11 @@ class Watchdog:
         return None
 
     def beat(self) -> None:
-        """The loop has come round."""
+        """Note that the loop has come round."""
 
 
 class _Sample(NamedTuple):
-    """What the loop was seen at while it was held."""
+    """The calls that the loop was seen at while it was held."""
 
     at_s: float
     doing: tuple[str, ...]
@@ -93,8 +93,8 @@ class LoopWatchdog(Watchdog):
         self._calm = 0
         self._samples: list[_Sample] = []
         self._stopped_s = 0.0  # of the time since the last look, as far as the other thread knows
-        self._rests = (0.0, 0.0)  # until when the other thread meant to rest, and what the process had run for before
-        self._at_s = self._ran_s = self._queued_s = 0.0  # what the clocks showed when they were looked at last
+        self._rests = (0.0, 0.0)  # until when the other thread meant to rest, and how long the process had run before
+        self._at_s = self._ran_s = self._queued_s = 0.0  # the clocks at the last look
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -127,7 +127,7 @@ class LoopWatchdog(Watchdog):
 
     def _begin_ticks(self) -> None:
         if self._timer is None and not self._over:
-            self.beat()  # this may be what the loop comes back to after the hold that asked for it
+            self.beat()  # this may be the call that the loop comes back to after the hold that asked for it
             self._calm = 0
             self._set(time.monotonic())
 
@@ -148,7 +148,8 @@ class LoopWatchdog(Watchdog):
             self._timer = None
 
     def _look(self, now_s: float, most_s: float, *, ticked: bool) -> None:
-        """The loop was held for `most_s` at the most, and for no less if it `ticked`."""
+        """Account for the time since the last look. The loop was held for `most_s` at most, and for just that if it
+        `ticked`."""
         samples = [each for each in self._samples if each.at_s > self._at_s]
         self._samples.clear()
         stopped_s, self._stopped_s = self._stopped_s, 0.0
@@ -156,11 +157,11 @@ class LoopWatchdog(Watchdog):
         queued_s, before_s = self._schedstat.queued_s(), self._queued_s
         self._queued_s = queued_s
         waited_s, ran_s = max(queued_s - before_s, stopped_s), time.thread_time() - self._ran_s
-        if ticked:  # what it ran for before the tick was due is no part of it
+        if ticked:  # the time that it ran before the tick was due is no part of it
             unscheduled_s = min(most_s, waited_s)
             work_s = min(most_s - unscheduled_s, ran_s)
             blocked_s = most_s - unscheduled_s - work_s
-        else:  # the rest of it the loop was idle, but where it was seen at work
+        else:  # for the rest the loop was idle, but where it was seen at work
             work_s = min(most_s, ran_s)
             unscheduled_s = min(most_s - work_s, waited_s)
             seen_s = now_s - samples[0].at_s if samples else 0.0
@@ -174,14 +175,14 @@ class LoopWatchdog(Watchdog):
             self.tell(replace(hold, doing=doing, seen=seen, samples=len(samples)))
 
     def _stood_still_s(self, now_s: float) -> float:
-        """For how long the process did not run: a stopped one stands in no queue, but the other thread does not go on
-        when it wanted to, and no thread of it runs meanwhile."""
+        """For how long the process did not run. A stopped process stands in no queue. But the other thread does not go
+        on when it wanted to, and no thread of the process runs meanwhile."""
         until_s, process_s = self._rests
         late_s = now_s - until_s
         return late_s if late_s > 0 and time.process_time() - process_s < late_s / 2 else 0.0
 
     def tell(self, hold: Hold) -> None:
-        """Log one that lasted `held_ms` or longer."""
+        """Log a hold that lasted `held_ms` or longer."""
         log.warning(
             "loop held" if hold.own_ms >= min(self._held_s * 1000, hold.held_ms / 2) else "loop not scheduled",
             held_ms=round(hold.held_ms),
@@ -210,7 +211,7 @@ class LoopWatchdog(Watchdog):
             time.sleep(wait_s)
             if self._over:
                 return
-            self._rests_until(0.0)  # who is descheduled from here on holds the interpreter, and the loop waits for it
+            self._rests_until(0.0)  # a thread descheduled from here on holds the interpreter, and the loop waits for it
             before_s, woken_s = woken_s, time.monotonic()
             before_ran_s, ran_s = ran_s, time.clock_gettime(self._clock)
             if self._timer is None and ran_s - before_ran_s > BUSY * (woken_s - before_s):
@@ -219,7 +220,7 @@ class LoopWatchdog(Watchdog):
             now_s, beat_s = woken_s, self._beat_s
             frame = sys._current_frames().get(self._thread)
             if frame is None or now_s - beat_s < self._step_s or at_rest(frame):
-                if self._timer is None:  # what the loop waited for a processor while it was idle is part of no hold
+                if self._timer is None:  # the idle loop's wait for a processor is part of no hold
                     self._queued_s = self._schedstat.queued_s()
                 continue
             wait_s = self._step_s
@@ -230,7 +231,7 @@ class LoopWatchdog(Watchdog):
                 log.error("loop is held and does not come back", held_ms=held_ms, doing=" < ".join(doing))
 
     def _rests_until(self, wait_s: float) -> None:
-        """The thread means to go on after so long; for what is over now it knows whether the process ran."""
+        """Note that the thread goes on after so long. If its last rest is over, note if the process ran meanwhile."""
         now_s = time.monotonic()
         self._stopped_s = max(self._stopped_s, self._stood_still_s(now_s))
         self._rests = (now_s + wait_s, time.process_time())
@@ -241,7 +242,7 @@ class LoopWatchdog(Watchdog):
 
 
 class _Schedstat:
-    """What the kernel tells of one thread's waits for a processor; nothing where it keeps no account."""
+    """The kernel's account of one thread's waits for a processor. Empty where the kernel keeps none."""
 
     def __init__(self, thread: int) -> None:
         self._disk = Disk()
@@ -251,7 +252,7 @@ class _Schedstat:
 
     @property
     def known(self) -> bool:
-        """Whether there is an account."""
+        """True if there is an account."""
         return self._fd is not None
 
     def queued_s(self) -> float:
@@ -261,19 +262,19 @@ class _Schedstat:
         return int(self._disk.read(self._fd, _SCHEDSTAT_BYTES, 0).split()[1]) / 1e9
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd is not None:
             self._disk.close(self._fd)
             self._fd = None
 
 
 def at_rest(frame: FrameType) -> bool:
-    """Whether a loop whose thread is here waits for something to do."""
+    """True if a loop whose thread is here waits for something to do."""
     return frame.f_code.co_filename.endswith(_RESTING)
 
 
 def stack_of(frame: FrameType | None) -> tuple[str, ...]:
-    """The newest calls first, each as `path:line function`: the whole path of a file of ours, else folder and file."""
+    """The newest calls first, each as `path:line function`. Our files have the whole path, others folder and file."""
     calls: list[str] = []
     while frame is not None and len(calls) < DEPTH:
         code = frame.f_code
