@@ -1,7 +1,8 @@
-"""What a node meets outside itself: clocks, chance, the disk, its thread, its sockets. One object makes them all.
+"""The outside of a node: clocks, chance, the disk, its thread, its sockets. One object makes them all.
 
 `Environment` is the real world. The simulator (chaos/simulator) puts another one in its place and drives the whole
-node, as it is, on virtual time; so whatever reaches outside a node is made here, and nothing else in `node` may do so.
+node, as it is, on virtual time. So each part that reaches outside a node is made here. Nothing else in `node` may do
+so.
 """
 
 from __future__ import annotations
@@ -39,34 +40,34 @@ class Serving(Protocol):
 
 
 class Environment:
-    """The real one. Each part is made once for a node, when it is opened."""
+    """The real world. Each part is made once for a node, when it is opened."""
 
     def clock(self) -> NodeClock:
         """Wall clock and monotonic clock, and the node clock between them."""
         return NodeClock()
 
     def disk(self) -> Disk:
-        """Where every byte goes."""
+        """The disk, which takes every byte."""
         return Disk()
 
     def entropy(self) -> Entropy:
-        """Where chance comes from."""
+        """The source of chance."""
         return Entropy()
 
     def boot(self) -> int:
-        """Which run of the machine's kernel this is."""
+        """The number of this run of the machine's kernel."""
         return read_boot(self.disk(), self.entropy())
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
-        """The Raft peers."""
+        """The connections to the Raft peers."""
         return AsyncTransport(identity, listen, peers)
 
     def writer(self) -> Writer:
-        """What writes the journal."""
+        """The writer of the journal."""
         return WriterThread()
 
     def forwarder(self, leader_http: Callable[[], str | None]) -> Forwarding:
-        """The way to the leader; `leader_http` gives its host:port, None while there is none."""
+        """The way to the leader. `leader_http` gives its host:port, None while there is none."""
         return Forwarder(leader_http)
 
     def push_client(
@@ -76,15 +77,15 @@ class Environment:
         return PushClient(Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
-        """The way from a group to the push wire: here a call."""
+        """The way from a group to the push wire. Here it is a call."""
         return wire
 
     def fronted(self, port: GroupPort) -> GroupPort:
-        """The way from the front to a group: here a call."""
+        """The way from the front to a group. Here it is a call."""
         return port
 
     def watchdog(self, held_ms: int) -> Watchdog:
-        """What watches the event loop."""
+        """The watchdog of the event loop."""
         return LoopWatchdog(held_ms)
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:

@@ -5,8 +5,9 @@
               PeerWire     | Raft, PeerPort
                  '---- other nodes
 
-Nobody else knows how many groups there are, or who runs beside whom. A group that fails ends the process. One that has
-fetched a snapshot is closed and opened again, while the front goes on: for its clients that is as an election.
+No other part knows how many groups there are, or which parts share a process. A group that fails ends the process. A
+group that has fetched a snapshot is closed and opened again, while the front goes on. For its clients that is like an
+election.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Node:
         groups: Mapping[int, Config] | None = None,
         opened: Opened = lambda group: None,
     ) -> None:
-        """Opens the directories and everything in them. None for `groups`: one of number 0. `opened` is told of every
-        group before it takes part. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        """Open the directories and everything in them. None for `groups`: one of number 0. `opened` is called with
+        every group before it takes part. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
         self.config, self._opened = config, opened
         self.outside = outside = outside or Environment()
         self.life = Lifecycle(lambda error: None)
@@ -76,7 +77,7 @@ class Node:
         home = self.group_directory.home
         home.listen(lambda status: self.clock.follow(status.ahead_s))
         self.forwarder = outside.forwarder(lambda: home.status.leader_http)
-        self._numbers = itertools.count(1)  # of all that wait in this process
+        self._numbers = itertools.count(1)  # of all calls that wait in this process
         self.peer_wires: dict[int, PeerWire] = {}
         self._peers: dict[int, PeerPort] = {}
         for number in self._configs:
@@ -107,7 +108,7 @@ class Node:
         )  # fmt: skip
 
     def _lead_elsewhere(self, place: Place) -> None:
-        """Make the way from a group to where it leads, and to what other nodes ask of it here."""
+        """Make the way from a group to where it leads, and from other nodes to it."""
         served = ServedGroup(lambda: place.port, lambda: place.status.term, self._numbers, self.clock.monotonic)
         wire = PeerWire(lambda: place.status, served.answer)
         to_leader = ToLeader(lambda: place.status, lambda: place.port, wire, self.clock.monotonic)
@@ -121,7 +122,7 @@ class Node:
         )
 
     def _open(self, number: int) -> None:
-        """Open a group. Nobody asks anything of it yet."""
+        """Open a group. Nothing is asked of it yet."""
         receivers = self.outside.receivers(self.push_wire)
         peers = self._peers[number]
         group = Group(number, self._configs[number], self.outside, receivers, peers, self.watchdog.beat)
@@ -130,19 +131,19 @@ class Node:
         self._opened(group)
 
     def _attach(self, number: int) -> None:
-        """Let the front ask it, in the step in which it takes part: from then on something may end it."""
+        """Let the front ask it, in the step in which it takes part. From then on something may end it."""
         self.group_directory.attach(self.outside.fronted(self.groups[number].port))
 
     @property
     def group(self) -> Group:
-        """The only one, for who looks into a node that has one: tests and the simulator."""
+        """The only group, for tests and the simulator, which look into a node that has one."""
         (group,) = self.groups.values()
         return group
 
     # -- life
 
     async def run(self) -> None:
-        """Serve until `life` ends, or a group does; raises what ended it, if that was no order."""
+        """Serve until `life` ends, or a group does. Raises what ended it, if that was no order."""
         self.life.begin()
         http: Serving | None = None
         keeping: list[asyncio.Task[None]] = []
@@ -163,7 +164,7 @@ class Node:
         failures = [task.exception() for task in keeping]
         for group in self.groups.values():
             group.life.raise_why()
-        for failure in filter(None, failures):  # of one that could not be opened again
+        for failure in filter(None, failures):  # of a group that could not be opened again
             raise failure
 
     async def _until_one_ends(self, keeping: list[asyncio.Task[None]]) -> None:
@@ -174,7 +175,7 @@ class Node:
             ended.cancel()
 
     async def _keep(self, number: int) -> None:
-        """Until a group is to end. It is opened again as often as it takes a snapshot over. Raises what failed."""
+        """Serve a group until it is to end. Open it again as often as it takes a snapshot over. Raises what failed."""
         while True:
             group = self.groups[number]
             await group.until_ended()
@@ -192,7 +193,7 @@ class Node:
             log.info("opened again", group=number, applied_index=self.groups[number].machine.applied_index)
 
     async def _end(self, http: Serving | None, keeping: list[asyncio.Task[None]], *, served: bool) -> None:
-        """Groups give leadership away, then clients have a moment, then all is closed."""
+        """End all: groups give leadership away, then clients have a moment, then all is closed."""
         self.life.stop()
         for group in self.groups.values():
             group.life.draining = True
@@ -201,7 +202,7 @@ class Node:
         for group in self.groups.values():
             group.life.stop()
         if keeping:
-            await asyncio.wait(keeping)  # who is being opened again is closed by then, or open
+            await asyncio.wait(keeping)  # a group that is being opened again is then closed, or open
         groups = [group for group in self.groups.values() if not group.closed]
         failed = any(not task.cancelled() and task.exception() is not None for task in keeping)
         in_order = served and not failed and all(group.life.in_order for group in groups)
@@ -209,7 +210,7 @@ class Node:
             await group.leave(in_order=in_order)
         if http is not None:
             await http.close(GRACE_S if in_order else 0)
-        async with contextlib.AsyncExitStack() as closing:  # each, whatever the others meet
+        async with contextlib.AsyncExitStack() as closing:  # each is closed, whatever the others meet
             closing.push_async_callback(self.forwarder.close)
             closing.push_async_callback(self.push_wire.close)
             for wire in self.peer_wires.values():

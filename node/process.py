@@ -1,5 +1,5 @@
-"""A node as a process of the operating system: signals, memory, the interpreter's switches between threads, and what
-the service manager hears of it."""
+"""A node as a process of the operating system: signals, memory, the interpreter's switches between threads, and notices
+to the service manager."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from node.notify import Announced, Notifier
 from node.runtime.config import Config
 from node.runtime.memory import give_back_often, settle_memory
 
-#: How long the loop may keep the interpreter while the journal's thread waits for it. Python's default of 5 ms is what
-#: every fdatasync would wait, once before it and once after, on a busy leader.
+#: How long the loop may keep the interpreter while the journal's thread waits for it. On a busy leader every fdatasync
+#: waits for it once before and once after. Python's default is 5 ms.
 SWITCH_S = 0.0005
 
 
 async def run(config: Config) -> None:
-    """One node until SIGTERM or SIGINT. Raises what made it end otherwise."""
+    """Run one node until SIGTERM or SIGINT. Raises the error that ended it otherwise."""
     sys.setswitchinterval(SWITCH_S)
     notifier = Notifier()
     node = Node(config, Announced(notifier))
@@ -42,7 +42,7 @@ async def run(config: Config) -> None:
 
 
 def standing(node: Node) -> str:
-    """One line for people: what the node is to its cluster."""
+    """The node's part in its cluster, as one line for people."""
     status = node.group_directory.home.status
     if status.leads:
         return f"leads term {status.term}"
