@@ -52,7 +52,8 @@ __all__ = [
 
 
 class Mark(NamedTuple):
-    """The additions of a term's first record, from level 3 on. That is the record of its end if it never began."""
+    """The additions of a term's first record, from level 3 on. That is the record of its beginning, or of its end if it
+    never began."""
 
     boot: int
     """The run of the machine's kernel (node/runtime/boot.py)."""

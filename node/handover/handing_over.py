@@ -46,7 +46,7 @@ PACE_MS = 10
 
 
 class HandingOver:
-    """One term's hand-overs. Opened when the dispatcher begins, closed for good when the term is over.
+    """The hand-overs of a term. Opened when the dispatcher begins, closed for good when the term is over.
 
     `strict`: leases of hand-overs that have not begun. `lease_ahead`: strict pushes, leased before they are due.
     `staged`: units on their way to a push, and which of them ended meanwhile.
@@ -114,7 +114,7 @@ class HandingOver:
         """Ask the rules about parked units again, from the next step on. A rule may have changed."""
         self._units.ask_again()
 
-    # -- what is ready
+    # -- ready units
 
     @property
     def ready_count(self) -> int:
@@ -126,7 +126,7 @@ class HandingOver:
         return sum(self._ready.waiting(kind, subscription) for kind in LaneKind) if self._units.open else 0
 
     def waiting(self, subscription: Subscription, tags: TagFilter | None = None) -> bool:
-        """True if a hand-over of the subscription is worth a try. With a filter, if there are units that it has not
+        """True if a hand-over of the subscription is worth a try. With a filter, there must be units that it has not
         looked at. After a try that found nothing it is False until a unit comes, or the clock that went back goes
         on."""
         if not self._units.open or subscription in self._paused:

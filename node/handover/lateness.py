@@ -1,6 +1,6 @@
 """Lateness of every hand-over, counted without work per message in Python.
 
-Buckets are 1 ms x 2^k and a few long ones, because the tail is what readers look at. A ring keeps recent values. So the
+Buckets are 1 ms x 2^k and a few long ones, because readers look at the tail. A ring keeps recent values. So the
 cluster's page can give quantiles of the last hand-overs rather than of all time.
 """
 

@@ -140,7 +140,7 @@ class LeaseAhead:
         return bool(self._early) and not self._early.isdisjoint(positions.tolist())
 
     def due(self, units: Queued) -> Queued:
-        """Of units that are no longer staged, return those that were dispatched. The wheel has the others."""
+        """Return the units that were dispatched, of units that are no longer staged. The wheel has the others."""
         if not self._units.open or not self.early(units.position):
             return units
         self._early.difference_update(units.position.tolist())

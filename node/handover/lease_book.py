@@ -76,7 +76,7 @@ class Batch:
     hand_overs: list[HandOver] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     fast: int = 0  # hand-overs that were made already
-    first_ms: int = 0  # the earliest of these, and the latest; first_ms <= last_ms
+    first_ms: int = 0  # times of the earliest and the latest of these; first_ms <= last_ms
     last_ms: int = 0
 
     def __bool__(self) -> bool:

@@ -41,7 +41,7 @@ class Strict:
         self._number = 0
         self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
         self.subscriptions: set[Subscription] = set()
-        self.pushed: set[Subscription] = set()  # those of them that are pushed
+        self.pushed: set[Subscription] = set()  # the pushed ones of these
         self.released = 0
 
     # -- topics

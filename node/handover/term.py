@@ -1,7 +1,7 @@
 """The term as leader, as far as hand-overs and changes of messages need to know it.
 
-`node/leader/leader_term.py` implements it. A term ends in the step of the loop in which leadership is lost, and nothing
-of it goes on after that.
+`node/leader/leader_term.py` implements it. A term ends in the step of the loop in which leadership is lost. Nothing of
+it goes on after that.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
 
 
 class Leadership(Generic[T_co]):
-    """This node's leadership. Callbacks: `on_change` is called where `term` or `frozen` is set.
+    """This node's leadership. `on_change` is called where `term` or `frozen` is set.
 
     - `term` is set while this node is the established leader, and None from the step in which that is lost. Only
       node/group/leading.py sets it.

@@ -132,7 +132,7 @@ class TopicMetrics(Collector):
             setattr(row, column, getattr(row, column) + count)
 
     def forget(self, topic: str) -> None:
-        """Remove a topic that was deleted. The sum of the others keeps what it counted while it had no name."""
+        """Remove a topic that was deleted. Its counts from times without a name stay in the sum of the others."""
         if topic in self._touched:
             self._look()
         for rows in (self._topics, self._busiest, self._labelled):
