@@ -92,7 +92,7 @@ class BacklogReader:
         return bool(self._due or self._leaped)
 
     def leaped(self, first_hour: int, last_hour: int) -> None:
-        """Look through those of these hours that are not wholly settled. The clock leaped over them."""
+        """Look through these hours, as far as they are not wholly settled. The clock leaped over them."""
         self._last_hour = max(self._last_hour, last_hour)
         self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
@@ -209,8 +209,8 @@ class BacklogReader:
         return Found(since[order] <= self._start_ms, subscriptions_of(units["topic"][order]), queued, end)
 
     def _first_units(self, positions: U64) -> Units:
-        """As many of these units as a piece has. A few are read first. Where each is of a topic of its own, the others
-        would be read for nothing."""
+        """The first of these units, as many as a piece has. A few are read first. Where each is of a topic of its own,
+        the others would be read for nothing."""
         for most in (2 * TOPICS_A_PIECE, READ_ROWS):
             units = self._store.units(positions[:most])
             count = within_topics(units["topic"])

@@ -71,8 +71,8 @@ class DispatchOptions:
 
 
 class Dispatcher:
-    """One term's dispatch state. Calls come from one thread, the event loop's. None blocks but for reading a slot or a
-    piece of an hour from the page cache. `handing_over` hands over the units that it brings into the windows."""
+    """The dispatch state of a term. Calls come from one thread, the event loop's. None blocks but for reading a slot or
+    a piece of an hour from the page cache. `handing_over` hands over the units that it brings into the windows."""
 
     def __init__(
         self,
@@ -162,8 +162,8 @@ class Dispatcher:
         return wheel
 
     def want_from(self, due_ms: int) -> None:
-        """Leave units alone that are overdue since before `due_ms`, which is not after the promotion. 0 leaves no unit
-        alone any more, and looks again for those that were."""
+        """Leave units alone that are overdue since before `due_ms`, which is not after the promotion. 0 ends that, and
+        looks for the units that were left alone."""
         self._wanted_from_ms = due_ms
         if self._wheel is not None:
             self._backlog.wanted_from_ms = due_ms
@@ -286,7 +286,7 @@ class Dispatcher:
             wakes.append(min(self._latest_ms, now_ms + CLOCK_BACK_MS))
         return max(0, min(wake for wake in wakes if wake is not None) - now_ms)
 
-    # -- what goes into entries
+    # -- commands for entries
 
     def entry_due_ms(self) -> int | None:
         """When an entry has to leave for the Leases and the state, even if nothing else asks for one. None: never."""
@@ -335,7 +335,7 @@ class Dispatcher:
         return [hand_over for hand_over in hand_overs if hand_over.strict]
 
     def returned(self) -> None:
-        """Keep what `collect` gave last for the next entry. Its entry was never proposed."""
+        """Keep the commands that `collect` gave last for the next entry. Their entry was never proposed."""
         if self._wheel is not None:
             self._book.returned()
 
@@ -350,7 +350,7 @@ class Dispatcher:
         `tick` are dispatched, or the sweep's to find, and of slot `tick` the first `local_index` in order."""
         return self._state
 
-    # -- what the machine applied, in order
+    # -- calls of the machine for what it applied, in order
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
         """Take new units: into the wheel if their hour is near. Units of far hours are read when the hour is near."""

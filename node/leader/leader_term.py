@@ -1,4 +1,4 @@
-"""One term of this node as leader: its dispatcher, the loop that drives it, and all that waits for it.
+"""A term of this node as leader: its dispatcher, the loop that drives it, and all that waits for it.
 
 It begins when the no-op of the term is applied and ends, at once, when leadership is lost. Nothing of it survives into
 another term. The loop does all that is due and sleeps until the dispatcher's next time, or until it is poked. New
@@ -309,7 +309,7 @@ class LeaderTerm:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    # -- what rides in entries (node.write.proposer.LeaderCommandSource)
+    # -- calls of the proposer (node.write.proposer.LeaderCommandSource)
 
     def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
         """The dispatcher's commands for an entry. While leadership is about to move, units that were leased ahead are
@@ -339,10 +339,10 @@ class LeaderTerm:
         """Note that the newest of them were not proposed."""
         self.dispatcher.returned()
 
-    # -- what the machine applied (replication.apply.machine.Listener)
+    # -- calls of the machine for what it applied (replication.apply.machine.Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """Take new units. Units that were only moved, `on_moved` named before."""
+        """Take new units. For units that were only moved, `on_moved` was called before."""
         if not self._moved:
             self._parts.topic_metrics.add("scheduled", topic)
         self._moved = False

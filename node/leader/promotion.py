@@ -34,13 +34,13 @@ AGAIN_S: Final = 0.02
 
 class Promoted:
     """The promotion of one term. Made when all entries of earlier terms are applied, and of this term only the no-op
-    and what founds the cluster."""
+    and the founding of the cluster."""
 
     def __init__(
         self, term: int, store: Store, proposer: Proposer, latest_ms: int, *, founds: bool, given: bool
     ) -> None:
         """`latest_ms`: units due later were not due for any former leader. `founds`: the cluster is founded in this
-        term. `given`: leadership was given to this node. `until_ms`: what the Promotion in the log says."""
+        term. `given`: leadership was given to this node. `until_ms`: the time in the Promotion."""
         self._term, self._store, self._proposer = term, store, proposer
         known = founds or (given and store.doubt.term == term - 1)
         self.until_ms = HANDED_ON if known else latest_ms

@@ -58,7 +58,7 @@ class Carried(NamedTuple):
 
 
 class Takeover:
-    """One term's account. Times in seconds are the node's monotonic ones."""
+    """The account of one term. Times in seconds are the node's monotonic ones."""
 
     def __init__(self, term: int, begun_s: float) -> None:
         self.term = term
@@ -79,7 +79,7 @@ class Takeover:
         self._count = 0
         self._repeated: int | None = None  # known for good once the watch is over
 
-    # what former leaders left
+    # leases of former leaders
 
     def begin(self, hours: list[int]) -> None:
         """Look through these hours, which rise, for leases of former leaders."""
