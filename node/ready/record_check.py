@@ -23,11 +23,11 @@ from storage.wheel.slot import DueUnits
 class RecordCheck(NamedTuple):
     """The result for each unit, shape [n] each."""
 
-    ready: Mask  # due, not settled, not leased, and held by no rule.
-    stays: Mask  # Ready, or ready once the clock is where it was. Else ended, or its lease has to end.
-    term: U32  # of the newest hand-over here, 0 if there is none; so is its attempt
+    ready: Mask  # Due, not settled, not under a running lease, and held by no rule.
+    stays: Mask  # Ready, or ready once the clock is where it was. Else ended, or waits for a lease's end or a Release.
+    term: U32  # Of the newest hand-over here, 0 if there is none. So is its attempt.
     attempt: U16
-    held: Mask | None = None  # by a rule, and ready else: a part of those that stay; None: none are held
+    held: Mask | None = None  # Held by a rule, and else ready. A part of those that stay. None: no unit is held.
 
 
 class Leases(Protocol):

@@ -130,8 +130,7 @@ class Ready:
             self._shed()
 
     def push_both(self, overdue: npt.NDArray[np.bool_], subscriptions: U32, units: Queued, *, swept: bool) -> None:
-        """Add units of both lanes, shape [n] each. A unit's lane depends on when it became ready, not on what found
-        it."""
+        """Add units of both lanes, shape [n] each. A unit's lane depends on when it became ready, not on its finder."""
         for kind, rows in ((LaneKind.CURRENT, ~overdue), (LaneKind.OVERDUE, overdue)):
             if rows.all():
                 self.push(kind, subscriptions, units, swept=swept)
