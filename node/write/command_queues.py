@@ -99,7 +99,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
         super().refuse()
 
     def take(self, now_ms: int) -> list[Section]:
-        """One command of the requests that have waited longest."""
+        """A command of the requests that have waited longest."""
         count = _fitting(self._weights, self._weight_max)
         del self._weights[:count]
         if not count:
@@ -175,7 +175,7 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
     """Cancels. Each result is (result, attempts, prior) of replication.apply.message.settle."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """One Cancel of those that have waited longest. It holds all, unless many ask for other revisions of one
+        """A Cancel of the orders that have waited longest. It holds all, unless many name other revisions of one
         message."""
         if not self._waiting:
             return []
@@ -207,7 +207,7 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
     """Messages to move. Each result is (result, due_ms, revision) of replication.apply.message.move.Rescheduled."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """One Reschedule of those that have waited longest."""
+        """A Reschedule of the orders that have waited longest."""
         if not self._waiting:
             return []
         taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
@@ -269,7 +269,7 @@ class SingleQueue(_Futures[Packed, Any]):
     """Commands that go as sections of their own: of topics, members, hours, dispatch, the cluster's first."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """Those that have waited longest, as far as an entry has room for them."""
+        """The commands that have waited longest, as far as an entry has room for them."""
         sizes = [payload_bytes(packed) for packed, _ in self._waiting]
         return [(packed, _giver(future)) for packed, future in self._take(_fitting(sizes, ENTRY_SINGLES_BYTES_MAX))]
 

@@ -93,7 +93,7 @@ class MessageQueue:
         return future
 
     def take(self, now_ms: int) -> list[Section]:
-        """One Schedule of the messages that have waited longest."""
+        """A Schedule of the messages that have waited longest."""
         taken, pieces, singles = self._take_rows(now_ms)
         count = sum(rows for _, _, rows in taken)
         if not count:

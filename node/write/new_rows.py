@@ -116,7 +116,7 @@ class NewRows(Protocol):
         """How many of these rows an entry takes."""
 
     def draft(self, start: int, stop: int) -> Draft:
-        """These rows as a draft."""
+        """A draft of these rows."""
 
 
 class MessageRows:

@@ -73,17 +73,17 @@ class LeaderCommandSource(Protocol):
         due."""
 
     def committed(self) -> None:
-        """Note that the entry with what `collect` gave first has been applied."""
+        """Note that the entry with the commands that `collect` gave first has been applied."""
 
     def returned(self) -> None:
-        """Note that the entry with what `collect` gave last was not proposed."""
+        """Note that the entry with the commands that `collect` gave last was not proposed."""
 
 
 class Proposer:
-    """The queues of one group's leader, and what flushes them. Lives in the event loop.
+    """The queues of one group's leader, and their flushes. Lives in the event loop.
 
-    A flush runs as a callback, and `fatal` is told of its errors. Else no caller would hear of them, and the requests
-    would wait for ever.
+    A flush runs as a callback, and `fatal` gets its errors. Else no caller would hear of them, and the requests would
+    wait for ever.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class Proposer:
         """Messages proposed so far."""
         return self._messages.taken
 
-    # -- what callers ask for. Each call returns when it is applied, or raises Problem. The group ends every proposal in
-    # time (`unknown` at the latest). A cancelled caller changes nothing, and its command may still be applied.
+    # -- calls of requests. Each returns when its command is applied, or raises Problem. The group ends every proposal
+    # in time (`unknown` at the latest). A cancelled caller changes nothing, and its command may still be applied.
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> list[Part]:
         """Return, for each entry that took a part of the messages, its rows and their result or error, in row order.

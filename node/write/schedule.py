@@ -197,7 +197,8 @@ def _fault(name: str, settings: Mapping[str, object], targeted: bool) -> str | N
 
 
 def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> Scheduled:
-    """One result out of the parts of a batch that went in several entries. Rows without part are in `problems`."""
+    """The result of a batch that went in several entries, joined from its parts. Rows without part are in
+    `problems`."""
     refused = _refusals(problems)
     columns = [bytearray(8 * rows) for _ in range(3)]
     status = bytearray([FAILED]) * rows
