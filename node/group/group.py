@@ -280,7 +280,7 @@ class Group:
         if in_order:
             await self.drain.leave()
         self.leading.stepped_down()
-        # Before the requests at work end: a leader that only waits for a slow client leads no one.
+        # The driver closes before the requests at work. A leader that only waits for a slow client leads no other node.
         await self.driver.close()
 
     async def close(self) -> None:
@@ -348,7 +348,7 @@ class Group:
         finally:
             self.let_go()
 
-    # -- what the parts ask
+    # -- questions of the parts
 
     @property
     def leader_term(self) -> LeaderTerm | None:

@@ -134,7 +134,7 @@ class GroupService:
             parts.config.storage.retention_ms,
         )  # fmt: skip
 
-    # -- what is told
+    # -- status and end
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
         """See GroupPort."""

@@ -73,7 +73,8 @@ class Leading:
         self._parts.proposer.step_down()
 
     def renewed(self) -> None:
-        """Show the new end of the right to act as leader in the window, where those parts read it that act."""
+        """Show in the window when the right to act as leader ends now. The parts that act for the group read it
+        there."""
         self._leadership.renew(self._group.trusted_until, self._clock.ahead_s())
 
     def trusted(self) -> None:

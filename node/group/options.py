@@ -93,7 +93,7 @@ def open_group(
 def _owed_ms(config: Config, disk: Disk, created: bool) -> int:
     """The silence that this directory may still owe from before the start, ms. At least the configured one is on its
     disk then. A directory that does not say is new, or an older build's. An older build told no node, and had the
-    default."""
+    default UNSAID_S."""
     least_ms, path = config.raft.election_min_ms, config.directory
     said_ms = read_silence(path, disk)
     if said_ms < least_ms:
