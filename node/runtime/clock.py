@@ -103,5 +103,5 @@ class ProcessClock:
         self._ahead_s = ahead_s
 
     def now_ms(self) -> int:
-        """As NodeClock.now_ms."""
+        """See NodeClock.now_ms."""
         return int((self.monotonic() + self._ahead_s) * 1000)

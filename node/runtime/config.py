@@ -70,7 +70,7 @@ class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True)
     heartbeat_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the leader proves that it lives
     election_min_ms: Annotated[int, Meta(ge=100, le=60_000)] = 400  # a follower waits this long at the least
     election_max_ms: Annotated[int, Meta(ge=150, le=120_000)] = 800  # a spread keeps candidates from colliding
-    # A leader acts this long after SENDING what a majority echoed.
+    # A leader may act this long after SENDING a heartbeat that a majority echoed.
     trust_ms: Annotated[int, Meta(ge=50, le=60_000)] = 250
     # When the level of the cluster rises, after which no older build can join. `auto`: as soon as all members read the
     # next level. `asked`: not before POST /v1/cluster/upgrade.

@@ -92,7 +92,7 @@ class Lifecycle:
         await asyncio.sleep(0)  # a task that failed as it was cancelled is told of by its callback
 
     def raise_why(self) -> None:
-        """Raise what ended it, if that was no order."""
+        """Raise the failure or the verdict that ended it, if any."""
         if self._failure is not None:
             raise self._failure
         if self._verdict is not None:
