@@ -108,7 +108,7 @@ class Node:
         )  # fmt: skip
 
     def _lead_elsewhere(self, place: Place) -> None:
-        """Make the way from a group to where it leads, and from other nodes to it."""
+        """Make the way to a group's leader on another node, and the way of other nodes to the group here."""
         served = ServedGroup(lambda: place.port, lambda: place.status.term, self._numbers, self.clock.monotonic)
         wire = PeerWire(lambda: place.status, served.answer)
         to_leader = ToLeader(lambda: place.status, lambda: place.port, wire, self.clock.monotonic)
@@ -143,7 +143,7 @@ class Node:
     # -- life
 
     async def run(self) -> None:
-        """Serve until `life` ends, or a group does. Raises what ended it, if that was no order."""
+        """Serve until `life` ends, or a group does. Raises the failure or the verdict that ended it."""
         self.life.begin()
         http: Serving | None = None
         keeping: list[asyncio.Task[None]] = []
