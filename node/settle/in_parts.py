@@ -1,5 +1,5 @@
 """Requests that take several entries. If one entry is refused after others were done, the answer never says that
-nothing happened. Such an answer would be asked again of the next leader, from the start."""
+nothing happened. A client with such an answer would ask the next leader again, from the start."""
 
 from __future__ import annotations
 
