@@ -1,5 +1,4 @@
-"""One checker for each promise: a function of a history and nothing else.
+"""One checker for each promise: a function of a history alone.
 
-In: a history. Out: a verdict.
-engine has what nodes do among themselves, message has what clients are given and told.
+In: a history. Out: a verdict. engine judges what nodes do among themselves, message what clients get and are told.
 """

@@ -1,4 +1,4 @@
-"""Nodes end by themselves only for what was done to their disks, and no error is swallowed."""
+"""A node ends by itself only because of a fault on its disk, and no error is swallowed."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Crashed

@@ -1,4 +1,4 @@
-"""Committed entries stay: what one node applied at an index, every node applies there, and nobody forgets it."""
+"""Committed entries stay: all nodes apply the same entry at an index, and no node loses it."""
 
 from collections import defaultdict
 
@@ -9,10 +9,13 @@ from chaos.history.verdict import Verdict
 
 
 def check_committed(history: History, bounds: Bounds) -> Verdict:
-    """Only what is committed is applied, so two nodes that apply different entries at one index, a rolling hash that
-    differs after it, or a node that at the end is behind what was once applied anywhere, broke a committed entry.
+    """Check that nodes apply the same entries. Only committed entries are applied, so each of these breaks one:
 
-    A node applies an index again after a restart, from its last checkpoint on: with the same result.
+    - two nodes apply different entries at one index;
+    - their rolling hashes differ after it;
+    - a node is at the end behind an index that any node had applied.
+
+    After a restart a node applies entries again from its last checkpoint on, with the same result.
     """
     faults: list[str] = []
     first: dict[int, Applied] = {}

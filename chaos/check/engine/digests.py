@@ -1,4 +1,4 @@
-"""H: when all is healed, the nodes' files say the same, and every checksum in them holds."""
+"""H: when all is healed, the files of all nodes are equal, and every checksum in them holds."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Digest
@@ -7,7 +7,7 @@ from chaos.history.verdict import Verdict
 
 
 def check_digests(history: History, bounds: Bounds) -> Verdict:
-    """Equal applied index and equal digest on all nodes; no damage."""
+    """Check that all nodes have an equal applied index, an equal digest and no damage."""
     found = history.of(Digest)
     faults = [f"{event.node}: {damage}" for event in found for damage in event.damage]
     if len({(event.applied_index, event.digest) for event in found}) > 1:

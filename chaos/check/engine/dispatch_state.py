@@ -1,4 +1,4 @@
-"""What the dispatch state names was dispatched: it never speaks of a unit that was not due yet, or not there."""
+"""A dispatch state names only units that were dispatched: none before its due time, and none that is not there."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -11,15 +11,19 @@ from storage.format.position import MS_PER_TICK
 
 
 def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
-    """A state (tick, local_index, applied_index), stamped by its leader: by the latest time that its clock showed (the
-    latest stamp of its term, or what the clock was set back from) the slots before `tick` are over, and of slot `tick`
-    at least `local_index` units of entries up to `applied_index` were due, unless the state before it, perhaps of a
-    leader whose clock was ahead of this one's, had named them; and states never go back but by a Realign.
+    """Check each dispatch state (tick, local_index, applied_index) against the latest time that its leader's clock
+    showed. That is the latest stamp of its term, or the time from which the clock was set back. By then:
 
-    And where the simulator saw a leader propose one, every open unit that it names had been dispatched by then: it went
-    to a window, or its planned lease ran when the wheel gave it out, even if that was taken back since.
-    Nothing is dispatched before it is due, so a state that names more than that names what was not dispatched; its
-    successor would pass over those units, were there no records.
+    - the slots before `tick` are over;
+    - in slot `tick` at least `local_index` units were due, of entries up to `applied_index`.
+
+    A state that names no more than the state before it is exempt: an earlier leader's clock may have been ahead. Only a
+    Realign takes a state back.
+
+    Where the simulator sees a leader propose a state, every open unit that the state names was dispatched. It went to a
+    window, or its planned lease ran when the wheel gave it out, even if that was taken back since. Nothing is
+    dispatched before it is due. If a state names more, the next leader passes over those units, unless records name
+    them.
     """
     faults: list[str] = []
     slots: dict[int, list[tuple[int, int]]] = defaultdict(list)  # tick -> (index of the entry, due_ms)

@@ -1,4 +1,4 @@
-"""Nothing that a stranger says moves a term, a vote, a leader or a list of members."""
+"""No message of a stranger changes a term, a vote, a leader or the list of members."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from chaos.history.verdict import Verdict
 
 
 def check_door(history: History, bounds: Bounds) -> Verdict:
-    """Whatever a node heard of strangers, right behind it all stands as before (chaos/simulator/faults/stranger.py)."""
+    """Check that no node changed right behind a stranger's message (chaos/simulator/faults/stranger.py)."""
     heard = history.of(Intruded)
     faults = [
         f"at {event.mono_ms:.0f} ms {event.node} heard {event.what} of one who knows {event.knows}: {event.moved}"

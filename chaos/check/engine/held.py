@@ -1,4 +1,4 @@
-"""No step of a node's event loop keeps everybody waiting for long."""
+"""No step of a node's event loop blocks the others for long."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Held
@@ -7,10 +7,10 @@ from chaos.history.verdict import Verdict
 
 
 def check_held(history: History, bounds: Bounds) -> Verdict:
-    """A step was charged at most `held_ms` (chaos/simulator/time/cost.py).
+    """Check that each step was charged at most `held_ms` (chaos/simulator/time/cost.py).
 
-    But for the keys of an hour that is unlinked at level 1: there the entry drops them all at once, as the first builds
-    do. Level 2 mended it, and no node may do otherwise below.
+    One exception: at level 1 the entry that unlinks an hour drops all keys of the hour at once, as the first builds do.
+    Level 2 drops them in parts, and no node may do so below level 2.
     """
     steps = history.of(Held)
     faults = [
@@ -24,5 +24,5 @@ def check_held(history: History, bounds: Bounds) -> Verdict:
 
 
 def _owed_to_level_1(event: Held) -> float:
-    """Of a step, the milliseconds that only level 2 saves."""
+    """The milliseconds of a step that only level 2 saves."""
     return 0.0 if event.lazy_keys else dict(event.by).get("keys dropped", 0.0)

@@ -1,4 +1,4 @@
-"""Nothing new is proposed until every member reads it, and who is refused it hears of a member that lags."""
+"""A leader proposes a new format only when every member reads it, and a refusal names a member that lags."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import Applied, LevelAsked, Raised
@@ -7,8 +7,12 @@ from chaos.history.verdict import Verdict
 
 
 def check_levels(history: History, bounds: Bounds) -> Verdict:
-    """A leader raises the level only if every member has told it that it reads that; no entry is of a newer version
-    than the level is; a member that is named as older was older lately."""
+    """Check the levels of the cluster:
+
+    - a leader raises the level only after every member has told it that it reads that level;
+    - no entry has a newer version than the level;
+    - a member that is named as older was of an older build lately.
+    """
     raised, asked = history.of(Raised), history.of(LevelAsked)
     faults = [
         f"at {event.mono_ms:.0f} ms {event.node} raises the level to {event.level}: {member} "

@@ -1,5 +1,5 @@
-"""Promotion brings back every unit that is neither leased nor settled, exactly once, and the log knows each newest
-hand-over: a lease of an earlier one never takes its place."""
+"""A new leader brings back, exactly once, every unit without a lease or an end. The log keeps each newest hand-over:
+the lease of an earlier one never replaces it."""
 
 from collections import Counter, defaultdict
 
@@ -10,8 +10,11 @@ from chaos.history.verdict import Verdict
 
 
 def check_promotion(history: History, bounds: Bounds) -> Verdict:
-    """What was open when a term began is handed over in that term or a later one, unless it ended or moved meanwhile;
-    no hand-over of a term has the name, (id, term, attempt), of another; and no node sets a unit back to an older one.
+    """Check three things of each term:
+
+    - a message that is open when the term begins is handed over in that term or later, unless it ends or moves;
+    - no two hand-overs have the same name (id, term, attempt);
+    - no node sets a unit back to an older hand-over.
     """
     begun: dict[str, int] = defaultdict(int)  # id -> the last term in which it was handed over
     names: Counter[tuple[str, int, int]] = Counter()
@@ -38,10 +41,10 @@ def check_promotion(history: History, bounds: Bounds) -> Verdict:
 
 
 def _may_have_ended(history: History) -> set[str]:
-    """Ids of messages that somebody may have ended, or moved to another time."""
+    """The ids of messages that an ack, cancel, reschedule or push may have ended or moved."""
     ended = {event.message_id for event in history.of(Acked) if event.result in ("acked", "unknown")}
     ended |= {event.message_id for event in history.of(Cancelled) if event.outcome != "refused"}
     ended |= {event.message_id for event in history.of(Rescheduled) if event.outcome != "refused"}
     for letter in history.of(DeadLettered):
-        ended |= {letter.message_id, letter.letter_id}  # nobody writes the acks of letters down
+        ended |= {letter.message_id, letter.letter_id}  # acks of letters are not recorded
     return ended | {event.message_id for event in history.of(HandedOver) if event.pushed and event.taken}

@@ -1,4 +1,4 @@
-"""R: how soon the service is back after each fault, and whether it answers when nothing is wrong."""
+"""R: how soon the service recovers from each fault, and whether it answers when nothing is wrong."""
 
 from dataclasses import asdict, dataclass
 
@@ -13,10 +13,11 @@ from chaos.history.verdict import Verdict, percentiles
 
 @dataclass(frozen=True)
 class Recovery:
-    """Milliseconds from one fault's begin; None: not seen again before the history ends.
+    """Milliseconds from the begin of one fault. None: it did not happen before the history ends.
 
-    first_ack: an offer sent after the fault is acknowledged. first_on_time: a message due after the fault is received
-    on time. new_term: anything is received in a term above those seen before (None where the fault ends no term).
+    - first_ack: an offer that was sent after the fault is acknowledged.
+    - first_on_time: a message that is due after the fault is received on time.
+    - new_term: a consumer receives a delivery of a term above all earlier ones. None if the fault ends no term.
     """
 
     fault: str
@@ -26,11 +27,11 @@ class Recovery:
 
 
 def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
-    """One row per fault, in order."""
+    """One row for each fault, in order."""
     acks = np.array(sorted((each.sent_mono_ms, each.mono_ms) for each in history.acknowledged().values())).reshape(
         -1, 2
     )
-    soonest = np.minimum.accumulate(acks[::-1, 1])[::-1]  # of what was sent then or later
+    soonest = np.minimum.accumulate(acks[::-1, 1])[::-1]  # of offers sent then or later
     received = history.of(HandedOver)
     on_time = [event for event in received if event.wall_ms - event.asked_due_ms <= bounds.on_time_ms]
     came, due = (np.array([getattr(each, name) for each in on_time]) for name in ("mono_ms", "asked_due_ms"))
@@ -55,12 +56,13 @@ def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
 
 
 def _after(moments_ms: npt.NDArray[np.float64], place: int, begin_ms: float) -> float | None:
-    """From a fault to the moment at this place; None where there is none."""
+    """The time from a fault to the moment at this place. None if there is none."""
     return float(moments_ms[place]) - begin_ms if place < len(moments_ms) else None
 
 
 def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
-    """(acknowledged, offered) of the messages offered outside the fault windows and not in flight when one began."""
+    """(acknowledged, offered) of the messages offered outside the fault windows and not in flight at the begin of a
+    fault."""
     windows = bounds.fault_windows(history)
     calm = [
         event.number
@@ -72,7 +74,7 @@ def acknowledged_share(history: History, bounds: Bounds) -> tuple[int, int]:
 
 
 def _wrong(row: Recovery, bounds: Bounds) -> list[str]:
-    """Lines for a recovery that did not come, or came later than the bound."""
+    """One line for each recovery that did not come, or came later than the bound."""
     wrong = []
     for name, value in (("acknowledgement", row.first_ack_ms), ("on-time hand-over", row.first_on_time_ms)):
         if value is None:
@@ -83,14 +85,13 @@ def _wrong(row: Recovery, bounds: Bounds) -> list[str]:
 
 
 def check_recovery(history: History, bounds: Bounds) -> Verdict:
-    """R: each fault recovered from, and at least the bound's share of what was offered outside the fault windows
-    acknowledged.
-    """
+    """R: the service recovers from each fault. Outside the fault windows it acknowledges at least the bound's share of
+    the offers."""
     rows = recoveries(history, bounds)
     acknowledged, offered = acknowledged_share(history, bounds)
     windows = bounds.fault_windows(history)
     last_offer_ms = max((event.mono_ms for event in history.of(Offered)), default=0.0)
-    judged = [  # one whose window is not over at the last offer has nothing to come back for
+    judged = [  # a fault whose window is not over at the last offer is not judged
         row
         for row, fault in zip(rows, history.faults(), strict=True)
         if max(windows.end_of(fault.mono_ms), fault.mono_ms + bounds.window_ms) <= last_offer_ms

@@ -1,4 +1,4 @@
-"""P: the nodes' own accounts of what they sent are complete."""
+"""P: the nodes' own accounts of their pushes are complete."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.event import HandedOver
@@ -7,7 +7,7 @@ from chaos.history.verdict import Verdict
 
 
 def check_started(history: History, bounds: Bounds) -> Verdict:
-    """P: the nodes' own accounts are complete: what a receiver got, a node had written down before it sent it."""
+    """P: a node records each push before it sends it."""
     pushed = [event for event in history.of(HandedOver) if event.pushed]
     faults = [
         f"message {event.number}: received as term {event.term}, attempt {event.attempt}; no node wrote that it began"

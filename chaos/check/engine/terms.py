@@ -1,4 +1,4 @@
-"""S: one leader per term, and terms that never go back."""
+"""S: one leader per term, and terms never go back."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from chaos.history.verdict import Verdict
 
 @dataclass
 class _Terms:
-    """The state of the walk in `check_terms`: the highest term seen and what came late from older ones."""
+    """The state of the walk in `check_terms`: the highest term seen, and the late answers of older terms."""
 
     highest: int = 0
     begun_ms: dict[int, int] = field(default_factory=dict)
@@ -18,12 +18,12 @@ class _Terms:
 
 
 def check_terms(history: History, bounds: Bounds) -> Verdict:
-    """S: one leader per term; after a term's first hand-over an older term's may arrive only if chosen before the
-    fault that ended it.
+    """S: one leader per term. After the first hand-over of a term a delivery of an older term may still arrive. Its
+    leader has to have chosen it before the fault that ended the older term.
 
-    "Chosen before" is judged by the leader's own stamp against the begin of the last fault that ended a term before the
-    new term's first hand-over (where leadership was given away: against that hand-over itself), and a connection may
-    carry one such answer per term: what stood in one write.
+    The leader's own stamp says when it chose. It is compared with the begin of the last fault that ended a term before
+    the new term's first hand-over. After a transfer it is compared with that hand-over itself. A connection may carry
+    one such answer per term, because one write may hold it.
     """
     faults: list[str] = []
     leaders: dict[int, set[str]] = {}

@@ -1,7 +1,7 @@
-"""T: leadership moved on purpose is not noticed: nothing comes twice, and hand-overs pause for a moment only. The same
-holds for a leader that is stopped in order, and what the answer to a transfer says of itself has to be true.
+"""T: clients do not notice a transfer: nothing comes twice, and hand-overs pause only for a moment. The same holds for
+a leader that stops in order. The answer to a transfer is true.
 
-That nothing is lost or early is what the other checkers say of the whole run; here is what only a transfer promises.
+Other checkers judge the whole run for lost and early messages. This one judges only what a transfer promises.
 """
 
 from chaos.history.bounds import Bounds
@@ -12,8 +12,11 @@ from chaos.history.verdict import Verdict, percentiles
 
 
 def check_transfers(history: History, bounds: Bounds) -> Verdict:
-    """Each transfer ended where it was asked to, one term or more later; no message was handed over in both terms while
-    its first lease ran; the pause between the last hand-over of the old term and the first after it is in its bound.
+    """Check each transfer:
+
+    - it ends at the node that was asked for, at least one term later;
+    - no message is handed over in both terms while its first lease runs;
+    - the pause between the last hand-over of the old term and the first one after it is within its bound.
     """
     faults: list[str] = []
     gaps: list[float] = []
@@ -66,9 +69,8 @@ def _stopped_terms(history: History) -> set[int]:
 
 
 def _repeats(history: History, bounds: Bounds, terms: set[int]) -> list[tuple[int, int]]:
-    """(number, term) of the hand-overs in these terms that were repeated in a later one while their lease ran; what its
-    receiver refused or gave back is to come again.
-    """
+    """(number, term) of each hand-over in these terms that was repeated in a later term while its lease ran. A delivery
+    that its receiver refused or gave back does not count: it has to come again."""
     return [
         (repeat.before.number, repeat.before.term)
         for repeat in repeats(history, bounds)

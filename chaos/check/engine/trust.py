@@ -1,4 +1,4 @@
-"""One trusted leader at a time, by what nodes think at each moment and by when they begin hand-overs."""
+"""One trusted leader at a time, by the nodes' own trust at each moment and by the begin of their hand-overs."""
 
 import itertools
 
@@ -9,9 +9,8 @@ from chaos.history.verdict import Verdict
 
 
 def check_trust(history: History, bounds: Bounds) -> Verdict:
-    """No two nodes are sure at one moment, none is sure of an older term than another was before it; hand-overs are
-    begun in terms that never go back, each term's by one node.
-    """
+    """Check that no two nodes are sure at one moment, and that none is sure of an older term than another was before.
+    The terms of hand-overs never go back, and one node begins all hand-overs of a term."""
     faults: list[str] = []
     node_of: dict[int, str] = {}
     highest: Sure | Begun | None = None

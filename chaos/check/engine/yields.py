@@ -1,4 +1,4 @@
-"""A leader that is gone, or whose clock is wrong, is followed by another."""
+"""Another leader follows a leader that is gone, or whose clock is wrong."""
 
 from typing import Final
 
@@ -7,13 +7,17 @@ from chaos.history.event import Fault, Led
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 
-#: By how much a leader's clock may be wrong, s: past that the others outvote it (docs/guarantees.md).
+#: A leader's clock may be wrong by this much, s. Beyond it the others outvote the leader (docs/guarantees.md).
 _RIGHT_S: Final = 0.5
 
 
 def check_yields(history: History, bounds: Bounds) -> Verdict:
-    """Where faults come one after the other: before a leader is hit again, another term has begun; before one that was
-    paused goes on; and before the clock of one is right again that was off by more than a clock may be."""
+    """Check runs whose faults come one after the other. Another term begins before each of:
+
+    - the next leader is hit;
+    - a paused leader goes on;
+    - a leader's clock is set right after it was off by more than the bound.
+    """
     faults: list[str] = []
     hit, term = 0, 0
     still: Fault | None = None

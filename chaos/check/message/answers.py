@@ -1,7 +1,7 @@
-"""answers: what clients are told is so.
+"""answers: the answers that clients get are true.
 
-Every answer is held against what receivers and consumers saw, and, in the simulator, against what nodes put down. What
-is said with certainty has to be true; what is said to be unknown needs a reason.
+Each answer is compared with what receivers and consumers saw and, in the simulator, with what nodes recorded. A certain
+answer has to be true. An answer "unknown" needs a reason.
 """
 
 from collections import Counter, defaultdict
@@ -31,17 +31,17 @@ from chaos.history.truth import Truth
 from chaos.history.verdict import Verdict
 from storage.catalog.doubt import CLOCKS_MS
 
-#: Of a strict hand-over the moment is told that its Lease names; it may begin a little later, never before.
+#: The answer names the moment in the Lease of a strict hand-over. The hand-over may begin a little later, never before.
 ROUND_MS: Final = 5
 PLANNED_MS: Final = 5_000
-#: But a leader's clock that a fault makes run 2% wrong is set back in between, at each look at the others'
+#: A fault may make a leader's clock run 2% wrong. Each look at the others' clocks then sets it back by this much
 #: (node/upkeep/housekeeping.py).
 SET_BACK_MS: Final = 10
-#: A clock that is so much off is; plans have 400 and 20,000.
+#: A clock this wrong is set back. Plans have 400 and 20,000 ppm.
 FAST_PPM: Final = 10_000
-#: A pull's client may hear so much later that it heard nothing.
+#: The client of a pull may learn this much later that it got no answer.
 LATE_MS: Final = 3_000
-#: Why a message came again though nobody had asked for it.
+#: Causes of a repeat that no client asked for.
 UNASKED: Final = ("failover", "after_lease")
 
 
@@ -74,8 +74,12 @@ _ANSWERS: Final = (
 
 
 def _cancels(truth: Truth) -> Iterable[str]:
-    """`prior` and `attempts_made`: none that was received is left out; a strict topic doubts what is on record alone;
-    and there is no doubt where no leader died since the message came, but for a push that was planned and not sent."""
+    """Check `prior` and `attempts_made` in the answers to cancels:
+
+    - they count every delivery that was received;
+    - on a strict topic only an attempt on record is in doubt;
+    - a doubt needs a leader that died since the message came, or a push that was planned and not sent.
+    """
     for cancel in truth.history.of(Cancelled):
         if cancel.outcome != "cancelled":
             continue
@@ -99,14 +103,14 @@ def _cancels(truth: Truth) -> Iterable[str]:
 
 
 def _looks(truth: Truth) -> Iterable[str]:
-    """What GET says of hand-overs."""
+    """Check what GET says of hand-overs."""
     drifts = [fault.argument("ppm", FAST_PPM) for fault in truth.history.of(Fault) if fault.kind == "drift"]
     round_ms = ROUND_MS + (SET_BACK_MS if any(abs(ppm) >= FAST_PPM for ppm in drifts) else 0)
     for look in truth.history.of(Looked):
         told = f"message {look.number}: GET at {look.wall_ms} said"
         if look.handed_over_ms is None and look.lateness_ms is not None:
             yield f"{told} lateness {look.lateness_ms}, and no hand-over"
-        # A later leader's clock may be behind that of the one that heard when the message is due.
+        # The clock of a later leader may be behind that of the leader that got the due time.
         terms = {term for _, _, _, term, _ in look.history if term}
         early_ms = CLOCKS_MS if len(terms) > 1 else 1
         if truth.bounds.clocks_right and look.lateness_ms is not None and look.lateness_ms < -early_ms:
@@ -130,7 +134,7 @@ def _looks(truth: Truth) -> Iterable[str]:
 
 
 def _given_back(truth: Truth) -> Iterable[str]:
-    """A nack that was not carried out had no effect; one that was has."""
+    """Check that a nack took effect exactly if its answer says so."""
     if not truth.tells_settled:
         return
     for nack in truth.history.of(GaveBack):
@@ -143,7 +147,7 @@ def _given_back(truth: Truth) -> Iterable[str]:
 
 
 def _acks(truth: Truth) -> Iterable[str]:
-    """An ack that was carried out is on record; one that says that it was not had no effect, this time or before."""
+    """Check that an ack answered as carried out is on record, and that a refused one had no effect, now or before."""
     if not truth.tells_settled:
         return
     several: dict[tuple[str, int, int], list[Acked]] = defaultdict(list)
@@ -159,8 +163,8 @@ def _acks(truth: Truth) -> Iterable[str]:
 
 
 def _redrives(truth: Truth) -> Iterable[str]:
-    """What a redrive says that it changed, it changed, and no more, unless it says that there may be more; one that
-    says that it did nothing did nothing. What an earlier one of unknown outcome proposed may happen meanwhile."""
+    """Check that a redrive changed as many messages as it says. `done`: exactly as many. `refused`: none. Changes that
+    an earlier redrive of unknown outcome proposed may happen meanwhile."""
     if not truth.tells_settled:
         return
     asked = truth.history.of(Redriven)
@@ -179,7 +183,7 @@ def _redrives(truth: Truth) -> Iterable[str]:
 
 
 def _pulls(truth: Truth) -> Iterable[str]:
-    """What is handed over to a consumer that never gets it was asked for by one that knows that it may have."""
+    """Check that a hand-over which no consumer got belongs to a pull whose client knows that its outcome is unknown."""
     unsure: dict[str, list[Pulled]] = defaultdict(list)
     for pull in truth.history.of(Pulled):
         if pull.outcome == "unknown":
@@ -195,7 +199,8 @@ def _pulls(truth: Truth) -> Iterable[str]:
 
 
 def _kept(truth: Truth) -> Iterable[str]:
-    """A key's holder is due when the last reschedule says, if that was before and no other may have been since."""
+    """Check that the message that holds a key is due when the last reschedule says. The reschedule was answered before
+    the request, and no other one may have taken effect since."""
     moves: dict[int, list[Rescheduled]] = defaultdict(list)
     for move in truth.history.of(Rescheduled):
         if move.outcome != "refused":
@@ -211,8 +216,8 @@ def _kept(truth: Truth) -> Iterable[str]:
 
 
 def _leases(truth: Truth) -> Iterable[str]:
-    """Where all clocks are within their bound nobody else gets a strict message before its lease has run, in any term,
-    and no message of a leadership that was given away; a transfer counts those that do."""
+    """Check that no strict message comes again in a later term before its lease has run, where all clocks are within
+    their bound. After a transfer the same holds for every message. The answer to the transfer counts the exceptions."""
     again: Counter[int] = Counter()
     for repeat, early_ms in truth.early_repeats():
         before, after = repeat.before, repeat.after
@@ -231,8 +236,9 @@ def _leases(truth: Truth) -> Iterable[str]:
 
 
 def _ledger(truth: Truth) -> Iterable[str]:
-    """The ledger knows of all that was received before it was asked, or says that an account is missing; nothing
-    received is lost. What had failed by its node's account is retried, whatever its receiver answered."""
+    """Check that the ledger knows each hand-over that was received before the question, or says that an account is
+    missing. No received message is lost. A hand-over that failed by its node's account is retried, whatever its
+    receiver answered."""
     again: dict[int, list[float]] = defaultdict(list)
     for repeat in truth.repeats:
         if repeat.cause in UNASKED and not repeat.failed:

@@ -1,4 +1,4 @@
-"""D: what comes twice, and why."""
+"""D: the repeated deliveries and their causes."""
 
 from chaos.history.bounds import Bounds
 from chaos.history.history import History
@@ -7,9 +7,9 @@ from chaos.history.verdict import Verdict
 
 
 def check_duplicates(history: History, bounds: Bounds) -> Verdict:
-    """D: names the cause of every repeat, and bounds those that a term change causes.
+    """D: find the cause of every repeat, and bound the repeats that a change of term causes.
 
-    A failover duplicate's place in the span is when the EARLIER hand-over was made. A message of a strict topic has no
+    A failover duplicate counts at the moment of the EARLIER hand-over in the span. A message of a strict topic has no
     failover duplicates.
     """
     faults: list[str] = []
@@ -23,7 +23,7 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         elif repeat.cause == "unnamed":
             faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {repeat.lease_end_ms}")
         elif repeat.cause == "failover":
-            if not before.by_receipt:  # when it was made is not known
+            if not before.by_receipt:  # its moment is not known
                 earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
             failover += 1
             if number in strict:

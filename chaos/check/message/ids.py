@@ -1,4 +1,4 @@
-"""Ids are stable and never reassigned: one message, one id, for ever."""
+"""Ids are stable and never reassigned: a message has one id for ever."""
 
 from collections import defaultdict
 
@@ -9,8 +9,11 @@ from chaos.history.verdict import Verdict
 
 
 def check_ids(history: History, bounds: Bounds) -> Verdict:
-    """A message has one id in every answer and hand-over and at most one dead letter for each time that it died, an id
-    is of one message; and no place that was ever given to a unit is given again, also not when its hour was unlinked.
+    """Check three things:
+
+    - a message has one id in every answer and hand-over, and at most one dead letter for each time that it died;
+    - an id names one message;
+    - no position is given to two units, even after its hour is unlinked.
     """
     redriven = history.redriven()
     ids: dict[int, set[str]] = defaultdict(set)

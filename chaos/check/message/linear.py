@@ -1,11 +1,15 @@
 """Cancel, reschedule and ack are linearizable: each message ends once, at a moment, and all answers agree on it.
 
-A message is a register that is open, and ended from one moment on, by one of its acks, by its cancel, by a push that
-was taken, or by giving it up. An operation takes effect between its request and its answer. So the moment lies after
-every request that found the message open (a reschedule, another hand-over, the extension of a lease) and after the
-request of what ended it, and before every answer that found it ended and before the answer of what ended it. There is
-such a moment exactly if the latest of the former is not after the earliest of the latter: that, for each message, is
-the check. Unknown outcomes may have ended it, and bind nothing.
+A message is a register: open, then ended for good. One of its acks, its cancel, a push that was taken, or giving up
+ends it. An operation takes effect between its request and its answer. So the end of a message lies:
+
+- after every request that found it open: a reschedule, another hand-over, the extension of a lease;
+- after the request that ended it;
+- before every answer that found it ended;
+- before the answer to the request that ended it.
+
+Such a moment exists exactly if the latest of the first two is not after the earliest of the last two. The checker
+compares them for each message. An unknown outcome may have ended the message, and binds nothing.
 """
 
 from collections import defaultdict
@@ -17,12 +21,12 @@ from chaos.history.event import Acked, Cancelled, Extended, GaveBack, HandedOver
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 
-Moment = tuple[int, str]  # true wall clock in ms, what was asked or answered
+Moment = tuple[int, str]  # true wall clock in ms, request or answer
 
 
 @dataclass
 class _Register:
-    """What is known of one message's end. `ends`: what surely ended it, by name, with the latest moment it can have."""
+    """The known facts about the end of one message. `ends`: the sure causes by name, with the latest moment of each."""
 
     open_from: list[Moment] = field(default_factory=list)  # requests that found it open
     ended_by: list[Moment] = field(default_factory=list)  # answers that found it ended
@@ -31,9 +35,8 @@ class _Register:
 
 
 def check_linear(history: History, bounds: Bounds) -> Verdict:
-    """For each message: at most one thing ended it, a moment for it exists, every refusal that says so is explained,
-    and revisions grow with each reschedule.
-    """
+    """Check each message. At most one cause ended it, and a moment for that exists. Every refusal as ended has a cause.
+    Revisions grow with each reschedule."""
     hand_overs = history.hand_overs()
     strict = {offer.number for offer in history.of(Offered) if offer.strict}
     registers: dict[int, _Register] = defaultdict(_Register)
@@ -54,7 +57,7 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
     redriven_ids = history.redriven()
     redriven = {events[0].number for events in hand_overs.values() if events[0].message_id in redriven_ids}
     for number in redriven:
-        del registers[number]  # it ended, and was opened again
+        del registers[number]  # it ended and opened again
     for number, register in sorted(registers.items()):
         faults += [f"message {number}: {fault}" for fault in _judge(register)]
     moves = history.of(Rescheduled)
@@ -73,7 +76,7 @@ def _see_hand_overs(register: _Register, events: Sequence[HandedOver]) -> None:
     for event in events:
         if event.began_ms and not event.by_receipt:
             register.open_from.append((event.began_ms, f"handed over as term {event.term}, attempt {event.attempt}"))
-        if event.pushed:  # taken, it ends the message as soon as its node hears of it; failed, it may be the last
+        if event.pushed:  # a taken push ends the message when its node hears of it; a failed one may be the last
             register.may_end.append((event.began_ms, "push"))
 
 
@@ -91,7 +94,7 @@ def _see_change(
     hand_overs: Mapping[int, Sequence[HandedOver]],
     strict: Set[int],
 ) -> list[str]:
-    """Put a cancel or reschedule into its message's register; what is wrong with a refusal by itself."""
+    """Put a cancel or reschedule into its message's register. Return the violations of a refusal by itself."""
     if event.outcome in ("cancelled", "moved"):
         if isinstance(event, Cancelled):
             register.ends["cancel"].append((event.asked_wall_ms, event.wall_ms))
@@ -103,8 +106,8 @@ def _see_change(
     elif "already-settled" in event.detail:
         register.ended_by.append((event.wall_ms, "already settled"))
     elif "leased" in event.detail and event.number not in strict:
-        # A hand-over whose receiver never saw it is told by the nodes alone. A strict message is leased before it is
-        # handed over, and its Lease is taken back where its leader loses its term between the two.
+        # Only the nodes know of a hand-over that its receiver never saw. A strict message is leased before its
+        # hand-over. If the leader loses its term between the two, the Lease is taken back.
         seen = hand_overs.get(event.number, ())
         after = [other for other in seen if other.began_ms > event.wall_ms and not other.by_receipt]
         if seen and len(after) == len(seen) and seen[0].attempt == 1:
@@ -121,7 +124,7 @@ def _judge(register: _Register) -> list[str]:
     before_ms = list(register.ended_by)
     if ends:
         ((name, times),) = ends.items()
-        # One whose answer was lost may be the one that did it: asked again it says the same.
+        # A request whose answer was lost may be the cause: the next answer is then the same.
         before = [asked for asked, what in register.may_end if what == name]
         asked_ms = min([*before, *(asked for asked, _ in times)])
         before_ms.append((min(answered for _, answered in times), name))
@@ -139,7 +142,7 @@ def _judge(register: _Register) -> list[str]:
 
 
 def _revisions(moves: Sequence[Rescheduled]) -> list[str]:
-    """Reschedules of one message that do not overlap have rising revisions; no two have the same."""
+    """Check that reschedules of one message have different revisions, rising where they do not overlap."""
     faults: list[str] = []
     by_number: dict[int, list[Rescheduled]] = defaultdict(list)
     for move in moves:

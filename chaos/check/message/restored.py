@@ -1,4 +1,4 @@
-"""restored: a cluster that was made from a backup says nothing for certain of what the old one did since."""
+"""restored: a cluster made from a backup claims nothing certain about what the old cluster did since the backup."""
 
 from collections.abc import Iterable
 
@@ -11,8 +11,8 @@ from storage.format.message_id import decode_id
 
 
 def check_restored(history: History, bounds: Bounds) -> Verdict:
-    """restored: what was open in the backup is there; what is said of its hand-overs leaves out none that anybody
-    received, from either cluster."""
+    """restored: each message that is open in the backup is there. Answers about its hand-overs count all that consumers
+    received from either cluster."""
     answers = history.of(Recalled)
     if not answers:
         return Verdict("restored", {}, [])
@@ -58,8 +58,8 @@ def _account(told: Recalled, received: int) -> Iterable[str]:
 
 
 def held(history: History) -> tuple[set[int], set[int]]:
-    """Acknowledged messages that are in the backup, by number: those that were open at its entry, and those that had
-    ended."""
+    """The numbers of acknowledged messages in the backup: those that were open at its entry, and those that had ended
+    by it."""
     (backup,) = history.of(BackedUp)
     born = {position: event.index for event in history.of(Applied) for position, _ in event.units}
     ended = {

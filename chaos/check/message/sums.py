@@ -20,15 +20,15 @@ from chaos.history.event import (
 from chaos.history.truth import Truth
 from storage.format.states import CANCELLED, DEAD, DELIVERED, EXPIRED
 
-#: A count looks at one hour after the other. What moves meanwhile may be counted twice, or not at all.
+#: A count reads one hour after the other. A message that moves meanwhile may be counted twice or not at all.
 MOVES_MS: Final = 2_000
-#: What the log says of a message that has ended.
+#: The states of a message that has ended, in the log.
 ENDED: Final = (DELIVERED, CANCELLED, DEAD, EXPIRED)
 
 
 def counts(truth: Truth) -> Iterable[str]:
-    """A count of open messages is no less than those that were surely open all the while, and no more than those that
-    may have been at some moment of it."""
+    """Check each count of open messages. It counts at least the messages that were surely open all the time. It counts
+    at most those that may have been open at some moment of it."""
     history = truth.history
     counted = history.of(Counted)
     if not counted:
@@ -58,7 +58,7 @@ def counts(truth: Truth) -> Iterable[str]:
 
 
 def sums(truth: Truth) -> Iterable[str]:
-    """Nothing is lost, nothing strict came again, and a ledger that lacks nothing has all that was received."""
+    """Check the sums: no message is lost, no strict one came again, a complete ledger has all received deliveries."""
     for told in truth.history.of(Summed):
         received = sum(len(truth.received_before(number, told.asked_mono_ms)) for number in truth.hand_overs)
         if told.lost or told.strict_failover:
@@ -68,7 +68,7 @@ def sums(truth: Truth) -> Iterable[str]:
 
 
 def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
-    """By number: from when on a message may have ended, and by when it had ended for sure."""
+    """By number: the moment from which a message may have ended, and the moment by which it had surely ended."""
     may_end: dict[int, float] = {}
     ended: dict[int, float] = {}
     numbers = truth.number_of | {event.message_id: event.number for event in truth.received}
@@ -77,7 +77,7 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
         if isinstance(event, HandedOver) and event.pushed:
             may_end.setdefault(event.number, event.mono_ms)
         elif isinstance(event, Acked | GaveBack | Cancelled):
-            # The request was sent before; its moment is told by the wall clock, which is true in a history.
+            # The request was sent before the answer. The wall clock gives its moment, and it is true in a history.
             asked_ms = event.mono_ms - (event.wall_ms - event.asked_wall_ms) - 1
             may_end[event.number] = min(asked_ms, may_end.get(event.number, asked_ms))
             if getattr(event, "result", "") == "acked" or getattr(event, "outcome", "") == "cancelled":
@@ -89,8 +89,8 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def _applied_ms(truth: Truth) -> dict[int, float]:
-    """By index: from when on whoever leads has applied an entry: its own leader, or the next as it begins. Followers
-    may be earlier than a leader whose disk is slow."""
+    """By index: the moment from which every leader has applied the entry. That is its own leader, or the next one at
+    its begin. A follower may be earlier than a leader whose disk is slow."""
     promoted = truth.history.of(Promoted)
     leaders = {event.term: event.node for event in promoted}
     found: dict[int, float] = {}
@@ -104,7 +104,7 @@ def _applied_ms(truth: Truth) -> dict[int, float]:
 
 
 def _moves(truth: Truth) -> dict[int, list[float]]:
-    """By number: when a message may have gone to another place."""
+    """By number: the moments at which a message may have moved to another position."""
     moves: dict[int, list[float]] = defaultdict(list)
     for event in truth.history.events:
         if isinstance(event, Rescheduled | GaveBack | HandedOver):

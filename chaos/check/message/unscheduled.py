@@ -1,4 +1,4 @@
-"""U: what is handed over though nobody scheduled it, or though it was cancelled or moved away."""
+"""U: messages that come out though no client scheduled them, or after a cancel, or before a reschedule's due time."""
 
 from collections import defaultdict
 
@@ -9,9 +9,8 @@ from chaos.history.verdict import Verdict
 
 
 def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
-    """U: nothing comes out that was not put in, or under two ids, or after a cancel said it would not, or before
-    the time that a reschedule moved it to.
-    """
+    """U: every delivery belongs to an offered message with one id. None comes after a cancel said that it would not, or
+    before the due time of a reschedule."""
     offered, answered = history.offered(), history.answered()
     cancels = history.cancels()
     faults: list[str] = []
@@ -43,9 +42,11 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
-    """First hand-overs after the answer to a reschedule and, by their leader's clock, before its due time; unless
-    another reschedule was under way at or behind this one, or it died and was redriven: then it is due at once, by a
-    clock that may have been set back.
+    """The first hand-over after the answer to each reschedule, if it is before the new due time by its leader's clock.
+    Exceptions:
+
+    - another reschedule was under way at the answer or later;
+    - the message died and was redriven: then it is due at once, by a clock that may have been set back.
     """
     hand_overs, redriven = history.hand_overs(), history.redriven()
     moves: dict[int, list[Rescheduled]] = defaultdict(list)

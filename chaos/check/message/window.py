@@ -1,4 +1,4 @@
-"""W: each hand-over in its window, never early."""
+"""W: each hand-over is within its window, never early."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -26,10 +26,14 @@ HandOverName: TypeAlias = tuple[str, int, int]
 def check_window(history: History, bounds: Bounds) -> Verdict:
     """W: no hand-over is early, and first hand-overs are in time.
 
-    A hand-over is early if it starts before any of: the due time in the answer to the schedule request (first attempt,
-    not rescheduled); the due time in the delivery; in the simulator, the due time in the leader's index. By the
-    receiver's clock it may be early by the skew bound. In the simulator that bound is the promise: AHEAD_MS past the
-    median of the nodes' clocks at that moment.
+    A hand-over is early if it starts before any of these due times:
+
+    - in the answer to the schedule request (first attempt, not rescheduled);
+    - in the delivery;
+    - in the simulator, in the leader's index.
+
+    By the receiver's clock it may be early by the skew bound. In the simulator that bound is the promise: AHEAD_MS past
+    the median of the nodes' clocks at that moment.
 
     If clocks are set back below a due time after a hand-over, the message comes again when its lease ends or its retry
     is due. It does not wait for its due time again. The receiver's clock is still checked.
@@ -47,7 +51,7 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
     late = 0
     lateness: list[float] = []
     for number, events in history.hand_overs().items():
-        was_due: set[int] = set()  # that leaders had reached by their clocks before
+        was_due: set[int] = set()  # due times that leaders had reached by their clocks
         for event in events:
             name = _name(event)
             if name in again:
@@ -71,8 +75,8 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
 
 
 def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
-    """Hand-overs of what had been handed over when it was due by the leader's clock, before a Realign that set the time
-    back below that. `due_ms` is the same: the message was not moved."""
+    """Repeats of a hand-over that was made at the due time, by the leader's clock, before a Realign set the time back
+    below that. `due_ms` is the same: the message was not moved."""
     back = [(event.mono_ms, event.state[0] * 1000) for event in history.of(Applied) if event.realigned and event.state]
     found: set[HandOverName] = set()
     first: dict[tuple[str, int], Begun] = {}
@@ -104,10 +108,12 @@ def _most_ahead_ms(history: History, begun: Mapping[HandOverName, Begun]) -> dic
 
 
 def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
-    """How long clocks can have run wrong since this node heard the others, ms: it knows each for `known_s` at most.
+    """How long clocks can have run wrong since this node heard the others, ms. The node keeps what it heard for at most
+    `known_s`.
 
-    A drift that was under way then counts from its begin. Its end sets the clock right, and this makes what was heard
-    wrong by all that was gained."""
+    A drift that was under way then counts from its begin. Its end sets the clock right. What the node heard is then
+    wrong by all that the clock had gained.
+    """
     known_ms = event.known_s * 1000
     since_ms = event.mono_ms - known_ms - DRIFT_MS
     ran_ms = sum(min(event.mono_ms - at_ms, DRIFT_MS) for at_ms in drifts_ms if since_ms < at_ms < event.mono_ms)
@@ -115,7 +121,7 @@ def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
 
 
 def _begun_early(event: Begun, again: set[HandOverName], most_ahead_ms: Mapping[HandOverName, float]) -> Iterator[str]:
-    """Checks when one hand-over began, by the clock of its node. Yields the violations."""
+    """Check when one hand-over began, by the clock of its node. Yield the violations."""
     ahead_ms = event.at_ms - event.wall_ms
     name = f"{event.message_id} in term {event.term}, attempt {event.attempt}"
     if event.at_ms < event.due_ms and _name(event) not in again:
