@@ -1,5 +1,5 @@
-"""What clients of a cluster under test do, and what they write down of its answers; the same on any cluster.
+"""The clients of a cluster under test and their record of its answers, the same on any cluster.
 
 In: a `Client` of each node (over HTTP, or in the simulator), a `Runner` of tasks, chance. Out: events of a history.
-Nothing here knows how a node is reached, nor whose time it is.
+Nothing here knows how to reach a node, or which clock runs.
 """

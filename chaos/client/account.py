@@ -1,4 +1,4 @@
-"""Asks GET and the ledger what became of messages, and writes it down as it came."""
+"""Asks GET and the ledger about messages, and records the answers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from chaos.client.outcome import Outcome
 from chaos.history.event import Accounted, Answered, Cancelled, Looked, Rescheduled, Summed
 from chaos.history.history import History
 
-#: A question without an answer is asked again for so long.
+#: A question without an answer is repeated for this long.
 ACCOUNT_S: Final = 20.0
 
 Named = Answered | Cancelled | Rescheduled
 
 
 class Accounts:
-    """One asker. `in_flight`: questions that are not answered yet."""
+    """Asks about messages. `in_flight` counts the open questions."""
 
     def __init__(self, caller: Caller[Client], history: History) -> None:
         self.in_flight = 0
         self._caller, self._history = caller, history
 
     def begin(self, messages: Iterable[Answered], at_once: int) -> None:
-        """Asks GET and the ledger of each, so many at a time."""
+        """Ask GET and the ledger about each message, `at_once` at a time."""
         left = deque(messages)
         self.in_flight += len(left)
         for _ in range(at_once):
@@ -45,7 +45,7 @@ class Accounts:
         self._record(message, asked, outcome)
 
     async def look(self, message: Named) -> None:
-        """One GET."""
+        """Ask one GET."""
         asked = self._history.now()
         self._record(message, asked, await self._caller.any().look(message.message_id, ledger=False))
 
@@ -59,7 +59,7 @@ class Accounts:
             self._history.record(Accounted(**about, asked_mono_ms=asked[0], **asdict(account)))
 
     async def sum_up(self) -> None:
-        """The ledger's sums."""
+        """Ask the ledger for its sums."""
         self.in_flight += 1
         asked_ms = self._history.now()[0]
         outcome = await self._caller.insist(lambda client: client.sums(), for_s=ACCOUNT_S, again=True)

@@ -1,4 +1,4 @@
-"""Clients of every node, and calls that are tried at one node after the other."""
+"""Clients of every node, and calls that try one node after the other."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from chaos.client.outcome import Outcome
 C = TypeVar("C", bound=Client, covariant=True)
 T = TypeVar("T")
 
-#: Between two tries, half to one and a half times as long.
+#: The pause between two tries, times 0.5 to 1.5.
 AGAIN_S: Final = 0.1
 
 
 def every_node(node: str) -> bool:
-    """For callers of a cluster whose members stay: each is one all the time."""
+    """True: in a cluster whose members stay, each node is always a member."""
     return True
 
 
 class Caller(Generic[C]):
-    """One caller, with chance of its own. `is_member`: whether a node is one now; others are not asked."""
+    """Calls nodes, with chance of its own. `is_member` says if a node is a member now. Others get no calls."""
 
     def __init__(
         self,
@@ -36,16 +36,16 @@ class Caller(Generic[C]):
         self.clients: Mapping[str, C] = {client.node: client for client in clients}
 
     def any(self) -> C:
-        """The client of any node."""
+        """The client of a random member."""
         return self.chance.choice([client for node, client in self.clients.items() if self.is_member(node)])
 
     async def pause(self) -> None:
-        """Before the next try."""
+        """Wait before the next try."""
         await self.runner.sleep(AGAIN_S * (0.5 + self.chance.random()))
 
     async def insist(self, ask: Callable[[C], Awaitable[Outcome[T]]], *, for_s: float, again: bool) -> Outcome[T]:
-        """Asks one node after the other until it is done or refused for good. What is unknown is asked again if
-        `again`, and counts as unknown from then on unless it is done."""
+        """Ask one node after the other until the call is done or refused for good. An unknown outcome is asked again if
+        `again`. From then on the call counts as unknown, unless it is done."""
         deadline_s = self.runner.now_s() + for_s
         doubtful = False
         while True:

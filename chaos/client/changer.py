@@ -1,4 +1,4 @@
-"""Cancels and moves a share of the acknowledged messages around their due time, where the truth is hardest to tell."""
+"""Cancels and moves a share of the acknowledged messages around their due time, where a true answer is hardest."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from chaos.client.outcome import NOT_DONE, Outcome
 from chaos.history.event import Answered, Cancelled, Event, Rescheduled
 from chaos.history.history import History
 
-#: What is due later than so much from now is far ahead.
+#: A message that is due later than this from now is far ahead.
 FAR_MS: Final = 60_000
-#: A change is asked for so near to the due time.
+#: The distance of a change from the due time, at most.
 AROUND_MS: Final = 50
-#: It aims at most so much before the due time.
+#: The aim of a change is at most this long before the due time.
 LEAD_MAX_MS: Final = 5_000
 FIRST_REVISION: Final = 1
 #: Refused because the message had been handed over.
@@ -27,20 +27,21 @@ _REFUSALS: Final = ("", *NOT_DONE, *LATE, "unknown-message", "revision-mismatch"
 
 @dataclass(frozen=True)
 class Changes:
-    """How many are changed, and when."""
+    """How many messages are changed, and when."""
 
     cancel_share: float  # of the acknowledged messages
     move_share: float
-    move_ms: int = 1_500  # so much later
-    #: It aims so much earlier after each change that came too late, and later after each that was in time. So about
-    #: half of them are in time on a machine of any speed, and the rest are close. What was refused for another reason,
-    #: such as a node that is busy, says nothing of the time.
+    move_ms: int = 1_500  # the delay that a move adds
+    #: A change that came too late moves the aim this much earlier, a change in time moves it later. So about half of
+    #: the changes are in time on a machine of any speed, and the rest are close. Another refusal, such as by a busy
+    #: node, says nothing about the time.
     aim_ms: int = 0
-    under_way_s: float = 0.0  # a request of so long before the load's end may be at work still behind it
+    under_way_s: float = 0.0  # a request this long before the load's end may still be at work after it
 
 
 class Changer:
-    """Changes each message at most once by itself; `bring_near` moves what is left far ahead at the load's end."""
+    """Changes each message at random at most once. `bring_near` moves the messages that are far ahead at the load's
+    end."""
 
     def __init__(self, caller: Caller[Client], history: History, changes: Changes) -> None:
         self.in_flight = 0
@@ -54,11 +55,11 @@ class Changer:
         history.listen(self._choose)
 
     def begin(self, seconds: float) -> None:
-        """The load begins, and lasts so long."""
+        """Begin a load that lasts `seconds`."""
         self._end_s = self._runner.now_s() + seconds
 
     def end(self) -> None:
-        """Nothing more is changed at random."""
+        """Stop changing messages at random."""
         self._over = True
 
     def _choose(self, event: Event) -> None:
@@ -75,7 +76,7 @@ class Changer:
         self._runner.after(max(0, wait_ms) / 1000, change, event)
 
     async def cancel(self, message: Answered) -> None:
-        """Asks for it once, while the load lasts."""
+        """Ask for a cancel once, while the load lasts."""
         if self._over:
             return
         self.in_flight += 1
@@ -93,14 +94,14 @@ class Changer:
         )
 
     async def move(self, message: Answered) -> None:
-        """Asks once for a later due time, while the load lasts."""
+        """Ask once for a later due time, while the load lasts."""
         if not self._over:
             self._moves[message.number] += 1
             due_ms = max(message.due_ms, self._now_ms()) + self._changes.move_ms
             await self._reschedule(message.number, message.message_id, due_ms, False)
 
     def bring_near(self, far: Mapping[int, str]) -> None:
-        """Messages due far ahead are moved to the next seconds, however often that has to be asked."""
+        """Move messages that are due far ahead to the next seconds. Each request is repeated until it is done."""
         self._brought.update(far)
         for number, name in sorted(far.items()):
             due_ms = self._now_ms() + self._chance.randint(500, 4_000)
@@ -112,8 +113,8 @@ class Changer:
     async def _reschedule(self, number: int, name: str, due_ms: int, insist: bool) -> None:
         self.in_flight += 1
         asked_ms = self._now_ms()
-        # A move to far ahead that takes effect behind `bring_near` would leave the message there. So near the end it is
-        # made of the message as it was scheduled, and refused behind that one.
+        # A move to far ahead that takes effect after `bring_near` would leave the message there. So near the end a move
+        # asks for the first revision, and is refused after `bring_near`.
         late = self._runner.now_s() > self._end_s - self._changes.under_way_s
         if_match = FIRST_REVISION if late and not insist and due_ms - asked_ms > FAR_MS else None
         if insist:
@@ -144,6 +145,6 @@ class Changer:
 
 
 def _kind(outcome: Outcome[Any]) -> Any:
-    """Refused or unknown; a change is refused for no other reasons than the contract's."""
+    """Refused or unknown. A change is refused only for the reasons in the contract."""
     assert outcome.kind != "refused" or outcome.code in _REFUSALS, outcome.code
     return outcome.kind

@@ -1,6 +1,5 @@
-"""The calls that clients make, and what their tasks run on: two protocols, each with one side over HTTP and one in the
-simulator.
-"""
+"""Two protocols, each with one side over HTTP and one in the simulator: the calls that clients make, and the runner of
+their tasks."""
 
 from __future__ import annotations
 
@@ -13,13 +12,13 @@ from api.port.port import CancelResult, Delivery, RescheduleResult
 from chaos.client.outcome import Outcome
 from chaos.history.told_event import Told
 
-#: What the ledger says of a message some of whose records are gone.
+#: The ledger's flags of a message that lacks some of its records.
 OUTSIDE: Final = "outside_window"
 FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """One message; its number is its body, `k<number>` its key. The same for every try, so that its fingerprint is."""
+    """One message. Its number is its body, and `k<number>` its key. Every try sends the same, for one fingerprint."""
 
     number: int
     topic: str
@@ -28,14 +27,14 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A message that was taken."""
+    """A message that the cluster took."""
 
     id: str
     due_ms: int
 
 
 class View(msgspec.Struct, frozen=True):
-    """What GET says of a message."""
+    """The answer of GET about a message."""
 
     state: str
     due_ms: int
@@ -46,7 +45,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What the ledger says of a message; the fields are those of `Accounted`."""
+    """The ledger's answer about a message. The fields are those of `Accounted`."""
 
     kind: str
     hand_overs: int
@@ -55,7 +54,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """What the ledger sums up of all messages; the fields are those of `Summed`."""
+    """The ledger's sums of all messages. The fields are those of `Summed`."""
 
     lost: int
     strict_failover: int
@@ -64,60 +63,60 @@ class Sums(msgspec.Struct, frozen=True):
 
 
 def account_of(kind: str, hand_overs: int, complete: bool, flags: Collection[str]) -> Account:
-    """Of the ledger's word on a message."""
+    """Return the account from the ledger's answer about a message."""
     return Account(kind, hand_overs, complete and not FORGOTTEN.intersection(flags), OUTSIDE in flags)
 
 
 def sums_of(counts: Mapping[str, Any], complete: bool) -> Sums:
-    """Of the ledger's summary."""
+    """Return the sums from the ledger's summary."""
     whole = complete and not any(counts["flags"][flag] for flag in FORGOTTEN)
     return Sums(counts["classes"]["lost"], counts["strict_failover"], counts["hand_overs"], whole)
 
 
 class Client(Protocol):
-    """A client of one node. A call is sent once; it raises nothing that a cluster can cause."""
+    """A client of one node. It sends a call once, and raises nothing that a cluster can cause."""
 
     node: str  # its id
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
-        """One request; one outcome for each offer."""
+        """Send one request. Return one outcome for each offer."""
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
-        """Up to `most` messages; waits so long for the first."""
+        """Pull up to `most` messages. Wait `wait_ms` for the first."""
 
     async def ack(self, topic: str, receipts: Sequence[str]) -> Outcome[Sequence[str]]:
-        """One result for each receipt: acked, stale, invalid."""
+        """Return one result for each receipt: acked, stale, invalid."""
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Gives messages back, due again after `delay_ms`; None: by the retry policy."""
+        """Give messages back, due again after `delay_ms`. None: by the retry policy."""
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Lets leases end `lease_ms` from now."""
+        """Let leases end `lease_ms` from now."""
 
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
-        """Cancels a message."""
+        """Cancel a message."""
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
-        """Gives a message another due time; with `if_match` only if it has this revision."""
+        """Give a message another due time. With `if_match` only if it has this revision."""
 
     async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
-        """GET; with `ledger` also the ledger's word, None where it has none."""
+        """GET a message. With `ledger` also the ledger's account, None if it has none."""
 
     async def sums(self) -> Outcome[Sums]:
-        """The ledger's sums of all time."""
+        """Return the ledger's sums of all time."""
 
 
 class Runner(Protocol):
-    """What clients' tasks run on."""
+    """Runs the tasks of clients."""
 
     def now_s(self) -> float:
-        """Monotonic."""
+        """The monotonic time."""
 
     async def sleep(self, seconds: float) -> None:
-        """Lets so much time pass."""
+        """Let this much time pass."""
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
-        """Runs `task` beside the others."""
+        """Run `task` beside the others."""
 
     def after(self, seconds: float, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Starts `call(*args)` so many seconds from now."""
+        """Start `call(*args)` this many seconds from now."""

@@ -1,11 +1,11 @@
-"""A consumer: long polls at one node; what becomes of each message is drawn.
+"""A consumer: it makes long polls at one node, and draws the fate of each message.
 
-Most are acked soon, together with what else came within a beat. Some are acked late, or twice, given back, kept longer,
-or forgotten, as if their consumer had crashed. These are the ways in which honest consumers are slow, careless or gone;
-each has its promise: a message given back or forgotten comes again, an ack that comes too late is refused or harmless.
+It acks most messages soon, together with the others of a beat. It acks some late or twice, gives some back, keeps some
+longer, or forgets them, as if it had crashed. Honest consumers are slow, careless or gone in these ways, and each has
+its promise. A message that is given back or forgotten comes again. A late ack is refused or harmless.
 
-A consumer stays with its node whatever happens to it: polls pinned to a leader that is paused or killed are what the
-promises about terms are about. An ack that got no answer is sent again to any node, as the contract allows.
+A consumer always stays with its node, because the promises about terms need polls at a leader that is paused or killed.
+An ack without an answer is sent again to any node, as the contract allows.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ Fate = Literal["ack", "give back", "extend", "late", "twice", "forget"]
 Fates = tuple[tuple[Fate, float], ...]
 Answer = Awaitable[Outcome[Sequence[str]]]
 
-#: Of so many responses the acks go by themselves, at any moment.
+#: The acks of this share of responses go alone, at any moment.
 ALONE_SHARE: Final = 0.1
-#: A nack or an extension that was not carried out is asked for again for so long.
+#: A nack or an extension that was not carried out is repeated for this long.
 ONCE_S: Final = 3.0
-#: When a response is given back as a whole, it comes again so much later; that is asked once.
+#: A response that is given back as a whole comes again this much later. The consumer asks once.
 ALL_BACK_MS: Final = 700
-#: What is done within a moment is done within this.
+#: The longest "moment" before an action.
 SOON_S: Final = 0.3
 
 
 @dataclass(frozen=True)
 class Manners:
-    """How a consumer treats what it takes. `fates`: what is done with a message, and how often. Pairs of numbers are
-    the least, and the most that is added to it."""
+    """How a consumer treats its messages. `fates` are the fates and their weights. A pair of floats is the least value,
+    and the most that chance adds to it."""
 
     fates: Fates
-    lease_ms: int  # of its topic
-    pulled: tuple[int, ...]  # the most that it asks for: any of these
+    lease_ms: int  # of the topic
+    pulled: tuple[int, ...]  # the most messages of a pull: any of these
     nack_delays_ms: tuple[int | None, ...]  # any of these
-    beat_s: float  # acks go together once in so many seconds
+    beat_s: float  # the time between two beats
     wait_ms: int
     rest_s: tuple[float, float] = (0.0, 0.0)  # between two polls
-    refused_s: float = 0.25  # after one that was refused, half to one and a half times as long
+    refused_s: float = 0.25  # after a refused poll, times 0.5 to 1.5
     late: tuple[float, float] = (1.0, 0.2)  # when a late ack is sent, in leases
     extend_ms: int = 3_000
-    ack_s: float = 12.0  # an ack without an answer is sent again for so long
-    all_back_share: float = 0.0  # of the responses: given back as a whole
+    ack_s: float = 12.0  # an ack without an answer is repeated for this long
+    all_back_share: float = 0.0  # share of responses that are given back as a whole
 
 
 def no_begin(_: Delivery) -> int:
-    """Nobody saw when it was handed over."""
+    """0: no observer saw when the hand-over was made."""
     return 0
 
 
 class Consumer:
-    """Polls one topic with `client`; its acks go by `caller`. `begun_ms` tells when a hand-over was made by the
-    observer's clock, 0 where nobody saw. `letters`: the topic is one of dead letters."""
+    """Polls one topic with `client`, and sends acks by `caller`. `begun_ms` returns when a hand-over was made by the
+    observer's clock, 0 if unseen. `letters` is True for a topic of dead letters."""
 
     def __init__(
         self,
@@ -75,22 +75,22 @@ class Consumer:
         begun_ms: Callable[[Delivery], int] = no_begin,
         letters: bool = False,
     ) -> None:
-        self.calm = False  # from then on it acks everything
+        self.calm = False  # True: it acks everything
         self.acks = 0  # under way
         self._client, self._caller, self._history, self._topic = client, caller, history, topic
         self._manners, self._name, self._begun_ms, self._letters = manners, name, begun_ms, letters
         self._runner, self._chance = caller.runner, caller.chance
         self._responses = 0
-        self._together: dict[str, list[Delivery]] = {}  # fate: what is acked at the next beat
+        self._together: dict[str, list[Delivery]] = {}  # fate: messages to ack at the next beat
         self._alone = 0  # acks that go alone, a moment later
 
     async def answered(self) -> None:
-        """Returns when no ack is under way, or waits to go alone or with its beat."""
+        """Return when no ack is under way, or waits to go alone or with its beat."""
         while self.acks or self._together or self._alone:
             await self._runner.sleep(self._manners.beat_s)
 
     async def run(self) -> None:
-        """Polls for ever, while its node is a member."""
+        """Poll for ever, while the node is a member."""
         manners, chance = self._manners, self._chance
         while True:
             if not self._caller.is_member(self._client.node):
@@ -154,7 +154,7 @@ class Consumer:
             begun_wall_ms=self._begun_ms(delivery),
         )
 
-    # -- what becomes of them
+    # -- the fates
 
     def _meet(self, fate: str, deliveries: list[Delivery]) -> None:
         manners, chance, after = self._manners, self._chance, self._runner.after
@@ -218,7 +218,7 @@ class Consumer:
         again: bool = False,
         **more: int,
     ) -> None:
-        """Insists, and records what each message was answered as a `kind` of event."""
+        """Insist, and record the answer about each message as an event of this `kind`."""
         asked_ms, receipts = self._history.now()[1], [delivery.receipt for delivery in deliveries]
         outcome = await self._caller.insist(lambda client: ask(client, receipts), for_s=for_s, again=again)
         if kind is None:

@@ -1,4 +1,4 @@
-"""What a call to a cluster came to, as far as its client can know."""
+"""The outcome of a call to a cluster, as far as its client can know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: Codes that say that nothing was done: a client that gets one may send again.
+#: Codes of requests that did nothing: the client may send again.
 NOT_DONE: Final = frozenset({"no-leader", "draining", "over-limit", "busy", "disk-full"})
 #: Refusals that leave it open whether the request took effect.
 UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
@@ -17,8 +17,8 @@ UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """`ok` has a value. `refused` has the code of the refusal, "" where no connection came to be, and the `extra`
-    members of its answer. `unknown`: it may have taken effect."""
+    """`ok` has a value. `refused` has the code of the refusal and the `extra` members of its answer. The code is "" if
+    there was no connection. `unknown`: the call may have taken effect."""
 
     kind: Literal["ok", "refused", "unknown"]
     value: T | None = None
@@ -32,16 +32,16 @@ class Outcome(Generic[T]):
         return self.value
 
     def read(self, read: Callable[[T], S]) -> Outcome[S]:
-        """The same with another value, made of this one."""
+        """Return this outcome with a value made from its value."""
         value = None if self.value is None else read(self.value)
         return Outcome(self.kind, value, self.code, self.extra)
 
     @property
     def not_done(self) -> bool:
-        """Whether the call surely had no effect, though it may have later."""
+        """True if the call surely had no effect, though it may have later."""
         return self.kind == "refused" and (not self.code or self.code in NOT_DONE)
 
 
 def refusal(code: str, extra: Mapping[str, Any] | None = None) -> Outcome[Any]:
-    """What an answer with this code came to."""
+    """Return the outcome of an answer with this code."""
     return Outcome("unknown" if code in UNKNOWN else "refused", None, code, extra or {})

@@ -1,8 +1,8 @@
-"""Sends messages until the outcome of each is final, and is honest about what nobody knows.
+"""Sends messages until the outcome of each is final, and records an unknown outcome as unknown.
 
-What may be sent again follows the contract: a connection refused and a 503 have done nothing, so anything may; a broken
-connection, a timeout and a 504 leave it open, so only a message with a key is sent again, and one without is recorded
-as unknown.
+The contract says which messages may be sent again. After a refused connection or a 503 nothing was done, so all may.
+After a broken connection, a timeout or a 504 the outcome is open, so only a message with a key is sent again. A message
+without a key is recorded as unknown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chaos.history.history import History
 
 
 class Sender:
-    """Requests of messages. `leaps`: how often all clocks together were set."""
+    """Sends requests with messages. `leaps` returns how often all clocks were set together."""
 
     def __init__(
         self, caller: Caller[Client], history: History, retry_s: float, leaps: Callable[[], int] = lambda: 0
@@ -26,7 +26,7 @@ class Sender:
         self._caller, self._history, self._retry_s, self._leaps = caller, history, retry_s, leaps
 
     def offer(self, offers: Sequence[Offer], strict: Collection[str]) -> None:
-        """Records that these are about to be sent for the first time; `strict` topics."""
+        """Record that these offers are about to be sent for the first time. `strict` has the strict topics."""
         stamp = self._history.stamp()
         for each in offers:
             self._history.record(
@@ -41,10 +41,10 @@ class Sender:
             )
 
     async def send(self, offers: Sequence[Offer]) -> None:
-        """Tries one request, at any node each time."""
+        """Try one request, at a random node each time."""
         caller = self._caller
         leaps, deadline_s = self._leaps(), caller.runner.now_s() + self._retry_s
-        doubtful: set[int] = set()  # an earlier try may have been done: what refuses a later one says nothing of it
+        doubtful: set[int] = set()  # an earlier try may have been done, so a later refusal says nothing
         while True:
             client, sent_ms = caller.any(), self._history.now()[0]
             outcomes = await client.schedule(offers)
@@ -60,7 +60,7 @@ class Sender:
             if not again:
                 return
             await caller.pause()
-            if self._leaps() != leaps:  # a key is as old as the clocks say: it may be forgotten
+            if self._leaps() != leaps:  # by the new clocks the key may be forgotten
                 for offer in again:
                     self._record(offer, client.node, sent_ms, Outcome("refused"), doubtful)
                 return
