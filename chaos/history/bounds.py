@@ -1,6 +1,6 @@
-"""The numbers a run is judged by, and the fault windows that are left out of what is judged by time.
+"""The bounds that judge a run, and the fault windows that checks of time leave out.
 
-The windows follow from the faults alone, not from when the service came back: a service that stays away for long must
+The windows follow from the faults alone, not from the return of the service. A service that stays away for long must
 not get a longer window.
 """
 
@@ -14,7 +14,8 @@ from chaos.history.history import History
 
 @dataclass(frozen=True)
 class Bounds:
-    """Defaults are the promises; a test on a busy machine widens what is about time, never what is about messages."""
+    """The bounds of a run. Defaults are the promises. A test on a busy machine widens bounds of time, never of
+    messages."""
 
     skew_ms: int = 1  # one machine, one clock, floored to milliseconds on both sides
     late_ms: int | None = None  # for first hand-overs outside fault windows; None: only reported
@@ -24,21 +25,22 @@ class Bounds:
     recovery_ms: int | None = (
         None  # from a fault to the first acknowledgement and the first on-time hand-over; None: only reported
     )
-    on_time_ms: int = 100  # what counts as on time after a fault
-    window_ms: int = 2_000  # how long a fault excuses
-    in_flight_ms: int = 500  # what was offered so shortly before a fault may be cut by it
-    acknowledged_share: float = 0.95  # of what was offered outside the windows
-    lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until their end, and `window_ms` more
-    excuse_nothing: frozenset[str] = frozenset({"slow"})  # kinds that are to be borne, or not to be noticed
-    clocks_right: bool = False  # all through the run: what is said of times can be held against the truth
-    clocks_set_back: bool = False  # all of them together
+    on_time_ms: int = 100  # the lateness that counts as on time after a fault
+    window_ms: int = 2_000  # a fault excuses for this long
+    in_flight_ms: int = 500  # a fault may cut off an offer this shortly before it
+    acknowledged_share: float = 0.95  # of the offers outside the windows
+    lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until `window_ms` after their end
+    excuse_nothing: frozenset[str] = frozenset({"slow"})  # kinds that clients have to bear, or do not notice
+    clocks_right: bool = False  # for the whole run: reported times can be compared with the true ones
+    clocks_set_back: bool = False  # all clocks together
     held_ms: int = 50  # one step of a simulated node's event loop
-    # A term ends with the fault that hit its leader; False where many kinds of faults overlap: then it ends, as far as
-    # anybody can tell, with the first hand-over of the next.
+    # A term ends with the fault that hit its leader. False where many kinds of faults overlap: then, for an observer, a
+    # term ends with the first hand-over of the next one.
     fault_ends_term: bool = True
 
     def fault_windows(self, history: History) -> "Windows":
-        """From each fault on for `window_ms`, a lasting one until so long after its end."""
+        """Return a window of `window_ms` from each fault on. The window of a lasting fault ends that long after the
+        fault."""
         windows: list[tuple[float, float]] = []
         begun: dict[tuple[str, str], list[float]] = {}
         for event in history.of(Fault):
@@ -54,7 +56,7 @@ class Bounds:
 
 
 class Windows:
-    """Spans of time on the monotonic clock, ends included; those that overlap are one."""
+    """Spans of time on the monotonic clock, ends included. Spans that overlap are joined."""
 
     def __init__(self, spans: Iterable[tuple[float, float]]) -> None:
         self.spans: list[tuple[float, float]] = []
@@ -66,11 +68,11 @@ class Windows:
         self._begins = [begin for begin, _ in self.spans]
 
     def end_of(self, moment: float) -> float:
-        """When the span that this moment is in is over; the moment itself where it is in none."""
+        """The end of the span that holds this moment. Without such a span, the moment itself."""
         place = bisect.bisect_right(self._begins, moment) - 1
         return max(moment, self.spans[place][1]) if place >= 0 else moment
 
     def touch(self, begin: float, end: float) -> bool:
-        """Whether any of them has a moment of this span, `begin` at most `end`."""
+        """True if a moment of this span, `begin` at most `end`, lies in any window."""
         place = bisect.bisect_right(self._begins, end) - 1
         return place >= 0 and self.spans[place][1] >= begin

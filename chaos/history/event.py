@@ -1,9 +1,8 @@
-"""What can be seen of a cluster from outside, one struct per kind of observation; chaos/history/inside_event.py has the
-rest.
+"""The observations of a cluster from outside, one struct for each kind. chaos/history/inside_event.py has the rest.
 
-A history is a list of these and nothing else: the checkers may not ask the cluster anything, so a verdict can be
-repeated from the file and a test can plant a fault by editing one event. `mono_ms` (monotonic, one process) orders
-events; `wall_ms` (Unix epoch, floored) compares with the times that nodes write, which is sound because clients and
+A history is a list of these and nothing else. The checkers may not ask the cluster anything. So a verdict can be
+repeated from the file, and a test can plant a fault by editing one event. `mono_ms` (monotonic, one process) orders
+events. `wall_ms` (Unix epoch, floored) compares with the times that nodes write. That is sound because clients and
 nodes share one machine's clock.
 """
 
@@ -68,7 +67,7 @@ __all__ = [
 
 
 class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A message is about to be sent for the first time; `number` is the workload's own name for it, and its body."""
+    """A message is about to be sent for the first time. `number` is the workload's name for it, and its body."""
 
     number: int
     keyed: bool
@@ -78,9 +77,8 @@ class Offered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The final outcome of an offer. `unknown` is no failure: the message may or may not come out. `sent_mono_ms`: the
-    last try's sending.
-    """
+    """The final outcome of an offer. `unknown` is no failure: the message may or may not come out. `sent_mono_ms` is
+    when the last try was sent."""
 
     number: int
     node: str
@@ -92,12 +90,14 @@ class Answered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A message received by a consumer. `connection` names one TCP connection's consumer, `response` counts its
-    answers. `status` is what a webhook was answered with, 0 for a pull; a webhook's `handed_over_ms` and
-    `leased_until_ms` are 0 where no node's delivery log knows of it; at `gives_up_ms` its attempt timed out.
-    `handed_over_ms` is by the leader's clock; `begun_wall_ms` is the same moment by the observer's, 0 where the two
-    are one. `by_receipt`: its node's account is gone, so that it began is known by its receipt alone, and may have been
-    before.
+    """A consumer or receiver got a message.
+
+    - `connection` names the consumer of one TCP connection. `response` counts its answers.
+    - `status` is the receiver's answer to a webhook, 0 for a pull. At `gives_up_ms` the webhook's attempt timed out.
+    - `handed_over_ms` is by the leader's clock. `begun_wall_ms` is the same moment by the observer's, 0 if both are
+      one.
+    - A webhook's `handed_over_ms` and `leased_until_ms` are 0 if no node's delivery log knows of it.
+    - `by_receipt`: its node's account is gone. Only the receipt shows that it began, perhaps earlier.
     """
 
     number: int
@@ -118,23 +118,23 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
     @property
     def began_ms(self) -> int:
-        """When the hand-over was made, by the clock that `wall_ms` is of."""
+        """When the hand-over was made, by the clock of `wall_ms`."""
         return self.begun_wall_ms or self.handed_over_ms
 
     @property
     def pushed(self) -> bool:
-        """Whether it came as a webhook."""
+        """True if it came as a webhook."""
         return self.status > 0
 
     @property
     def taken(self) -> bool:
-        """Whether its receiver took it: a failed webhook is to come again."""
+        """True if its receiver took it. A failed webhook has to come again."""
         return self.status < 300
 
 
 class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to an ack; `result` is `acked`, `stale`, `invalid`, `refused` where it says that nothing was done, or
-    `unknown` when none came."""
+    """The answer to an ack. `result` is `acked`, `stale`, `invalid`, `refused` (nothing was done), or `unknown` (no
+    answer)."""
 
     number: int
     message_id: str
@@ -145,7 +145,7 @@ class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class GaveBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a nack; `result` is `nacked`, or as an ack's."""
+    """The answer to a nack. `result` is `nacked`, or as for an ack."""
 
     number: int
     message_id: str
@@ -156,7 +156,7 @@ class GaveBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Extended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to an extension to `lease_ms` from then; `result` is `extended`, `stale`, `invalid`, or `unknown`."""
+    """The answer to an extension to `lease_ms` from then. `result` is `extended`, `stale`, `invalid`, or `unknown`."""
 
     number: int
     message_id: str
@@ -168,7 +168,7 @@ class Extended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class DeadLettered(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A message that was given up came as a copy of its own, `letter_id`, from the dead-letter topic."""
+    """A message that was given up came from the dead-letter topic as a copy, `letter_id`."""
 
     number: int
     message_id: str
@@ -201,16 +201,15 @@ class Rescheduled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Led(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node said of itself that it leads this term."""
+    """A node said that it leads this term."""
 
     term: int
     leader: str
 
 
 class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A fault put on a node begins or is over. `role` is what the node was when it began. What is done to links has
-    the plan's target for a node (`n1>n2`, `n1|n2,n3`); `detail` are the fault's arguments, as its plan has them.
-    """
+    """A fault on a node begins or ends. `role` is the node's role at the begin. A fault of links has the plan's target
+    for a node (`n1>n2`, `n1|n2,n3`). `detail` has the fault's arguments, as in its plan."""
 
     kind: str  # of a plan
     node: str
@@ -219,15 +218,15 @@ class Fault(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     detail: str = ""
 
     def argument(self, name: str, default: float) -> float:
-        """A number; the default where it has none of that name."""
+        """Return a number among the arguments, or the default."""
         arguments = dict(each.split("=", 1) for each in self.detail.split() if "=" in each)
         return float(arguments.get(name, default))
 
 
 class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a transfer: leadership of `term_before` went from `source` to `target`. `asked` is empty where the
-    best was asked for; the last three are what the answer says of itself. No fault: it excuses nothing.
-    """
+    """The answer to a transfer: leadership of `term_before` went from `source` to `target`. `asked` is empty if the
+    client asked for the best node. The last three fields are from the answer. A transfer is no fault: it excuses
+    nothing."""
 
     source: str
     target: str
@@ -241,8 +240,8 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Held(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A step held a node's loop for so long, by what it was charged; `by` names what for, ms, the dearest first.
-    `lazy_keys`: whether the node's level is one at which the keys of an unlinked hour go a few with each entry."""
+    """A step held a node's loop for `held_ms`, by the charges for its work. `by` has the kinds of work in ms, the
+    dearest first. `lazy_keys`: at the node's level each entry drops a few keys of an unlinked hour."""
 
     node: str
     held_ms: float

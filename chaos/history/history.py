@@ -1,6 +1,7 @@
 """The record of a run: every event in the order it was seen, and the few views that all checkers share.
 
-Kept in memory while the run goes on (a client that writes files measures its own disk), written as NDJSON afterwards.
+It stays in memory during the run, because a client that writes files measures its own disk. Afterwards it is written as
+NDJSON.
 """
 
 import time
@@ -19,10 +20,10 @@ E = TypeVar("E", bound=Event)
 
 
 class History:
-    """Events in the order of `mono_ms`; append with `record`."""
+    """Events in the order of `mono_ms`. `record` appends one."""
 
     def __init__(self, events: Iterable[Event] = (), now: Callable[[], tuple[float, int]] | None = None) -> None:
-        """`now` gives (mono_ms, wall_ms) where time is not the machine's."""
+        """`now` returns (mono_ms, wall_ms) where time is not the machine's."""
         self.events: list[Event] = list(events)
         self._listeners: list[Callable[[Event], None]] = []
         self._wall_ms = NodeClock().wall_ms
@@ -36,18 +37,18 @@ class History:
         return time.monotonic() * 1000, self._wall_ms()
 
     def stamp(self) -> dict[str, Any]:
-        """The fields of `Seen` of an event that is made now."""
+        """The fields of `Seen` for an event that is made now."""
         mono_ms, wall_ms = self._now()
         return {"mono_ms": mono_ms, "wall_ms": wall_ms}
 
     def record(self, event: Event) -> None:
-        """Adds an event and tells it to all listeners."""
+        """Add an event and pass it to all listeners."""
         self.events.append(event)
         for listener in self._listeners:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> None:
-        """Calls `listener` with every event recorded from now on."""
+        """Call `listener` with every later event."""
         self._listeners.append(listener)
 
     def of(self, kind: type[E]) -> list[E]:
@@ -55,7 +56,7 @@ class History:
         return [event for event in self.events if type(event) is kind]
 
     def flipped(self, node_id: str) -> bool:
-        """Whether a fault has flipped a bit of a file of this node, which may not have read it since."""
+        """True if a fault has flipped a bit of a file of this node. The node may not have read it since."""
         return any(fault.kind == "flip" and fault.node == node_id for fault in self.of(Fault))
 
     def offered(self) -> dict[int, Offered]:
@@ -80,7 +81,7 @@ class History:
         return by_number
 
     def cancels(self) -> dict[int, Cancelled]:
-        """Answers to cancels by number: the first that took effect; else the last that may have, else the last."""
+        """Answers to cancels by number: the first that took effect, else the last that may have, else the last."""
         found: dict[int, Cancelled] = {}
         for weight in ("refused", "unknown", "cancelled"):
             its = [event for event in self.of(Cancelled) if event.outcome == weight]
@@ -88,19 +89,19 @@ class History:
         return found
 
     def redriven(self) -> Counter[str]:
-        """How often each message that was dead was made due again, by id; none where nobody looks into nodes."""
+        """By id: how often each dead message was made due again. Empty without events from inside nodes."""
         entries = {(event.message_id, event.index) for event in self.of(Settled) if event.code == CODE_REDRIVEN}
         return Counter(message_id for message_id, _ in entries)
 
     def faults(self) -> list[Fault]:
-        """Beginnings of faults, in order."""
+        """The begins of faults, in order."""
         return [event for event in self.of(Fault) if event.phase == "begin"]
 
     def write(self, path: Path) -> None:
-        """Writes one JSON object a line."""
+        """Write one JSON object a line."""
         path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in self.events))
 
     @classmethod
     def read(cls, path: Path) -> "History":
-        """Reads what `write` wrote."""
+        """Read the file of `write`."""
         return cls(msgspec.json.Decoder(Event).decode_lines(path.read_bytes()))

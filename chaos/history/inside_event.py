@@ -1,16 +1,21 @@
-"""What only the simulator can see: the insides of nodes, at their true moment.
+"""Events that only the simulator sees: the insides of nodes, at their true moment.
 
-On real processes there are none of these events, and the checkers that ask for them have nothing to judge.
+Real processes give none of these events. The checkers that read them then have nothing to judge.
 """
 
 from chaos.history.seen import Seen
 
 
 class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node wrote down that it begins a hand-over. `at_ms` by its own clock; `wall_ms` is the truth. `due_ms`: of the
-    unit, by that node's records. `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth, as
-    far as this one can hear them, at the most within the last second; None: not told. `known_s`: how long ago it heard
-    what its clock is bound by. `leased_until_ms`: by the log, 0 where that has no lease yet."""
+    """A node recorded that it begins a hand-over.
+
+    - `at_ms` is by the node's clock. `wall_ms` is the truth.
+    - `due_ms` is the unit's due time by that node's records.
+    - `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth. It is the most within the last
+      second, of the clocks that this node can hear. None: not told.
+    - `known_s`: the age of the node's knowledge that bounds its clock.
+    - `leased_until_ms` is by the log, 0 if the log has no lease yet.
+    """
 
     node: str
     message_id: str
@@ -26,7 +31,7 @@ class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node wrote down that a push failed, as far as it knows: its receiver may have taken it all the same."""
+    """A node recorded that a push failed, as far as it knows. Its receiver may have taken it all the same."""
 
     node: str
     message_id: str
@@ -35,8 +40,8 @@ class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The first node that applied an entry put down what it did with a message: by `what`, a state of
-    storage.format.rows, and `code`, of the hand-over (term, attempt)."""
+    """The first node that applied an entry recorded its effect on a message. `what` is a state of storage.format.rows.
+    `code` is that of the hand-over (term, attempt)."""
 
     message_id: str
     index: int
@@ -47,8 +52,8 @@ class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Crashed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node ended by itself. `expected`: a fault that was put on its disk explains it. A callback's or request's
-    exception, which a node survives, is told of in the same way."""
+    """A node ended by itself. `expected`: a fault on its disk explains it. An exception of a callback or request, which
+    a node survives, is the same event."""
 
     node: str
     error: str
@@ -56,12 +61,15 @@ class Crashed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node applied the entry at `index`: of `term`, with this checksum, the rolling hash after it.
+    """A node applied the entry at `index`, with its term, its checksum and the rolling hash after it.
 
-    What the entry did is told by the first node that applied it, else empty: `stamp_ms` (of the leader, 0: not told),
-    the dispatch state it left if it changed, `realigned` if that was by a Realign, and the units it made as pairs of
-    (position, due_ms). `shown_ms`: the latest time from which the clock of its term's leader was set back while it led;
-    0: it never was. `version`: the entry's; `raises`: whether it is there to raise the level of the cluster.
+    Only the first node that applied the entry has the other fields:
+
+    - `stamp_ms`: the leader's stamp, 0: not told.
+    - `state`: the dispatch state after the entry, if the entry changed it. `realigned`: a Realign did.
+    - `units`: the new units as pairs of (position, due_ms).
+    - `shown_ms`: the latest time from which the clock of the term's leader was set back while it led. 0: never.
+    - `version`: the entry's version. `raises`: the entry raises the level of the cluster.
     """
 
     node: str
@@ -79,8 +87,8 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Intruded(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node let a stranger in, or heard a message of one (chaos/simulator/faults/stranger.py). `what`: which. `moved`:
-    what was another right behind it, empty if nothing was."""
+    """A node let a stranger in, or heard a message `what` of one (chaos/simulator/faults/stranger.py). `moved` names
+    what had changed right behind it, empty if nothing."""
 
     node: str
     knows: str
@@ -89,9 +97,8 @@ class Intruded(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Raised(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A leader proposes that the level of the cluster rises to `level`. `heard`: of each other member the newest
-    version of entries that it reads, by the last hello that this node heard of it; 0: it heard none, or is not
-    connected with it."""
+    """A leader proposes that the level of the cluster rises to `level`. `heard` has, for each other member, the newest
+    version of entries that it reads, by its last hello to this node. 0: no hello, or not connected."""
 
     node: str
     level: int
@@ -99,8 +106,8 @@ class Raised(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class LevelAsked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """An answer to somebody who asked for a level: `level` as it is then, or the member that was named as the one that
-    reads at most `reads` (0: it is not connected). `older`: who was of an older build lately. All empty: refused for
+    """An answer to a client that asked for a level: `level` as it is then, or a member `lags`. That member reads at
+    most `reads` (0: not connected). `older`: the members that were of an older build lately. All empty: refused for
     another reason, or unknown."""
 
     level: int = 0
@@ -110,8 +117,7 @@ class LevelAsked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A leader proposed a dispatch state that names this open unit, due before slot `tick`, and had not dispatched
-    it."""
+    """A leader proposed a dispatch state that names this open unit, due before slot `tick`, without dispatching it."""
 
     node: str
     term: int
@@ -121,8 +127,8 @@ class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class SetBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node wrote down a hand-over of the unit at `position` that is older than the newest it knew: `fence`, (term,
-    attempt), after `newest`."""
+    """A node recorded a hand-over of the unit at `position` that is older than the newest it knew. `fence` is its
+    (term, attempt), `newest` that of the newest."""
 
     node: str
     position: int
@@ -138,8 +144,8 @@ class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node begins a term as leader. `open_ids`: messages that by its records are due, and neither leased nor settled.
-    `given`: by the leader before; else it was elected."""
+    """A node begins a term as leader. `open_ids`: the messages that are due by its records, without a lease or an end.
+    `given`: the leader before gave it the leadership. Else it was elected."""
 
     node: str
     term: int
@@ -148,9 +154,8 @@ class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Digest(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """At the end, all healed: the hash of what a node has on its disk at `applied_index`; `damage` is what a look at
-    every checksum found wrong.
-    """
+    """At the end, all healed: the hash of the files of a node at `applied_index`. `damage` lists the checksums that do
+    not hold."""
 
     node: str
     applied_index: int

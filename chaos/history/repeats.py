@@ -1,4 +1,4 @@
-"""What came twice in a history, and why."""
+"""The repeated hand-overs of a history, and their causes."""
 
 import bisect
 import itertools
@@ -13,17 +13,17 @@ from chaos.history.history import History
 
 Name = tuple[int, int, int]  # (number, term, attempt)
 A = TypeVar("A", GaveBack, Extended)
-#: `same_name`: the very hand-over again; `unnamed`: while the lease of the same term's earlier hand-over ran.
+#: `same_name`: the very hand-over again. `unnamed`: while the lease of an earlier hand-over of the same term ran.
 Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Two hand-overs of one message that follow each other by (term, attempt), and why the later was made.
+    """Two hand-overs of one message that follow each other by (term, attempt), and the cause of the later one.
 
-    `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms`: of the earlier one's lease.
-    `failed`: the earlier one had by its node's account, which may have stood still while its receiver answered; or may
-    have, since its receiver answered when the time for that was over.
+    `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms` is of the earlier one's lease.
+    `failed`: the earlier one failed by its node's account. That account may have stood still while the receiver
+    answered. Or it may have failed, because the receiver answered after the time for that was over.
     """
 
     before: HandedOver
@@ -36,9 +36,9 @@ class Repeat:
 def repeats(history: History, bounds: Bounds) -> list[Repeat]:
     """Every repeat with its cause, by number, then by (term, attempt).
 
-    A repeat in a later term while the lease of the earlier hand-over still ran means that the log did not hold it: a
-    failover duplicate. A repeat after that lease had ended is the consumer's. A push that is known by its receipt alone
-    may have begun, and have been given up, long before.
+    A repeat in a later term while the earlier lease still ran is a failover duplicate: the log did not hold the earlier
+    hand-over. A repeat after that lease is the consumer's. A push that only its receipt shows may have begun, and have
+    been given up, long before.
     """
     found: list[Repeat] = []
     given_back, extended, stamps = _by_name(history, GaveBack), _by_name(history, Extended), _Stamps(history)
@@ -56,7 +56,7 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
             elif not before.taken or _given_back(after, given_back.get(name, ())):
                 cause = "retried"
             elif max(after.handed_over_ms, after.begun_wall_ms) >= lease_end_ms:
-                cause = "after_lease"  # it had ended, though perhaps not yet by the clock of who handed it over
+                cause = "after_lease"  # it had ended, though perhaps not yet by the leader's clock
             elif before.pushed and after.handed_over_ms >= before.gives_up_ms:
                 cause = "retried"  # the node heard nothing in time: it may have been paused
             elif failed:
@@ -75,25 +75,25 @@ def _by_name(history: History, kind: type[A]) -> dict[Name, list[A]]:
 
 
 def _given_back(after: HandedOver, answers: Sequence[GaveBack]) -> bool:
-    """Whether its consumer may have given it back before it came again."""
+    """True if its consumer may have given it back before it came again."""
     return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= _at_ms(after) for event in answers)
 
 
 def _at_ms(event: HandedOver) -> int:
-    """When a hand-over was made, for who asks whether something was before it. Where nobody saw it made, when it was
-    received: the nodes' clocks may be behind."""
+    """When a hand-over was made, for comparison with earlier events. If unseen, when it was received: the nodes' clocks
+    may be behind."""
     return event.begun_wall_ms or max(event.handed_over_ms, event.wall_ms)
 
 
 class _Stamps:
-    """The stamps of entries, by when their leaders applied them; none where nobody looked inside."""
+    """The stamps of entries, by when their leaders applied them. Empty without events from inside nodes."""
 
     def __init__(self, history: History) -> None:
         stamped = sorted((event.wall_ms, event.stamp_ms) for event in history.of(Applied) if event.stamp_ms)
         self._applied_ms, self._stamp_ms = [at for at, _ in stamped], [stamp for _, stamp in stamped]
 
     def earliest_ms(self, event: Extended) -> int:
-        """The least time that the leader's clock may have shown when it took this extension."""
+        """The earliest time that the leader's clock may have shown when it took this extension."""
         first = bisect.bisect_left(self._applied_ms, event.asked_wall_ms)
         last = bisect.bisect_right(self._applied_ms, event.wall_ms)
         return min([event.asked_wall_ms, *self._stamp_ms[first:last]])
@@ -102,8 +102,8 @@ class _Stamps:
 def _lease_end_ms(
     before: HandedOver, after: HandedOver, answers: Sequence[Extended], stamps: _Stamps, bounds: Bounds
 ) -> int:
-    """The earliest end that the lease of `before` can have had, by what its consumer was told of extensions. A leader
-    whose clock was behind ended them early by as much."""
+    """The earliest possible end of the lease of `before`, by the answers about extensions. A leader whose clock was
+    behind ended the leases early by that much."""
     ends_ms = [before.leased_until_ms]
     for event in answers:
         end_ms = stamps.earliest_ms(event) + event.lease_ms - bounds.skew_ms

@@ -1,4 +1,4 @@
-"""What clients are told beyond what a load needs; chaos/check/message/answers.py holds it against what was."""
+"""Answers to clients beyond those that a load needs. chaos/check/message/answers.py compares them with the truth."""
 
 from typing import Literal
 
@@ -23,9 +23,12 @@ class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """What the ledger says of a message, asked at a moment. `hand_overs`: those that it knows of; `complete`: it says
-    that no account is missing, and of the message that nothing of it was forgotten; `old`: that it is from before its
-    records."""
+    """The ledger's answer about a message.
+
+    - `hand_overs`: the number that the ledger knows of.
+    - `complete`: no account is missing, and nothing of the message was forgotten.
+    - `old`: the message is from before the ledger's records.
+    """
 
     number: int
     message_id: str
@@ -45,7 +48,7 @@ class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """What the ledger sums up of all messages, asked at a moment; `complete` as with one message."""
+    """The ledger's sums of all messages. `complete` is as for one message."""
 
     asked_mono_ms: float
     lost: int
@@ -55,15 +58,15 @@ class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A backup was written, the only one of a run: of what its node had applied up to this entry."""
+    """A backup was written, the only one of a run. It holds the entries that its node had applied, up to this one."""
 
     node: str
     applied_index: int
 
 
 class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """What a cluster that was made from the backup says of a message: the answer to a cancel, what the ledger says, or
-    that it has none. `again`: so many hand-overs of it this cluster had made before."""
+    """An answer about a message from a cluster that was made from the backup. It is the answer to a cancel, the
+    ledger's account, or that the message is unknown. `again`: this cluster had made so many hand-overs of it before."""
 
     number: int
     message_id: str
@@ -78,8 +81,8 @@ class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a redrive of all dead messages of a topic, the only one under way: `changed` of `done`; `refused`
-    says that nothing was done."""
+    """The answer to a redrive of all dead messages of a topic, the only one under way. `done` has the number `changed`.
+    `refused` says that nothing was done."""
 
     topic: str
     asked_mono_ms: float
@@ -89,7 +92,7 @@ class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A pull that brought nothing to its consumer: `refused` says that nothing was leased to it."""
+    """A pull that brought nothing to its consumer. `refused` says that nothing was leased to it."""
 
     topic: str
     node: str
@@ -99,7 +102,8 @@ class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Kept(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a request under the key of a message that is there: it is kept, and due then."""
+    """The answer to a request with the key of a message that is there. The cluster keeps that message, due at
+    `due_ms`."""
 
     number: int
     message_id: str

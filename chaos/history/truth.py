@@ -1,4 +1,4 @@
-"""What was so: the views of a history that its answers are held against."""
+"""The truth of a run: the views of a history that the answers are compared with."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from storage.format.states import DELIVERED
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
 
-#: A doubt takes in what is due so shortly behind a change of leader (storage/catalog/doubt.py), by clocks that are
+#: A doubt covers messages that are due this shortly after a change of leader (storage/catalog/doubt.py). Clocks may be
 #: apart.
 DOUBT_MS: Final = 3_000
-#: A leader is seen to lead so long after it began at the most: from inside a simulated node, or by asking a real one.
+#: A leader is seen to lead at most this long after its begin: inside a simulated node, or by asking a real one.
 INSIDE_MS: Final = 20
 ASKED_MS: Final = 2_000
-#: What a lease may seem to end early: times are floored, crystals run wrong.
+#: A lease may seem to end this much early: times are floored, crystals run wrong.
 EARLY_MS: Final = 10
-#: Who is asked to lead and hears nothing of it is elected so much later, at the least; who hears it leads at once.
+#: A node that misses the request to lead is elected at least this much later. A node that gets it leads at once.
 ELECTED_MS: Final = 100
 
 
 class Truth:
-    """Of one history."""
+    """The truth of one history."""
 
     def __init__(self, history: History, bounds: Bounds) -> None:
         self.history, self.bounds = history, bounds
@@ -66,7 +66,7 @@ class Truth:
         terms = {event.index: event.term for event in history.of(Applied)}
         self._redriven = sorted(
             {(each.message_id, each.index): (each.mono_ms, terms.get(each.index, 0)) for each in redriven}.values()
-        )  # a move has a record at the place and one at the home
+        )  # a move has a record at the new position and one at the original
         acknowledged = history.acknowledged()
         self._acknowledged = acknowledged
         self.number_of = {event.message_id: number for number, event in acknowledged.items()}
@@ -79,66 +79,70 @@ class Truth:
         self._prolonged = {(event.number, event.term, event.attempt) for event in asked}
 
     def is_strict(self, number: int) -> bool:
-        """Whether it is a message of a strict topic."""
+        """True if it is a message of a strict topic."""
         return number in self._offered and self._offered[number].strict
 
     def keeps_doubt(self, number: int) -> bool:
-        """Whether a doubt about this message stays until it ends: below its newest level a cluster forgets."""
+        """True if a doubt about this message stays until the message ends. Below the newest level a cluster forgets
+        doubts."""
         return number in self._acknowledged and self._acknowledged[number].mono_ms >= self._risen_ms
 
     def topic(self, number: int) -> str:
-        """The name of its topic; empty where nobody says."""
+        """The name of its topic, empty if unknown."""
         return self._offered[number].topic if number in self._offered else ""
 
     def pushed(self, number: int) -> bool:
-        """Whether its topic pushes."""
+        """True if its topic pushes."""
         return self.topic(number) in ("push", "strict-push", "poison")
 
     def received_before(self, number: int, mono_ms: float) -> set[tuple[int, int]]:
-        """(term, attempt) of the hand-overs of it that anybody had received by then."""
+        """(term, attempt) of the hand-overs of it that were received by then."""
         hand_overs = self.hand_overs.get(number, ())
         return {(event.term, event.attempt) for event in hand_overs if event.mono_ms < mono_ms}
 
     def begun_before(self, message_id: str, mono_ms: float) -> int | None:
-        """How many hand-overs of it nodes had begun by then; None where nobody looks into nodes."""
+        """How many hand-overs of it nodes had begun by then. None without events from inside nodes."""
         if not self.tells_begun:
             return None
         return sum(each <= mono_ms for each in self._begun_ms.get(message_id, ()))
 
     def handed_over_ms(self, name: tuple[int, int, int]) -> int | None:
-        """When a hand-over (number, term, attempt) was made, as it says itself; None where nobody got it, or its node's
-        account is gone."""
+        """When a hand-over (number, term, attempt) was made, by its own data. None if it was not received, or its
+        node's account is gone."""
         return self._handed_over_ms.get(name) or None
 
     def redriven_between(self, from_ms: float, until_ms: float) -> list[int]:
-        """Messages that were redriven, each by the term of the leader that proposed it, 0 where nobody tells."""
+        """The messages that were redriven, each as the term of the leader that proposed it. 0: unknown."""
         first, end = (bisect.bisect_left(self._redriven, (at_ms, 0)) for at_ms in (from_ms, until_ms))
         return [term for _, term in self._redriven[first:end]]
 
     def newest_term(self, mono_ms: float) -> int:
-        """The newest that anybody had seen by then."""
+        """The newest term that an observer had seen by then."""
         return max((term for at_ms, term in self._changes if at_ms <= mono_ms), default=0)
 
     def nobody_died(self, number: int, cancel: Cancelled) -> bool:
-        """Whether every leader from shortly before a message was sent until its cancel was answered led on, or gave its
-        leadership away and all that it did went into the log. Where all clocks were set back, what is due earlier than
-        they had shown may be in doubt whenever it came."""
+        """True if no leader died from shortly before a message was sent until its cancel was answered. Each led on, or
+        gave its leadership away with all of its work in the log.
+
+        False where all clocks were set back: a message that is due earlier than they had shown may be in doubt at any
+        time.
+        """
         answered = self._acknowledged.get(number)
         if answered is None or not self._changes or self.bounds.clocks_set_back:
             return False
         offered = self._offered.get(number)
-        # Under a key the one that was answered may not be the one that made it.
+        # With a key, an earlier request than the answered one may have made the message.
         sent_ms = offered.mono_ms if offered is not None and offered.keyed else answered.sent_mono_ms
         from_ms = sent_ms - DOUBT_MS
         if self._changes[0][0] > from_ms:
-            return False  # the first leader was elected; what it found is in doubt for a moment
+            return False  # the first leader was elected, so its messages are in doubt for a moment
         until_ms = cancel.mono_ms + (INSIDE_MS if self.tells_begun else ASKED_MS)
         within = [term for at_ms, term in self._changes if from_ms <= at_ms <= until_ms]
         return all(term in self._sealed for term in within)
 
     def early_repeats(self) -> Iterable[tuple[Repeat, int]]:
-        """What came again in a later term before its lease had run by the truth, and how much too early, ms; where all
-        clocks are right, and its consumer did not ask for another end."""
+        """Each repeat in a later term before its lease had run by the truth, and by how much it was early, ms. Only
+        where all clocks are right, and its consumer did not ask for another end of the lease."""
         if not self.bounds.clocks_right:
             return
         for repeat in self.repeats:
@@ -154,7 +158,7 @@ class Truth:
 
 
 def _changes(history: History) -> list[tuple[float, int]]:
-    """(when, term) of each leader's begin, as far as anybody saw it."""
+    """(when, term) of the begin of each leader that an observer saw."""
     first_ms: dict[int, float] = {}
     for event in history.events:
         if isinstance(event, Begun | Led | Promoted | Sure):
@@ -163,17 +167,21 @@ def _changes(history: History) -> list[tuple[float, int]]:
 
 
 def _risen_ms(history: History) -> float:
-    """Since when the cluster has stood at the newest level of this build, for all that is known."""
+    """The moment from which the cluster is known to stand at the newest level of this build."""
     applied = history.of(Applied)
     risen = (event.mono_ms for event in applied if event.version >= LEVELS[1])
     return next(risen, float("inf")) if applied else 0.0
 
 
 def _sealed(history: History) -> set[int]:
-    """Terms that were given by the one before, with all that it did in the log: that is known once the history has come
-    to its newest level, and not where nobody looks into nodes. No level is taken back; an entry that needs no newer
-    version has an older one. Who leads in place of the one that was asked for was elected, and does not know; nor does
-    the one that was asked for where the word of it was lost: it waited for an election then."""
+    """Terms whose leader was given the leadership by the one before, with all of its work in the log.
+
+    This is known only from inside nodes, and from when the history reaches its newest level. No level is taken back,
+    but an entry that needs no newer version has an older one. Two leaders do not count, because they were elected:
+
+    - another node than the one that was asked for;
+    - the node that was asked for, if it missed the request: it waited for an election.
+    """
     elected = {event.term for event in history.of(Promoted) if not event.given}
     newest = max((event.version for event in history.of(Applied)), default=0)
     found: set[int] = set()

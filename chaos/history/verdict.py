@@ -1,6 +1,4 @@
-"""What a checker says: the promise, whether it held, the figure, and every fault found, each naming the message or the
-term.
-"""
+"""The result of a checker: the promise, whether it held, the figure, and every violation with its message or term."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """The promise holds when there is no fault."""
+    """The promise holds if there is no violation."""
 
     promise: str
     figure: Mapping[str, object]
@@ -20,11 +18,11 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """No fault found."""
+        """True if no violation was found."""
         return not self.faults
 
     def describe(self) -> str:
-        """One line, and the first faults below it."""
+        """One line, and the first violations below it."""
         lines = [f"{self.promise}: {'holds' if self.holds else 'BROKEN'} {dict(self.figure)}"]
         lines += [f"   {fault}" for fault in self.faults[:SHOWN]]
         if len(self.faults) > SHOWN:
@@ -33,7 +31,7 @@ class Verdict:
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """p50, p99, p99.9 and max, rounded to 0.1; empty for no values."""
+    """p50, p99, p99.9 and max, rounded to 0.1. Empty for no values."""
     if not values:
         return {}
     p50, p99, p999 = np.percentile(np.asarray(values), (50, 99, 99.9))
