@@ -1,4 +1,4 @@
-"""`hourwheel chaos run`, without its options: what has to be in place before, and what is left behind."""
+"""`hourwheel chaos run`, without its options: checks what the machine has, runs the plan, writes the report."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from chaos.plan.fault_plan import FaultPlan
 def run_plan(
     plan: FaultPlan, directory: Path, rate: float, strict: bool, hostile: bool, say: Callable[[str], None]
 ) -> bool:
-    """Runs the plan in `directory`, which is empty, at `rate` messages a second, beside attacks of single clients if
-    `hostile`; whether every promise held.
+    """Run the plan in `directory`, which is empty, at `rate` messages a second. If `hostile`, attacks of single clients
+    run beside it. Return True if every promise held.
 
-    Blocks until the run is over. Call it before any thread is started: the mounts of this process become its own.
-    Raises ClusterFailed when the cluster does not heal.
+    Blocks until the run is over. Call it before any thread is started: this process gets mounts of its own. Raises
+    ClusterFailed when the cluster does not heal.
     """
     lacking = missing()
     if not lacking:

@@ -1,9 +1,9 @@
-"""`make fuzz-frames`: frames against the Raft ports of real nodes, by a stranger and by one who knows the cluster id.
+"""`make fuzz-frames`: sends frames to the Raft ports of real nodes, as a stranger and as an insider.
 
-Three nodes run; a fourth member is down, so there is a name that nobody holds. The stranger knows all node ids and
-speaks in any name. The insider knows the cluster id as well and speaks in the names of those that are connected. What
-must hold: no node ends, no term moves, a node writes at most a line a second, and its memory stays. What an insider
-can do in the name of the member that is down is not judged here (docs/guarantees.md).
+Three nodes run. A fourth member is down, so one name is free. The stranger knows all node ids and uses any name. The
+insider knows the cluster id as well and uses the names of connected nodes. These must hold: no node ends, no term
+moves, a node writes at most a line a second, and its memory stays. What an insider can do in the name of the member
+that is down is not judged here (docs/guarantees.md).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, FileHeader
 
 PATIENT: Final = {"heartbeat_ms": 50, "trust_ms": 1500, "election_min_ms": 2500, "election_max_ms": 4000}
-"""An election that a busy machine makes would look like the attacker's."""
+"""A busy machine's own election would look like the attacker's."""
 DOWN: Final = "n4"
 A_LINE: Final = 40
 """Frames on one connection."""
 AT_ONCE: Final = 12
 CALLS_SHARE: Final = 0.4
-"""Of the connections ask for calls between nodes."""
+"""The share of connections that ask for calls between nodes."""
 MEMORY_KB_MAX: Final = 24 * 1024
-"""What a node may have grown by: buffers of a quarter of a mebibyte for each connection that stands."""
+"""The allowed growth of a node: a quarter of a mebibyte of buffers for each open connection."""
 
 
 async def _converse(
     chance: random.Random, node: LocalNode, names: list[str], known: bytes | None, stores: dict[str, bytes]
 ) -> None:
-    """One connection: a hello, or a greeting for calls; frames at once or when it was answered, then what comes back
-    until it is closed."""
+    """Make one connection. Send a hello, or a greeting for calls. Send frames at once or after the answer. Then read
+    until the connection is closed."""
     speaks_as = chance.choice(names)
     if chance.random() < CALLS_SHARE:
         greeting = draw_calls.greeting(chance, speaks_as, node.node_id, known)
@@ -67,7 +67,7 @@ async def _converse(
 
 
 class Fuzz:
-    """One run against a cluster that leads. `broken` says what did not hold."""
+    """One run against a cluster that leads. `broken` lists the violations."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.broken: list[str] = []
@@ -76,7 +76,7 @@ class Fuzz:
         self._nodes = list(cluster.nodes.values())
 
     async def run(self, who: str, frames: int, names: list[str], known: bytes | None) -> None:
-        """So many frames by one attacker; then the cluster is looked at."""
+        """Send `frames` frames as one attacker. Then check the cluster."""
         loop = asyncio.get_running_loop()
         before, begun_s = await self._look(), loop.time()
         lines = {node.node_id: _lines(node) for node in self._nodes}
@@ -100,7 +100,7 @@ class Fuzz:
             term_now, memory_now_kb = after[node.node_id]
             if term_now != term:
                 self.broken.append(f"{who}: {node.node_id} went from term {term} to {term_now}")
-            if wrote > 3 + 3 * took_s:  # three parts of a node say so: the wire, the group, and the calls
+            if wrote > 3 + 3 * took_s:  # three parts of a node log it: the wire, the group, and the calls
                 self.broken.append(f"{who}: {node.node_id} wrote {wrote} lines in {took_s:.0f} s")
             if memory_now_kb - memory_kb > MEMORY_KB_MAX:
                 self.broken.append(f"{who}: {node.node_id} grew from {memory_kb} to {memory_now_kb} KiB")
@@ -108,7 +108,7 @@ class Fuzz:
         print(f"{who}: {frames} frames in {took_s:.0f} s")
 
     async def _look(self) -> dict[str, tuple[int, int]]:
-        """Of each node its term and its memory in KiB. Raises ClusterFailed if one ended, or nobody leads."""
+        """The term and the memory in KiB of each node. Raises ClusterFailed if a node ended, or none leads."""
         await self._cluster.wait_leader()
         await self._cluster.wait_ready()
         pages = {node.node_id: await self._cluster.status(node.node_id) for node in self._nodes}
@@ -119,7 +119,7 @@ class Fuzz:
 
 
 def cluster_id_of(node: LocalNode) -> bytes:
-    """From its disk: what an insider knows."""
+    """The cluster id, read from the node's disk: the insider's knowledge."""
     mark = b"cluster_id\xc4\x10"
     for path in sorted((node.data_path / "journal").glob("*.seg")):
         data = path.read_bytes()
@@ -140,7 +140,7 @@ def _lines(node: LocalNode) -> int:
 
 
 async def fuzz(directory: Path, seed: int, frames: int) -> list[str]:
-    """Half of the frames by the stranger, half by the insider; what did not hold."""
+    """Send half of the frames as the stranger, half as the insider. Return the violations."""
     async with Cluster(directory, spare=1, settings={"raft": PATIENT}) as cluster:
         cluster.start()
         await cluster.wait_ready()
@@ -156,7 +156,7 @@ async def fuzz(directory: Path, seed: int, frames: int) -> list[str]:
 
 
 def main() -> int:
-    """Exit status 1 if something did not hold."""
+    """Run from the command line. Exit status 1 if something did not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--frames", type=int, default=200_000)

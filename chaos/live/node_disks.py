@@ -1,4 +1,4 @@
-"""The nodes' directories of a run: each on a disk of its own while it lasts, plain directories afterwards."""
+"""The nodes' directories of a run: each on a disk of its own during the run, plain directories afterwards."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from chaos.live.faults.loop_disk import LoopDisk, missing
 
 
 class NodeDisks:
-    """Disks for these nodes below `directory`, where the machine has such; use as `async with`, around the cluster.
+    """Disks for these nodes below `directory`, if the machine has such. Use as `async with`, around the cluster.
 
-    A node's data directory is then a link into its disk, so that what fills the disk lies beside it. When all is over
-    the data is copied out, and directory and content look as if there had never been another disk.
+    A node's data directory is then a link into its disk, so that the ballast of a full disk lies beside it. At the end
+    the data is copied out. Directory and content then look as if there had been no other disk.
     """
 
     def __init__(self, directory: Path, ids: Sequence[str], lacking: str = "") -> None:
-        """`lacking`: why there can be none, if it is known."""
+        """`lacking`: the reason why there can be none, if known."""
         self._directory, self._ids = directory, list(ids)
         self.lacking = lacking or missing()
         self.loops: dict[str, LoopDisk] = {}
@@ -60,7 +60,8 @@ class NodeDisks:
 
 
 def copy_out(loop: LoopDisk, target: Path) -> None:
-    """A run that failed may have left the disk without power: it is given back, so that what went wrong can be read."""
+    """Copy the data out. A run that failed may have left the disk without power. Then power is restored, so that the
+    data can be read."""
     source = loop.mounted_at / "data"
     try:
         shutil.copytree(source, target)

@@ -1,12 +1,14 @@
-"""What a run leaves behind: its plan, verdicts, timeline, and what its clients saw as the reconciliation reads it.
+"""The files of a run: its plan, verdicts and timeline, and its clients' records for the reconciliation.
 
-plan.txt             the plan, to run again or to edit
-history.ndjson       every call, answer, hand-over and fault, in order
-verdict.txt, .json   what held, with figures; what was not shown, and why
-timeline.*           faults, leaders, rates, lateness, duplicates: text, JSON, PNG, SVG
-acknowledged.ndjson  ids that producers were answered 201 for     hourwheel reconcile --acknowledged
-receipts.ndjson      what consumers and webhook receivers took    hourwheel reconcile --receipts
-n1/data, ...         the nodes' directories, closed               hourwheel reconcile --data
+    plan.txt             the plan, to run again or to edit
+    history.ndjson       every call, answer, hand-over and fault, in order
+    verdict.txt, .json   what held, with figures; what was not shown, and why
+    timeline.*           faults, leaders, rates, lateness, duplicates: text, JSON, PNG, SVG
+    acknowledged.ndjson  ids that producers were answered 201 for     hourwheel reconcile --acknowledged
+    receipts.ndjson      what consumers and webhook receivers took    hourwheel reconcile --receipts
+    n1/data, ...         the nodes' directories, closed               hourwheel reconcile --data
+
+The reconciliation reads the last three, each with the option beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from chaos.report.write_timeline import write as write_timeline
 
 
 def lines_of(plan: FaultPlan, result: Result) -> list[str]:
-    """The verdict for people."""
+    """The verdict as lines for people."""
     lines = [verdict.describe() for verdict in result.verdicts]
     fired = ", ".join(f"{kind} {count}" for kind, count in sorted(result.fired.items())) or "none"
     put_on, passed, planned = sum(result.fired.values()), sum(result.passed.values()), len(plan.faults)
@@ -48,7 +50,7 @@ def lines_of(plan: FaultPlan, result: Result) -> list[str]:
 
 
 def document_of(plan: FaultPlan, result: Result) -> dict[str, object]:
-    """The verdict for programs."""
+    """The verdict as JSON for programs."""
     return {
         "plan": plan.render(),
         "violations": len(result.broken),
@@ -70,7 +72,7 @@ def document_of(plan: FaultPlan, result: Result) -> dict[str, object]:
 
 
 def write_report(plan: FaultPlan, result: Result, directory: Path, title: str, bounds: Bounds = BOUNDS) -> None:
-    """Everything but the plan, the history and the nodes' directories, which are there already."""
+    """Write all files except the plan, the history and the nodes' directories, which are there already."""
     (directory / "verdict.txt").write_text("\n".join(lines_of(plan, result)) + "\n", encoding="utf-8")
     text = json.dumps(document_of(plan, result), indent=2, default=str)
     (directory / "verdict.json").write_text(text + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run on real processes ended with."""
+"""The result of a run on real processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ from chaos.plan.fault_plan import FaultPlan
 
 @dataclass(frozen=True)
 class Result:
-    """What a run ended with. `fired` and `passed` by kind; `not_run`: why this machine cannot do a kind; `fell_short`:
-    what came otherwise than the plan says; `unfinished`: what of the run did not come to its end."""
+    """The result of a run.
+
+    - `fired` and `passed` count faults by kind.
+    - `not_run` says why this machine cannot carry out a kind.
+    - `fell_short` lists what differed from the plan.
+    - `unfinished` lists the parts of the run that did not end.
+    """
 
     history: History
     verdicts: list[Verdict]
@@ -42,26 +47,26 @@ class Result:
         }
 
     def figure(self, promise: str) -> Mapping[str, object]:
-        """Of the verdict on this promise."""
+        """The figure of the verdict on this promise."""
         return next(verdict.figure for verdict in self.verdicts if verdict.promise == promise)
 
     def describe(self) -> str:
-        """All verdicts, and what is wrong, a line each."""
+        """All verdicts and other violations, a line each."""
         return "\n".join([*(verdict.describe() for verdict in self.verdicts), *self.beside])
 
     @property
     def broken(self) -> list[str]:
-        """Everything that is wrong, as lines."""
+        """All violations, as lines."""
         return broken(self.verdicts) + self.beside
 
     @property
     def beside(self) -> list[str]:
-        """What is wrong beside the verdicts, as lines."""
+        """Violations that are not in the verdicts, as lines."""
         return [*self.disks, *self.unfinished]
 
 
 def otherwise(plan: FaultPlan, result: Result) -> list[str]:
-    """What did not come as the plan says, as lines. Where faults come one after the other, all of it is to come."""
+    """The differences from the plan, as lines. Where faults come one after the other, all of the plan has to come."""
     came = sum(result.fired.values())
     lines = [f"{came} of {len(plan.faults)} faults came"] if came < len(plan.faults) else []
     lines += [f"passed over: {reason}" for reason in result.reasons]
@@ -74,7 +79,7 @@ def otherwise(plan: FaultPlan, result: Result) -> list[str]:
 
 
 def kinds_not_shown(plan: FaultPlan, result: Result, kinds: Sequence[str]) -> list[str]:
-    """Kinds that this run says nothing of, a line each with its reason: never skipped in silence."""
+    """Kinds that this run says nothing about, a line each with its reason. None is left out."""
     planned = {fault.kind for fault in plan.faults}
     lines = []
     for kind in kinds:

@@ -1,8 +1,8 @@
 """One run of a plan of faults on real processes: a cluster, clients, a nemesis; then verdicts.
 
-The order is what makes the verdicts sound. Faults come while the load is offered. When it ends all is healed, every
-disk that was damaged is replaced, and only then is waited for what is outstanding: what does not come out of a sound
-cluster is lost. Then the nodes are stopped in order and their files compared.
+The order makes the verdicts sound. Faults come while the load is offered. When it ends all is healed, and every damaged
+disk is replaced. Only then the run waits for outstanding messages: a message that a sound cluster does not deliver is
+lost. Then the nodes are stopped in order and their files compared.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from chaos.plan.fault_plan import FaultPlan
 from chaos.plan.load_plan import Plan
 from storage.directory.verify import verify
 
-#: For what is outstanding when all is healed: leases of what nobody acked end, pushes are tried again.
+#: The wait for outstanding messages when all is healed: unacked leases end, pushes are tried again.
 DRAIN_S = 90.0
 TOLD_S = 5.0
-#: Checkpoints come this often, so that faults meet them.
+#: Checkpoints come this often, so that faults hit them.
 CHECKPOINT_S = 5
 
 LOAD = Plan(
@@ -59,12 +59,12 @@ LOAD = Plan(
     extend_share=0.02,
     drain_s=DRAIN_S + READY_S,
 )
-"""Every kind of call, but for rate, length and seed."""
+"""Every kind of call, without rate, length and seed."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How a run is made and judged, beside its plan and its load."""
+    """How a run is made and judged, apart from its plan and its load."""
 
     settings: Mapping[str, Mapping[str, object]] = field(
         default_factory=lambda: {"storage": {"checkpoint_s": CHECKPOINT_S}}
@@ -72,21 +72,21 @@ class Setup:
     """Further tables of the nodes' configuration."""
     bounds: Bounds = BOUNDS
     further: tuple[Checker, ...] = ()
-    """What else is promised in this run."""
+    """Checkers of further promises of this run."""
     accounted: int = SAMPLE
-    """So many messages are asked about at the end."""
+    """The number of messages that the run asks about at the end."""
     hostile: bool = False
-    """Beside the load single clients attack."""
+    """Single clients attack beside the load."""
     no_disks: str = ""
-    """Why nodes have no disks of their own, if that is known."""
+    """The reason why nodes have no disks of their own, if known."""
     kinds: frozenset[str] = frozenset()
-    """Kinds of faults that a story puts on; those of the plan are known."""
+    """Kinds of faults that a story puts on. Those of the plan are known."""
     spare: int = 0
-    """Nodes that may join, beside one for each `replace` of the plan."""
+    """The number of nodes that may join, beside one for each `replace` of the plan."""
     older: Path | None = None
-    """Where another build lies that all nodes begin as."""
+    """The directory of another build that all nodes start with."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Of every process."""
+    """Environment variables of every process."""
 
 
 PLAIN: Final = Setup(
@@ -96,11 +96,11 @@ PLAIN: Final = Setup(
 
 
 class LiveRun:
-    """A plan on a ground, its files below `directory`. `say` is told how it goes. Use as `async with`: then the nodes
-    run; `run`, then `judge`."""
+    """A plan on a ground, its files below `directory`. `say` gets lines of progress. Use as `async with`: inside, the
+    nodes run. Call `run`, then `judge`."""
 
     nemesis: LiveNemesis
-    """While `run` lasts."""
+    """Set while `run` lasts."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class LiveRun:
             await stack.enter_async_context(self.cluster)
             self.cluster.start()
             await self.cluster.wait_ready()
-            if self.load.strict:  # below, a topic that is made strict is in doubt of its first second
+            if self.load.strict:  # at a lower level a topic that becomes strict is in doubt for its first second
                 await self.cluster.wait_raised()
             self._open = stack.pop_all()
         return self
@@ -142,7 +142,7 @@ class LiveRun:
         await self._open.aclose()
 
     def _is_member(self, node_id: str) -> bool:
-        return node_id in self.cluster.nodes  # one that is leaving too: it serves until it is gone
+        return node_id in self.cluster.nodes  # a leaving node too: it serves until it is gone
 
     def _made(self) -> Cluster:
         kinds = {fault.kind for fault in self._plan.faults} | self._setup.kinds
@@ -161,9 +161,9 @@ class LiveRun:
         return cluster
 
     async def run(self, story: Story | None = None) -> None:
-        """Carries the plan out under load, and tells a story beside it, then heals all and waits for what is
-        outstanding. The load ends with the story, if there is one, or else as the plan says. Raises ClusterFailed when
-        the cluster does not heal, or the service does not come back."""
+        """Carry out the plan under load, and a story beside it. Then heal all and wait for outstanding messages. The
+        load ends with the story, if there is one, or else as the plan says. Raises ClusterFailed when the cluster does
+        not heal, or the service does not come back."""
         try:
             await self._run(story)
         except ExceptionGroup as several:
@@ -213,7 +213,7 @@ class LiveRun:
             await asyncio.sleep(self._plan.seconds)
 
     async def judge(self) -> Result:
-        """Stops the nodes in order, compares their files, and judges it all; call it after `run`."""
+        """Stop the nodes in order, compare their files, and judge it all. Call it after `run`."""
         nemesis, disk_faults = self.nemesis, self._disk_faults
         self._say("stopping the nodes in order, comparing their files")
         try:
@@ -241,7 +241,7 @@ class LiveRun:
         )
 
     def _verdicts(self) -> list[Verdict]:
-        gc.disable()  # millions of events: looking through them again and again takes longer than judging them
+        gc.disable()  # millions of events: the garbage collector would take longer than the checkers
         try:
             return judge(self.history, self._setup.bounds, self._setup.further)
         finally:
@@ -265,7 +265,7 @@ class LiveRun:
             )
 
     async def _tell(self) -> None:
-        """A line now and then, and one for each fault."""
+        """Say a line now and then, and one for each fault."""
         counts = {"handed over": 0}
         begun_s = time.monotonic()
 
@@ -287,4 +287,4 @@ class LiveRun:
 
 
 Story = Callable[[LiveRun], Awaitable[None]]
-"""What is told in code, of the run it is told in."""
+"""A story in code, called with the run that it is part of."""

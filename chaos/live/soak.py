@@ -1,7 +1,8 @@
-"""`make soak-chaos`: one `hourwheel chaos run` for each of several seeds, each verdict told, a summary in the end.
+"""`make soak-chaos`: one `hourwheel chaos run` for each of several seeds. Prints each verdict, and a summary at the
+end.
 
-A run that broke a promise, or did not come back, does not end the others. What each leaves behind stays below `--out`,
-by seed; the rest of what it said is in its `said.txt`. Exit status 1 if any was red.
+A run that broke a promise, or did not come back, does not end the others. The files of each run stay below `--out`, by
+seed. Its other output is in its `said.txt`. Exit status 1 if any run was red.
 """
 
 import argparse
@@ -11,25 +12,25 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-#: Lines of a run that are its verdict.
+#: Begins of the lines that are a run's verdict.
 _TELLING: Final = ("VIOLATIONS:", "violations:", "hourwheel:", "BROKEN:")
 
 
 class Verdict(NamedTuple):
-    """Of one seed: exit status 0 is green; `said` are the lines that tell why, or how much was shown."""
+    """The verdict of one seed. Exit status 0 is green. `said` are the lines that tell why, or how much was shown."""
 
     seed: int
     status: int
     said: tuple[str, ...]
 
     def describe(self) -> str:
-        """A line, and what it rests on below."""
+        """A line, and its reasons below."""
         lines = self.said or ("it said nothing",)
         return "\n".join([f"seed {self.seed}: {'RED' if self.status else 'green'}: {lines[0]}", *lines[1:]])
 
 
 def soak(seeds: Iterable[int], run: Callable[[int], Verdict], say: Callable[[str], None]) -> int:
-    """Runs all seeds, one after the other; how many were red."""
+    """Run all seeds, one after the other. Return how many were red."""
     red = [verdict.seed for verdict in _told(seeds, run, say) if verdict.status]
     say(f"red: {len(red)}" + (f" (seeds {', '.join(map(str, red))})" if red else ""))
     return len(red)
@@ -43,7 +44,7 @@ def _told(seeds: Iterable[int], run: Callable[[int], Verdict], say: Callable[[st
 
 
 def run_seed(seed: int, out: Path, arguments: list[str]) -> Verdict:
-    """`hourwheel chaos run` in a process of its own: its mounts and namespaces end with it."""
+    """Run `hourwheel chaos run` in a process of its own: its mounts and namespaces end with it."""
     command = [sys.executable, "-m", "cli", "chaos", "run", "--seed", str(seed), *arguments, "--out", str(out)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     out.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ def telling(text: str) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Reads the command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="990101:990121", help="A:B, seeds A to B-1 (default: %(default)s)")
     parser.add_argument("--duration", default="3m", help="of each (default: %(default)s)")

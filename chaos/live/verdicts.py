@@ -1,9 +1,9 @@
-"""What a run on real processes is judged by, and what has to be known of a history before its checkers read it.
+"""The bounds and checkers of a run on real processes, and the facts to add to its history before the checkers read it.
 
-A history of real processes has what clients saw; the nodes' own accounts of their pushes are filled in afterwards, and
-what a power cut took from those accounts is not held against them: the log of hand-overs is written before the first
-byte leaves and synced later (docs/guarantees.md), so its last seconds go with the power. Such a push was received, so
-it was begun; when, is known by its receipt.
+A history of real processes has what clients saw. The nodes' own accounts of their pushes are added afterwards. The log
+of hand-overs is written before the first byte leaves and synced later (docs/guarantees.md). So a power cut takes its
+last seconds, and that is not held against the account. Such a push was received, so it was begun. Its receipt gives the
+moment.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ from chaos.load.webhooks import LEASE_MORE_MS, Name, account
 from chaos.plan.fault_plan import kinds_of
 from chaos.plan.load_plan import Plan
 
-#: Two nodes' clocks may each be 500 ms off the truth, slewed (docs/guarantees.md). Every kind of fault excuses what is
-#: judged by time, until it is over and the service has had time to come back.
+#: Two nodes' clocks may each be 500 ms off the truth, slewed (docs/guarantees.md). Every kind of fault excuses checks
+#: of time, until it is over and the service has had time to come back.
 BOUNDS: Final = Bounds(
     skew_ms=1_050, window_ms=5_000, on_time_ms=500, lasting=frozenset(kinds_of("live")), fault_ends_term=False
 )
-#: Where faults come one after the other they excuse little: not what should not be noticed, nor what has to be borne.
+#: Faults that come one after the other excuse little. Some should not be noticed and some have to be borne: these
+#: excuse nothing.
 ONE_BY_ONE: Final = Bounds(excuse_nothing=frozenset({"slow", "jump", "drift", "transfer", "replace"}))
-#: What the kernel keeps of written files before it writes them out by itself: the expiry of 30 s and a round of 5 s.
+#: The kernel keeps written files this long before it writes them out by itself: the expiry of 30 s and a round of 5 s.
 KEPT_BY_KERNEL_MS: Final = 35_000
-#: On a busy machine a receiver reads so late what was sent before the power of its node went: a push of a term that was
+#: On a busy machine a receiver reads this late what was sent before its node lost power. The push is of a term that was
 #: led then (seed 990119: 49 pushes were read up to 3.2 s after).
 READ_LATE_MS: Final = 5_000
-#: What is promised of a transfer is promised of one that nothing else befalls.
+#: The promises of a transfer hold if no other fault is this near.
 AROUND_TRANSFER_MS: Final = 1_500
 
 Checker = Callable[[History, Bounds], Verdict]
@@ -75,12 +76,11 @@ def judge(history: History, bounds: Bounds = BOUNDS, further: Sequence[Checker] 
 
 
 def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> tuple[History, int]:
-    """The history with what the nodes wrote of their pushes (`begun`: webhooks.starts), and how many pushes a power cut
-    took from their accounts; those are taken to have begun when they came.
-    """
+    """The history with the nodes' records of their pushes (`begun`: webhooks.starts). A push whose record a power cut
+    took is taken to have begun when it came. Also return how many there were."""
     history = account(history, begun, plan)
-    cuts: dict[str, list[tuple[int, bool]]] = {}  # by node: begins and ends of power faults, and whether it is a begin
-    for fault in history.of(Fault):  # its end too: on a busy machine what was sent before is read a moment after
+    cuts: dict[str, list[tuple[int, bool]]] = {}  # by node: begins and ends of power faults, True for a begin
+    for fault in history.of(Fault):  # its end too: on a busy machine a push that was sent before is read a moment after
         if fault.kind == "power":
             cuts.setdefault(fault.node, []).append((fault.wall_ms, fault.phase == "begin"))
     terms = {led.term: led for led in reversed(history.of(Led))}
@@ -93,7 +93,8 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
         nodes = list(cuts) if led is None else [led.leader]
         if any(_took(cut, event, led) for node in nodes for cut in cuts.get(node, ())):
             taken += 1
-            # Its leader's clock, by which it was due, may have been ahead of the receiver's: then it shows no earlier.
+            # The leader's clock, which made it due, may have been ahead of the receiver's. Then it shows no earlier
+            # time.
             began_ms = max(event.wall_ms, event.due_ms)
             events[place] = msgspec.structs.replace(
                 event,
@@ -107,7 +108,7 @@ def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -
 
 
 def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
-    """Whether this begin or end of a power fault may have taken the start of a push from the log of its node."""
+    """True if this begin or end of a power fault may have taken the start of a push from the log of its node."""
     at_ms, begin = cut
     kept_ms = at_ms - event.wall_ms
     if kept_ms < 0:
@@ -116,14 +117,14 @@ def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
 
 
 def _seen_begun(event: Event) -> Event:
-    """A hand-over began no later than it came, whatever its leader's clock says."""
+    """Set the begin of a hand-over to its receipt at the latest, whatever its leader's clock says."""
     if not isinstance(event, HandedOver) or event.handed_over_ms <= event.wall_ms:
         return event
     return msgspec.structs.replace(event, begun_wall_ms=event.wall_ms)
 
 
 def calm_transfers(history: History) -> History:
-    """The history without transfers and stops that another fault came near."""
+    """The history without transfers and stops that have another fault near them."""
     others: list[tuple[str, float, float]] = []
     begun: dict[tuple[str, str], list[float]] = {}
     for event in history.of(Fault):
@@ -147,5 +148,5 @@ def calm_transfers(history: History) -> History:
 
 
 def broken(verdicts: Sequence[Verdict]) -> list[str]:
-    """What is wrong, as lines."""
+    """The violations, as lines."""
     return [verdict.describe() for verdict in verdicts if not verdict.holds]

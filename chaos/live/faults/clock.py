@@ -1,6 +1,6 @@
 """Wall clocks that are wrong: they jump, or run too fast or too slow, on one node at a time.
 
-All clocks together cannot be moved here: the clients' is the machine's own, and what is early is judged by it.
+All clocks together cannot be moved here. The clients' clock is the machine's own, and it judges what is early.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -12,11 +12,11 @@ from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
 
 CLOCK_KINDS: Final = frozenset({"jump", "drift"})
-"""Those that need clocks that can be moved."""
+"""Kinds that need clocks that can be moved."""
 
 
 class ClockFaults:
-    """One for a nemesis. Its cluster was made with `skewed`, or `lacking` says why it could not be."""
+    """The clock faults of one nemesis. Its cluster was made with `skewed`, or `lacking` says why it could not be."""
 
     def __init__(self, nemesis: LiveNemesis, lacking: str = "") -> None:
         self._nemesis = nemesis
@@ -24,7 +24,7 @@ class ClockFaults:
         self._wrong: str | None = None
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By kind."""
+        """The handlers by kind."""
         return dict.fromkeys(CLOCK_KINDS, self._set)
 
     @asynccontextmanager

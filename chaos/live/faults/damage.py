@@ -1,7 +1,6 @@
-"""What goes wrong with files while nobody looks: bits flip, pages are zeroed, files are cut short, a write is torn.
+"""Damage to the files of a node that does not run: flipped bits, zeroed pages, files cut short, torn writes.
 
-Done to the files of a node that does not run. A place is a share of all the bytes of a kind of file, so that a plan
-means about the same whatever there is.
+A place is a share of all the bytes of a kind of file. So a plan means about the same for files of any size.
 """
 
 from __future__ import annotations
@@ -26,23 +25,23 @@ PAGE: Final = 4096
 TORN_BYTES_MAX: Final = 4096
 CUT: Final = "the end"
 ZEROS: Final = "a page"
-#: Below the length of the shortest record of a delivery log: half of one is a torn tail, a whole one of noise is not.
+#: Shorter than the shortest record of a delivery log. Half a record is a torn tail, a whole record of noise is not.
 TORN_ROW_BYTES_MAX: Final = 63
 
 
 @dataclass(frozen=True)
 class Wound:
-    """What was done to which file; `offset` is the first byte concerned, `size` how many."""
+    """The damage to one file. `offset` is the first damaged byte, `size` the number of bytes."""
 
     what: str
     path: Path
     offset: int
     size: int
     held: bytes = b""
-    """What stood there before; empty where that says nothing."""
+    """The bytes that stood there before. Empty where they say nothing."""
 
     def mended(self) -> bool:
-        """Whether the file is gone, or the bytes are again what they were: cut away and written anew by its node."""
+        """True if the file is gone, or has the old bytes again: its node cut the file and wrote it anew."""
         if not self.path.exists():
             return True
         with self.path.open("rb") as file:
@@ -50,17 +49,17 @@ class Wound:
             return bool(self.held) and file.read(len(self.held)) == self.held
 
     def describe(self) -> str:
-        """For a log."""
+        """A line for a log."""
         return f"{self.what} of {self.path.parent.name}/{self.path.name} at {self.offset}, {self.size} bytes"
 
 
 def files(data: Path, kind: str) -> list[Path]:
-    """The files of this kind that hold something, in the order of their names."""
+    """The files of this kind that are not empty, in the order of their names."""
     return [path for path in sorted(data.glob(FILES[kind])) if path.is_file() and path.stat().st_size]
 
 
 def flip(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
-    """Inverts one bit. None where there is no such file."""
+    """Invert one bit. Return None if there is no such file."""
     place = _place(files(data, kind), at)
     if place is None:
         return None
@@ -74,7 +73,7 @@ def flip(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
 
 
 def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
-    """Zeroes the page of 4 KiB around the place; None where there is no such file, or only zeros stood there."""
+    """Zero the page of 4 KiB around the place. Return None if there is no such file, or the page had only zeros."""
     place = _place(files(data, kind), at)
     if place is None:
         return None
@@ -89,7 +88,7 @@ def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
 
 
 def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
-    """Cuts the file off at the place. None where there is no such file."""
+    """Cut the file off at the place. Return None if there is no such file."""
     place = _place(files(data, kind), at)
     if place is None:
         return None
@@ -103,9 +102,8 @@ def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound |
 
 
 def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
-    """Leaves behind the newest file's end what a write that was under way leaves: some bytes of nothing known. No
-    damage: whoever wrote it was not told that it was written. None where there is no such file.
-    """
+    """Append to the newest file the random bytes that an unfinished write leaves. This is no damage, because the writer
+    was not told that it was written. Return None if there is no such file."""
     found = files(data, kind)
     if not found or kind == "catalog":
         return None
@@ -119,7 +117,7 @@ def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
 
 
 def _place(found: Sequence[Path], at: float) -> tuple[Path, int] | None:
-    """The file and the byte in it with the share `at` of all their bytes before it."""
+    """The file and the offset in it that have the share `at` of all the files' bytes before them."""
     ends = list(itertools.accumulate(path.stat().st_size for path in found))
     if not ends:
         return None

@@ -1,10 +1,12 @@
-"""What goes wrong with disks, on real processes: slow, full, failing, without power, rotten.
+"""Disk faults on real processes: slow, full, failing, without power, damaged.
 
-At most one node's disk is in doubt at a time, because that is what the promises assume ("while a majority of disks
-survives"): a fault that would put a second one in doubt is passed over. A rotten disk is in doubt until its node was
-given an empty one. Who found each damage is told: its node when it started or read it, `hourwheel verify` at once, or
-the other nodes, who remember what an old copy has forgotten. What is found by nobody breaks a promise, unless its bytes
-mean nothing: behind a checkpoint, where the next start cuts and writes anew, or a page of LMDB that nothing refers to.
+At most one node's disk is in doubt at a time, because the promises assume it ("while a majority of disks survives"). A
+fault that would put a second one in doubt is passed over. A damaged disk is in doubt until its node gets an empty one.
+
+The report names the finder of each damage. A node finds it at its start or at a read, `hourwheel verify` finds it at
+once. The other nodes find what an old copy has forgotten. Damage that is not found breaks a promise, unless its bytes
+mean nothing. They lie behind a checkpoint, where the next start cuts and writes anew, or in a page of LMDB without a
+reference to it.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ from chaos.plan.fault_plan import Fault
 from node.runtime.exit_code import ExitCode
 from storage.file.hour_file import directory_of
 
-#: Inside the reserve (1 GiB), and room enough for what goes on there: settles, leases, checkpoints.
+#: Inside the reserve (1 GiB), with room for the work that goes on there: settles, leases, checkpoints.
 FULL_BYTES: Final = 256 << 20
 #: A node whose disk failed ends within this.
 FAIL_STOP_S: Final = 1.0
-#: So long a node lives on damaged files before it is taken for one that does not meet them.
+#: A node that runs this long on damaged files is taken not to read them.
 MEETS_S: Final = 3.0
 LOOK_S: Final = 0.5
-#: What its end takes on a machine that has other work: seeing the failure is the node's, coming to run is not.
+#: The extra time for the end on a busy machine: the node has to see the failure, the machine has to run the node.
 BUSY_S: Final = 2.0
 ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | None]]] = {
     "flip": rot.flip,
@@ -49,27 +51,27 @@ ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | 
     "torn": rot.tear,
 }
 DISK_KINDS: Final = frozenset({"slow", "full", "fail", "power", "oldcopy", *ROT})
-"""Those that need disks that can be hurt."""
+"""Kinds that need disks that can be damaged."""
 ALL: Final = "all"
 DELIVERIES: Final = "deliveries"
 OLD: Final = "an old copy"
-#: What a node logs that was told by others that it has forgotten something (docs/operating.md).
+#: The log line of a node that learned from others that it has forgotten something (docs/operating.md).
 OLD_COPY: Final = b"this data directory is an old copy"
 
 
 @dataclass
 class Damage:
-    """One wound and who found it; `log_bytes` is how long its node's log was then."""
+    """One wound and its finders. `log_bytes` is the length of the node's log at that moment."""
 
     node: str
     wound: rot.Wound
     kind: str
     found_by: list[str] = field(default_factory=list)
     harmless: str = ""
-    """Why nobody had to find it."""
+    """The reason why it did not have to be found."""
     log_bytes: int = 0
     relied_on: bool = True
-    """Its node had a vote, and what it acknowledged counted."""
+    """True if its node had a vote, so that its acknowledgements counted."""
 
     def describe(self) -> str:
         """A line for the report."""
@@ -78,7 +80,7 @@ class Damage:
 
 
 class DiskFaults:
-    """Handlers for the disks of a cluster; `loops` are disks of their own by node, if the machine has such."""
+    """Handlers for the disks of a cluster. `loops` are the nodes' own disks by node, if the machine has such."""
 
     def __init__(
         self,
@@ -93,16 +95,16 @@ class DiskFaults:
         self._loops, self._no_loops = loops, no_loops
         self._chance = random.Random(f"disk faults {nemesis.plan.seed}")
         self._rotten: dict[str, list[Damage]] = {}
-        self._failed_before: dict[str, int] = {}  # calls that failed and ended their process, by node
+        self._failed_before: dict[str, int] = {}  # failed calls that ended their process, by node
         self.damages: list[Damage] = []
         self.fail_stop_ms: list[float] = []
-        """From a failed call to the end of its process."""
+        """The times from a failed call to the end of its process."""
         self.broken: list[str] = []
-        """What was promised of disks and not kept."""
+        """The broken promises of disks."""
         self._hands.asked_of_ends.append(self._explains)
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By kind."""
+        """The handlers by kind."""
         rotting = dict.fromkeys(ROT, self._rot)
         return {
             "slow": self._slow,
@@ -113,7 +115,7 @@ class DiskFaults:
             **rotting,
         }
 
-    # -- disks that do not do what they should
+    # -- disks that do not work
 
     @asynccontextmanager
     async def _slow(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
@@ -178,7 +180,7 @@ class DiskFaults:
                     self._disks.mend(node_id)
 
     async def _fail_stop(self, node_id: str, before: int) -> None:
-        """Measures how long the process lives on after the call that failed."""
+        """Measure how long the process lives on after the call that failed."""
 
         async def failed() -> bool:
             return self._disks.failed_count(node_id) > before
@@ -211,7 +213,7 @@ class DiskFaults:
                     self._disks.reboot(node_id)
             yield
 
-    # -- disks whose content is not what was written
+    # -- disks whose content is wrong
 
     @asynccontextmanager
     async def _rot(self, fault: Fault, nodes: tuple[str, ...]) -> AsyncIterator[None]:
@@ -228,7 +230,7 @@ class DiskFaults:
                     if wound is None:
                         raise PassedOver(f"{node_id} has no such bytes in its {kind}")
                     if harmless:
-                        self._disks.reboot(node_id)  # no end is torn but by power that goes
+                        self._disks.reboot(node_id)  # only a power cut tears the end of a file
                     else:
                         await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt), noted)
                 yield
@@ -247,7 +249,7 @@ class DiskFaults:
             chosen = found[min(int(fault.number("at") * len(found)), len(found) - 1)]
             await asyncio.to_thread(old_copy.copy, chosen, aside)
         try:
-            # What it writes and promises from here on is what the copy has forgotten.
+            # The copy has forgotten all that the node writes and promises from here on.
             while not await self._cluster.is_ready(node_id) and await self._nemesis.lasts(POLL_S):
                 pass
             yield
@@ -265,8 +267,8 @@ class DiskFaults:
             await asyncio.to_thread(old_copy.remove, aside)
 
     async def _wounded(self, damage: Damage, noted: str = "") -> None:
-        """Asks at once what `hourwheel verify` says, of the files as they lie there. `noted` is what it said before of
-        rows never written: a lost page of hand-overs is found where it says another thing now."""
+        """Ask `hourwheel verify` at once about the damaged files. `noted` is its earlier note about rows never written.
+        A lost page of hand-overs is found if the note is another one now."""
         self.damages.append(damage)
         self._nemesis.rotten.add(damage.node)
         damage.log_bytes = self._log_bytes(damage.node)
@@ -281,9 +283,8 @@ class DiskFaults:
         return path.stat().st_size if path.exists() else 0
 
     async def _explains(self, node_id: str, returncode: int) -> bool:
-        """Whether a node ended because its disk failed, or because it, or LMDB, found its files damaged; then it gets
-        an empty disk.
-        """
+        """True if a node ended because its disk failed, or because the node or LMDB found damaged files. Then it gets
+        an empty disk."""
         by_lmdb = any(damage.kind == "catalog" for damage in self._rotten.get(node_id, []))
         if returncode != ExitCode.DATA and not (by_lmdb and returncode == -signal.SIGABRT):
             return False
@@ -299,15 +300,14 @@ class DiskFaults:
         return True
 
     async def _empty(self, node_id: str) -> None:
-        """Within `files`: a fault that damages them meanwhile would lose its damage."""
+        """Call it within `files`. A fault that damages the files meanwhile would lose its damage."""
         await asyncio.to_thread(self._cluster.wipe, node_id)
         self._rotten.pop(node_id, None)
         self._nemesis.rotten.discard(node_id)
 
     async def _settle(self, node_id: str) -> None:
-        """A node that started on damaged files, and lives on them for a while, gets an empty disk too: no other may be
-        damaged before.
-        """
+        """Give an empty disk also to a node that started on damaged files and runs on them for a while. Until then no
+        other disk may be damaged."""
         meets_s = MEETS_S
         while node_id in self._rotten and meets_s > 0:
             if await self._cluster.is_ready(node_id):
@@ -317,14 +317,14 @@ class DiskFaults:
         await self._replace(node_id)
 
     async def heal(self) -> None:
-        """The same for all that still live on damaged files; call it when no fault is on."""
+        """Replace the disk of each node that still runs on damaged files. Call it when no fault is on."""
         for node_id in list(self._rotten):
             await self._replace(node_id)
             if node_id in self._cluster.nodes:
                 await self._cluster.wait_ready(node_id, timeout_s=READY_S)
 
     async def _replace(self, node_id: str) -> None:
-        """An empty disk for a node; each damage that nobody found is looked at once more, and judged."""
+        """Give a node an empty disk. First judge each damage that was not found."""
         async with self._hands.down(node_id), self._hands.files(node_id):
             several = self._rotten.get(node_id, [])
             if node_id in self._cluster.gone:
@@ -349,7 +349,7 @@ class DiskFaults:
 
 
 def _harmless(damage: Damage) -> str:
-    """Why nobody had to find it; empty if somebody had to."""
+    """The reason why the damage did not have to be found. Empty if it had to."""
     old_copy = damage.wound.what == OLD
     if damage.kind == DELIVERIES and (old_copy or damage.wound.what == rot.CUT):
         return "a node's log of its own hand-overs, not synced: nothing of it is replicated"
@@ -357,13 +357,13 @@ def _harmless(damage: Damage) -> str:
         return "its start made that anew from the journal"
     if damage.kind == "hours" and _left_over(damage.wound.path.parent):
         return "no checkpoint names that directory: its start began the hour anew in another one"
-    if damage.kind == "journal" and not damage.relied_on:  # its last record, or else its node had found it
+    if damage.kind == "journal" and not damage.relied_on:  # the last record: the node finds any other
         return "its node had an empty disk and had not caught up: nothing it promised counted"
     return "a page that nothing refers to" if damage.kind == "catalog" else ""
 
 
 def _left_over(directory: Path) -> bool:
-    """Whether the hour of this directory has one of a later generation (storage/checkpoint/unlinked_hours.py)."""
+    """True if the hour of this directory has another one of a later generation (storage/checkpoint/unlinked_hours.py)."""
     beside = [directory_of(path.name) for path in directory.parent.iterdir()]
     own = directory_of(directory.name)
     return own is not None and any(other is not None and other[0] == own[0] and other > own for other in beside)

@@ -1,8 +1,8 @@
-"""Who leads, seen from outside, all the time: faults aim at it, and each change is an event of the history.
+"""Watches from outside which node leads. Faults aim at it, and each change is an event of the history.
 
-So is what a transfer answers.
+The answers to transfers are events too.
 
-Every node is asked on its own, so that one that stands still or is cut off does not hold up what the others say.
+Every node is asked on its own. So a node that stands still or is cut off does not delay the others' answers.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from chaos.history.event import Led, Transferred
 from chaos.history.history import History
 
 POLL_S: Final = 0.1
-#: What a node said longer ago than this counts no more.
+#: An answer older than this does not count.
 STALE_S: Final = 1.5
 
 
 class Watch:
-    """Use as `async with`; `leader` is the newest known."""
+    """Watches the leader. Use as `async with`. `leader` returns the newest known."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
@@ -41,30 +41,31 @@ class Watch:
                 raise end
 
     def leader(self) -> str | None:
-        """Who leads, as far as is known."""
+        """The leader, as far as known."""
         known = self.leadership()
         return known.node_id if known is not None else None
 
     def leadership(self) -> Leadership | None:
-        """Of those who said a moment ago that they lead, the one of the highest term; None if nobody did."""
+        """The newest leadership: of the nodes that lately said that they lead, the one of the highest term. None if no
+        node did."""
         now_s = time.monotonic()
         fresh = [led for at_s, led in self._said.values() if led is not None and now_s - at_s < STALE_S]
         return max(fresh, key=lambda led: led.term, default=None)
 
     @property
     def term(self) -> int:
-        """The highest term that anybody was seen to lead."""
+        """The highest term with a known leader."""
         return max((term for term, _ in self._led), default=0)
 
     async def wait_leader(self, after_term: int = 0, timeout_s: float = READY_S) -> Leadership:
-        """Until a node says that it leads a term above `after_term`. Raises ClusterFailed."""
+        """Wait until a node says that it leads a term above `after_term`. Raises ClusterFailed."""
         leadership = await self._cluster.wait_leader(after_term, timeout_s)
         self._hear(leadership.node_id, leadership)
         return leadership
 
     async def transfer(self, via: str, to: str) -> Transferred:
-        """Asks node `via` to move leadership to `to` ("": to the best); the answer, which stands in the history. Raises
-        ClusterFailed when it is refused, aiohttp.ClientError or TimeoutError when there is none."""
+        """Ask node `via` to move leadership to `to` ("": to the best). Return the answer, and record it in the history.
+        Raises ClusterFailed when it is refused, aiohttp.ClientError or TimeoutError without an answer."""
         answer = await self._cluster.transfer(via, to)
         mono_ms, wall_ms = self._history.now()
         transferred = Transferred(

@@ -13,13 +13,13 @@ CUT = Condition(cut=True)
 
 
 class LinkFaults:
-    """One for a nemesis, whose cluster stands on a ground that has links."""
+    """The link faults of one nemesis. Its cluster stands on a ground with links."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
         self._nemesis, self._ground = nemesis, nemesis.cluster.ground
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By kind."""
+        """The handlers by kind."""
         return {
             "partition": self._holding(lambda fault: CUT),
             "cut": self._holding(lambda fault: CUT),
@@ -49,7 +49,7 @@ class LinkFaults:
             await asyncio.gather(flapping, return_exceptions=True)
 
     def _aimed(self, fault: Fault) -> tuple[Links, list[Link]]:
-        """What can be changed, and which links of it."""
+        """The links of the ground, and those of them that the fault hits."""
         links = self._ground.links
         if links is None or fault.kind in self._ground.not_run:
             raise NotRun(self._ground.not_run.get(fault.kind, f"nothing lies between nodes on {self._ground.name}"))
@@ -61,7 +61,7 @@ class LinkFaults:
 
 
 async def _flapping(links: Links, hit: Iterable[Link], every_s: float) -> None:
-    """Cut, whole, cut, ... until it is cancelled, and whole then."""
+    """Cut, whole, cut, ... until it is cancelled. Then the links are whole."""
     while True:
         with _put(links, hit, CUT):
             await asyncio.sleep(every_s)

@@ -1,11 +1,11 @@
-"""A disk of its own for one node: an ext4 image behind a loop device, whose power can be cut and which can be full.
+"""A disk of its own for one node: an ext4 image behind a loop device. Its power can be cut, and it can be full.
 
-kill -9 loses nothing that was written: the kernel still has it. What a power cut takes is only seen by a file system
-that goes away under the node: EXT4_IOC_SHUTDOWN ends it at once, with or without what its journal holds, and the next
-mount finds what had reached the image. Needs root and loop devices; `missing` says what is not there.
+kill -9 loses nothing that was written: the kernel still has it. To lose what a power cut takes, the file system has to
+go away under the node. EXT4_IOC_SHUTDOWN ends it at once, with or without the content of its journal. The next mount
+finds what had reached the image. Needs root and loop devices. `missing` says what is not there.
 
-The mounts are made in a mount namespace of this process (`own_mounts`), which its children share: whatever becomes of
-it, the kernel unmounts them when the last of them has ended, and no loop device stays behind.
+The mounts are made in a mount namespace of this process (`own_mounts`), which its children share. When the last of
+these processes has ended, in any way, the kernel unmounts them, and no loop device stays behind.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ Unsynced = Literal["lost", "torn"]
 
 #: _IOR('X', 125, __u32) of linux/ext4.h, and its flags.
 SHUTDOWN: Final = 0x8004587D
-#: lost: nothing more reaches the disk. torn: the file system's own journal does, what the files held does not: names
-#: and lengths without their bytes.
+#: lost: nothing more reaches the disk. torn: the file system's own journal does, the content of the files does not.
+#: Names and lengths stay without their bytes.
 _FLAGS: Final[dict[Unsynced, int]] = {"torn": 1, "lost": 2}
 CLONE_NEWNS: Final = 0x00020000
-#: More than a node's reserve (1 GiB) and all it writes in a long run; a sparse file, so that it takes what is used.
+#: More than a node's reserve (1 GiB) and all its writes in a long run. The file is sparse: it takes only the used
+#: space.
 SIZE_BYTES: Final = 6 << 30
 UNMOUNT_S: Final = 10.0
 
 
 def missing() -> str:
-    """What this machine lacks for such disks; empty when it has all."""
+    """The tool or right that this machine lacks for such disks. Empty when it has all."""
     if os.geteuid() != 0:
         return "root (to mount a file system)"
     if not Path("/dev/loop-control").exists():
@@ -46,8 +47,8 @@ def missing() -> str:
 
 
 def own_mounts() -> None:
-    """Gives this process, and those it starts from now on, mounts that nobody else sees and that end with them. Call it
-    before any thread is started. Raises OSError without root."""
+    """Give this process and its later children mounts that no other process sees. They end with these processes. Call
+    it before any thread is started. Raises OSError without root."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNS)")
@@ -55,7 +56,8 @@ def own_mounts() -> None:
 
 
 class LoopDisk:
-    """One image in `image`, mounted at `mounted_at`. All calls block; none is made while another of this disk runs."""
+    """One disk, its image in `image`, mounted at `mounted_at`. All calls block. Never make two calls of one disk at a
+    time."""
 
     def __init__(self, image: Path, mounted_at: Path, size_bytes: int = SIZE_BYTES) -> None:
         self._image, self.mounted_at, self._size = image, mounted_at, size_bytes
@@ -63,7 +65,7 @@ class LoopDisk:
         self._mounted = False
 
     def make(self) -> None:
-        """Creates the image and mounts it. Raises RuntimeError, with what the tool said."""
+        """Create the image and mount it. Raises RuntimeError with the tool's message."""
         self.mounted_at.mkdir(parents=True, exist_ok=True)
         with self._image.open("xb") as file:
             file.truncate(self._size)
@@ -71,8 +73,8 @@ class LoopDisk:
         self._mount()
 
     def cut_power(self, unsynced: Unsynced = "lost") -> None:
-        """From now on every write and sync fails, and what was not synced is gone. Whoever has files open has to be
-        ended before `power_on`."""
+        """Cut the power: from now on every write and sync fails, and unsynced data is gone. End every process that has
+        files open before `power_on`."""
         fd = os.open(self.mounted_at, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(fd, SHUTDOWN, struct.pack("I", _FLAGS[unsynced]))
@@ -80,13 +82,13 @@ class LoopDisk:
             os.close(fd)
 
     def power_on(self) -> None:
-        """Mounts again what the image holds. Raises RuntimeError when somebody still uses the old mount."""
+        """Mount the content of the image again. Raises RuntimeError when a process still uses the old mount."""
         if self._mounted:
             self._unmount()
         self._mount()
 
     def fill(self, left_bytes: int) -> None:
-        """Takes room until so much is free; nothing where less is."""
+        """Take space until only `left_bytes` are free. Do nothing if less is free."""
         found = os.statvfs(self.mounted_at)
         taken = found.f_bavail * found.f_frsize - left_bytes
         if taken <= 0:
@@ -95,11 +97,11 @@ class LoopDisk:
             os.posix_fallocate(file.fileno(), 0, taken)
 
     def empty(self) -> None:
-        """Gives back what `fill` took."""
+        """Free the space that `fill` took."""
         self._ballast.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Unmounts and deletes the image; fine where there is none."""
+        """Unmount and delete the image. Fine if there is none."""
         if self._mounted:
             self._unmount()
         self._image.unlink(missing_ok=True)

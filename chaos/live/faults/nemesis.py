@@ -1,15 +1,16 @@
-"""Carries a plan of faults out on the processes of a cluster, and tells what came of each.
+"""Carries out a plan of faults on the processes of a cluster, and reports the result of each.
 
-Each fault is a task of its own: its moment comes, or its turn, its target is resolved by who leads then, the handler of
-its kind puts it on, and takes it off when its time is over or all is healed. A story that is told in code puts its
-faults on with `on`. Every fault stands in the history with its begin
-and its end; one that would break an assumption is passed over, one that this machine cannot do was not run, and both
-are told of with their reasons: a run says what it did not show.
+Each fault is a task. It waits for its moment or its turn, and finds its target by the leader of that moment. The
+handler of its kind puts the fault on. It takes the fault off when its time is over or all is healed. A story that is
+written in code puts its faults on with `on`.
 
-The assumptions are the simulator's: the disk of one node at most is in doubt at a time, and the clock of one node at
-most is wrong. A disk is in doubt from the moment in which a fault is decided on. It is so until the fault has ended and
-a leader counts the node as a voter that has caught up; if the node led, a leader of a later term: what itself said
-before it died is no word on its new disk.
+Every fault is in the history with its begin and its end. A fault that would break an assumption is passed over. A fault
+that this machine cannot carry out is not run. The report has both with their reasons: it says what a run did not show.
+
+The assumptions are the simulator's: at most one node's disk is in doubt at a time, and at most one node's clock is
+wrong. A disk is in doubt from the decision on a fault. The doubt ends after the fault, when a leader counts the node as
+a voter that has caught up. If the node led, that has to be a leader of a later term: its own earlier words say nothing
+about its new disk.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from chaos.live.faults.service import Service
 from chaos.plan.fault_plan import KINDS, Fault, FaultPlan
 from chaos.plan.target import Aim
 
-#: A node that ends by itself so often after all was healed will not come back.
+#: A node that ends by itself this often after all was healed will not come back.
 ENDS_MAX: Final = 2
 
 Role = Literal["leader", "follower"]
@@ -40,8 +41,9 @@ _ENDS: Final = re.compile(r"[-|>,]")
 
 @dataclass(slots=True)
 class Doubt:
-    """Of one node's disk: `faults` that empty or damage it are on; a leader of a term above `term` may end it, when the
-    node has applied all up to `index`: what was committed when the last of them was over; None: not known yet."""
+    """The doubt about one node's disk. `faults` counts the faults that empty or damage it now. A leader of a term above
+    `term` may end the doubt, when the node has applied all up to `index`. That index was committed when the last fault
+    was over. None: not known yet."""
 
     term: int
     faults: int = 0
@@ -49,12 +51,14 @@ class Doubt:
 
 
 class LiveNemesis:
-    """Faults of `plan` on `cluster`, whose nodes run; use as `async with`, `register` handlers, then `run` and `heal`.
-    `rate`: messages a second that are offered, which calm is measured by. The load goes on for `after_s` when the last
-    of the faults that wait for calm is over: so that what a fault excuses is over too, and it is judged.
+    """The faults of `plan` on `cluster`, whose nodes run. Use as `async with`, `register` handlers, then `run` and
+    `heal`. `rate`: messages a second that are offered, the measure of calm. The load goes on for `after_s` after the
+    last fault that waits for calm. Then all that a fault excuses is over too, and the rest is judged.
 
-    `fired` and `passed` count faults by kind, `not_run` says by kind why this machine cannot do it, `reasons` why
-    faults were passed over, `fell_short` what came otherwise than the plan says.
+    - `fired` and `passed` count faults by kind.
+    - `not_run` says by kind why this machine cannot carry it out.
+    - `reasons` says why faults were passed over.
+    - `fell_short` lists what differed from the plan.
     """
 
     def __init__(
@@ -72,14 +76,14 @@ class LiveNemesis:
         self.service = Service(history, rate, self._serves)
         self._after_s = after_s
         self.turns_over = asyncio.Event()
-        """The last of the faults that wait for calm is over, it was calm after it, and the load went on."""
+        """The last fault that waits for calm is over, calm followed, and the load went on after it."""
         self._doubts: dict[str, Doubt] = {}
         self.rotten: set[str] = set()
-        """Damaged and not emptied since: in doubt, however well they do."""
+        """Nodes whose files were damaged and not emptied since. Their disks are in doubt, even if they run well."""
         self._doubting = asyncio.Lock()
         self._handlers: dict[str, Handler] = {}
         self._begun: dict[int, list[tuple[str, Role]]] = {}  # by id(fault): a plan may hold two that are equal
-        self._beside: list[Fault] = []  # whose turn it is: those of them that are not over, the one to end first last
+        self._beside: list[Fault] = []  # faults of this turn that are not over; the first to end is the last
         self._healed = asyncio.Event()
         self._strikes: list[asyncio.Task[None]] = []
 
@@ -91,22 +95,22 @@ class LiveNemesis:
     async def __aexit__(self, *error: object) -> None:
         self._healed.set()
         try:
-            await self.rest()  # what is down now stays down: the nodes are about to be stopped
+            await self.rest()  # a node that is down stays down: the nodes are about to be stopped
         finally:
             for strike in self._strikes:
                 strike.cancel()
             await asyncio.gather(*self._strikes, return_exceptions=True)
 
     def register(self, *several: Handlers | Mapping[str, Handler]) -> None:
-        """Adds handlers to the table; a later one of the same kind takes the place of an earlier."""
+        """Add handlers to the table. A later handler replaces an earlier one of its kind."""
         for handlers in several:
             table = handlers if isinstance(handlers, Mapping) else handlers.handlers()
             assert table.keys() <= KINDS.keys(), f"no kinds of the language: {table.keys() - KINDS.keys()}"
             self._handlers |= table
 
     async def run(self) -> None:
-        """Strikes every fault at its moment, counted from now, or in its turn; returns when all have ended. Raises
-        ExceptionGroup of what handlers failed with, ClusterFailed among it when calm does not come."""
+        """Put on every fault at its moment, counted from now, or in its turn. Return when all have ended. Raises an
+        ExceptionGroup of the handlers' failures, with ClusterFailed in it when calm does not come."""
         begin_s = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as tasks:
             timed = [fault for fault in self.plan.faults if not fault.begins]
@@ -114,11 +118,11 @@ class LiveNemesis:
             self._strikes.append(tasks.create_task(self._in_turn(self.plan.in_turn)))
 
     async def heal(self, timeout_s: float = READY_S) -> None:
-        """All faults end, now; returns when every node runs, hears all others and is ready. Raises ClusterFailed: they
-        do not come to that, or one ends by itself again and again."""
+        """End all faults now. Return when every node runs, hears all others and is ready. Raises ClusterFailed if that
+        does not happen, or if a node ends by itself again and again."""
         self._healed.set()
         self.hands.ends_alone.clear()
-        await asyncio.gather(*self._strikes, return_exceptions=True)  # what one raised, `run` has told
+        await asyncio.gather(*self._strikes, return_exceptions=True)  # `run` has raised their exceptions
         if self.cluster.ground.links is not None:
             self.cluster.ground.links.heal()
         self.hands.start(*self.cluster.nodes)
@@ -135,7 +139,7 @@ class LiveNemesis:
             await asyncio.gather(ready, ended, return_exceptions=True)
 
     async def rest(self) -> None:
-        """Watches the nodes no more: they are about to be stopped."""
+        """Stop watching the nodes: they are about to be stopped."""
         await self.hands.rest()
         await self.watch.__aexit__()
 
@@ -143,8 +147,8 @@ class LiveNemesis:
 
     @asynccontextmanager
     async def on(self, fault: Fault) -> AsyncIterator[tuple[str, ...]]:
-        """Inside, the fault is on, whatever its plan says of its moment and its end; the nodes that it hits. Raises
-        PassedOver or NotRun."""
+        """Put the fault on for the block, at any moment and for any time, whatever its plan says. Yield the nodes that
+        it hits. Raises PassedOver or NotRun."""
         handler = self._handlers.get(fault.kind)
         if handler is None:
             raise NotRun("nothing here carries it out")
@@ -162,15 +166,15 @@ class LiveNemesis:
                 del self._begun[id(fault)]
 
     async def until_over(self, fault: Fault) -> None:
-        """For as long as the plan has a fault last that is on; shorter if all is healed before."""
+        """Wait as long as the plan lets an active fault last. Return earlier if all is healed."""
         if not fault.ends:
             await self.lasts(fault.for_s)
             return
         await self._calm(fault.for_s, lambda: any(each is fault for each in self._beside[:-1]))
 
     def begun(self, fault: Fault, nodes: tuple[str, ...]) -> None:
-        """Writes the begin of a fault into the history, if it is not there yet: a handler that goes on to wait says it
-        in the moment of the signal, for all others it is said when the fault is on."""
+        """Record the begin of a fault, if the history does not have it yet. A handler that waits afterwards calls this
+        at the moment of the signal. For all other handlers the nemesis calls it when the fault is on."""
         if id(fault) in self._begun:
             return
         leader = self.watch.leader() or self.aim.leader
@@ -185,8 +189,9 @@ class LiveNemesis:
 
     @asynccontextmanager
     async def doubt(self, node_id: str) -> AsyncIterator[bool]:
-        """Around a fault that empties or damages the disk of this node, the node's start afterwards included; whether
-        it was in doubt already: nobody relies on it then. Raises PassedOver while another's is in doubt."""
+        """Wrap a fault that empties or damages the disk of this node, and the node's start after it. Yield True if the
+        disk was in doubt already: no other node relies on it then. Raises PassedOver while another node's disk is in
+        doubt."""
         async with self._doubting:
             for other in sorted(self._doubts):
                 if await self._over(other):
@@ -208,15 +213,16 @@ class LiveNemesis:
             doubt.index = int(page["commit_index"])
 
     async def _over(self, node_id: str) -> bool:
-        """Whether nothing damages its disk any more and a leader counts the node."""
+        """True if no fault damages the node's disk any more and a leader counts the node."""
         doubt = self._doubts[node_id]
         if doubt.faults or node_id in self.rotten:
             return False
         return node_id not in self.cluster.nodes or await self._caught_up(node_id, doubt)
 
     async def _caught_up(self, node_id: str, doubt: Doubt) -> bool:
-        """Whether a leader of a later term counts it as a voter that has applied what it has to, and the node says the
-        same. An empty disk lacks all that was committed, however little that is: a distance is no measure."""
+        """True if a leader of a later term counts the node as a voter that has applied all up to the doubt's index. The
+        node has to say the same. An empty disk lacks all that was committed, even if that is little. So a distance is
+        no measure."""
         page, own = await self._leaders_page(), await self.cluster.status(node_id)
         if page is None or own is None or int(page["term"]) <= doubt.term:
             return False
@@ -225,7 +231,7 @@ class LiveNemesis:
         return all(_counts(each, node_id, doubt.index) for each in (page, own))
 
     async def _leaders_page(self) -> dict[str, Any] | None:
-        """The cluster page of the node that leads; None if no node says that it leads."""
+        """The cluster page of the leader. None if no node says that it leads."""
         leader = self.watch.leader()
         page = await self.cluster.status(leader) if leader in self.cluster.nodes else None
         return page if page is not None and page["leader"] == leader else None
@@ -237,7 +243,7 @@ class LiveNemesis:
             await self._strike(fault)
 
     async def _in_turn(self, faults: Sequence[Fault]) -> None:
-        """Each when its turn has come and it is calm; ends early if all is healed."""
+        """Put on each fault when its turn has come and it is calm. End early if all is healed."""
         starts = [place for place, fault in enumerate(faults) if fault.begins == "+"]
         for begin, end in pairwise([*starts, len(faults)]):
             await self.cluster.wait_ready(*self.cluster.nodes)
@@ -250,8 +256,8 @@ class LiveNemesis:
         self.turns_over.set()
 
     async def _beside_each_other(self, faults: Sequence[Fault]) -> bool:
-        """A fault, and those that are to come while it is on, to the end of them all; False if all was healed before
-        the last has come."""
+        """Put on a fault, and the others that come while it is on. Return when all have ended. False if all was healed
+        before the last came."""
         self._beside = list(faults)
         async with asyncio.TaskGroup() as tasks:
             for place, fault in enumerate(faults):
@@ -271,7 +277,7 @@ class LiveNemesis:
             self._beside = [each for each in self._beside if each is not fault]
 
     async def _calm(self, seconds: float, waits: Callable[[], bool] = lambda: False) -> bool:
-        """Waits until it was calm for so long, see Service; False if all was healed before."""
+        """Wait until the service was calm for this long (see Service). False if all was healed before."""
         calm = asyncio.create_task(self.service.calm(seconds, waits=waits))
         healed = asyncio.create_task(self._healed.wait())
         try:
@@ -295,12 +301,12 @@ class LiveNemesis:
             self.reasons[f"{fault.kind}: {why}"] += 1
 
     def _serves(self) -> bool:
-        """Whether a node leads that no fault holds."""
+        """True if a node leads that no fault holds."""
         leader = self.watch.leader()
         return leader is not None and not self.hands.away(leader)
 
     async def lasts(self, seconds: float) -> bool:
-        """Waits so long; False if all was healed before."""
+        """Wait this long. False if all was healed before."""
         try:
             async with asyncio.timeout(max(seconds, 0.0)):
                 await self._healed.wait()
@@ -320,7 +326,7 @@ class LiveNemesis:
 
 
 def _counts(page: Mapping[str, Any], node_id: str, index: int) -> bool:
-    """Whether this page has the node as a voter that has applied all up to `index`."""
+    """True if this page has the node as a voter that has applied all up to `index`."""
     for row in page["nodes"]:
         if row["id"] == node_id:
             applied = row["applied_index"]

@@ -1,4 +1,4 @@
-"""An earlier copy of a node's files: taken, compared with what they are now, and put back."""
+"""An earlier copy of a node's files: takes it, compares it with the files, and puts it back."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ from chaos.live.faults import damage
 
 
 def copy(source: Path, target: Path) -> None:
-    """A file, or a directory with all that is in it."""
+    """Copy a file, or a directory with its content."""
     if source.is_dir():
         shutil.copytree(source, target)
     else:
@@ -15,7 +15,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def same(source: Path, target: Path) -> bool:
-    """Whether a file is as its copy; of a directory: whether its journal is."""
+    """True if a file equals its copy. For a directory, True if its journal does."""
     if source.is_dir():
         held = [{path.name: path.read_bytes() for path in damage.files(root, "journal")} for root in (source, target)]
         return held[0] == held[1]
@@ -23,7 +23,7 @@ def same(source: Path, target: Path) -> bool:
 
 
 def put_back(source: Path, target: Path) -> None:
-    """The target is as it was; a directory may be where a disk is mounted, so it stays and what is in it goes."""
+    """Restore the target. A disk may be mounted at a directory, so the directory stays and its content goes."""
     if source.is_dir():
         for path in target.iterdir():
             remove(path)
@@ -34,7 +34,7 @@ def put_back(source: Path, target: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file, if it is there, or a directory with all that is in it."""
+    """Remove a file, if it is there, or a directory with its content."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -15,22 +15,22 @@ from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
 from node.runtime.exit_code import ExitCode
 
-#: A node that was removed hears of it within so long, or is cut off and will not.
+#: A removed node hears of it within this time, or is cut off and never does.
 HEARS_S: Final = 10.0
 POLL_S: Final = 0.1
-#: A rolling restart stops at a node that is not ready by then: other faults keep it from it.
+#: A rolling restart stops at a node that is not ready by then: other faults prevent it.
 ROLLS_ON_S: Final = 20.0
 
 
 class ProcessFaults:
-    """One for a nemesis."""
+    """The process faults of one nemesis."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
         self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.hands
         self._asked = -1
 
     def handlers(self) -> Mapping[str, Handler]:
-        """By kind."""
+        """The handlers by kind."""
         return {
             "kill": self._kill,
             "pause": self._pause,
@@ -42,7 +42,7 @@ class ProcessFaults:
         }
 
     def _running(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the nodes that run; PassedOver if none does."""
+        """The nodes of these that run. Raises PassedOver if none does."""
         alive = tuple(name for name in nodes if name in self._cluster.running())
         if not alive:
             raise PassedOver(f"{', '.join(nodes)} does not run")
@@ -82,8 +82,8 @@ class ProcessFaults:
             yield
 
     async def _end_in_order(self, nodes: tuple[str, ...]) -> None:
-        """Another fault may kill or pause a node that is about to end, or fail its disk: then it ends so, and that is
-        told of."""
+        """Stop the nodes with SIGTERM. Another fault may kill or pause a node meanwhile, or fail its disk. The report
+        has that other end."""
         ends = [asyncio.ensure_future(self._cluster.end_of(node_id)) for node_id in nodes]
         for node_id in nodes:
             self._cluster.signal_stop(node_id)
@@ -121,7 +121,7 @@ class ProcessFaults:
         yield
 
     async def _soon_ready(self, node_id: str) -> bool:
-        """Whether it was ready before long, and before all was healed; or was removed meanwhile."""
+        """True if the node was ready before long, and before all was healed, or was removed meanwhile."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + ROLLS_ON_S
         while node_id in self._cluster.nodes and not await self._cluster.is_ready(node_id):
@@ -154,8 +154,8 @@ class ProcessFaults:
         yield
 
     async def _sooner_or_later(self, change: replacing.Change, node_id: str) -> None:
-        """Other faults may keep the cluster from agreeing on anything; once all is healed it has to, and where faults
-        come one after the other."""
+        """Repeat the change while other faults keep the cluster from agreeing on it. It has to succeed once all is
+        healed, and where faults come one after the other."""
         while True:
             has_to = not await self._nemesis.lasts(0) or bool(self._nemesis.plan.in_turn)
             try:
@@ -174,10 +174,10 @@ class ProcessFaults:
         if not asked:
             raise PassedOver("no node can be asked")
         to = "" if best else nodes[0]
-        self._asked += 1  # of each in turn: any node finds its leader
+        self._asked += 1  # ask each node in turn: any node finds its leader
         self._nemesis.begun(fault, (leader,) if best else nodes)
         try:
             await self._nemesis.watch.transfer(asked[self._asked % len(asked)], to)
-        except (aiohttp.ClientError, TimeoutError, ClusterFailed) as why:  # who leads is seen anyway
+        except (aiohttp.ClientError, TimeoutError, ClusterFailed) as why:  # the watch sees the leader anyway
             self._nemesis.fell_short.append(f"transfer: {why or 'no answer'}")
         yield

@@ -1,8 +1,8 @@
-"""Hands on the processes of a cluster: several faults may hold one node down, or paused, at the same time.
+"""The faults' holds on the processes of a cluster: several faults may keep one node down, or paused, at the same time.
 
-A node runs again when the last fault that holds it has let go, and it is these hands that start it: whoever started a
-node while another fault keeps it down would take that fault away. A node that ends by itself is noticed at once,
-written into the history, and started again after a pause; a fault that explains the end says so when it is asked.
+A node runs again when the last fault that holds it has let go. Only this class starts nodes. If another part started a
+node that a fault keeps down, it would end that fault. A node that ends by itself is noticed at once, recorded in the
+history, and started again after a pause. Each fault is asked if it explains that end.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from chaos.history.event import Crashed
 from chaos.history.history import History
 from node.runtime.exit_code import ExitCode
 
-#: A process that ended by itself is started again after so long.
+#: A process that ended by itself is started again after this time.
 AGAIN_S: Final = 1.0
 
-#: How a process ends that a fault ends: in order, or by the signal it was sent.
+#: How a fault ends a process: in order, or by a signal.
 ENDS: Final = (ExitCode.OK, -signal.SIGTERM, -signal.SIGKILL)
 
 AskedOfEnd = Callable[[str, int], Awaitable[bool]]
-"""Of a node and its return code, the process being dead: whether a fault explains it."""
+"""From a node and the return code of its dead process. Return True if a fault explains the end."""
 
 
 class Hands:
-    """One for a cluster; `start` is the only way in which a node is started while they are in use."""
+    """The holds on one cluster. While it is in use, only `start` starts nodes."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
@@ -40,14 +40,14 @@ class Hands:
         self._files: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._over = False
         self.ends_alone: Counter[str] = Counter()
-        """How often each node ended by itself, and no fault explained it."""
+        """How often each node ended by itself without a fault that explains it."""
         self._alone = asyncio.Event()
         self.asked_of_ends: list[AskedOfEnd] = []
         cluster.tended = True
 
     def start(self, *node_ids: str) -> None:
-        """Starts these nodes, those that do not run, unless a fault holds them down or they were removed. One whose end
-        is just being told of is started when it has been."""
+        """Start these nodes, unless they run, a fault holds them down, or they were removed. A node whose end is just
+        being recorded starts after that."""
         for node_id in node_ids:
             guard = self._guards.get(node_id)
             guarded = guard is not None and not guard.done()
@@ -58,8 +58,8 @@ class Hands:
             self._guards[node_id] = asyncio.create_task(self._guard(node_id), name=f"guard {node_id}")
 
     async def rest(self) -> None:
-        """Starts no more, and notices no more than what has happened: others stop and start the nodes from now on.
-        Raises what a guard failed with."""
+        """Start no more nodes, and notice no further ends: from now on others stop and start the nodes. Raises what a
+        guard failed with."""
         self._over, self._cluster.tended = True, False
         for node_id, guard in self._guards.items():
             if node_id in self._cluster.running():
@@ -70,8 +70,8 @@ class Hands:
 
     @asynccontextmanager
     async def may_end(self, node_id: str) -> AsyncIterator[None]:
-        """Inside, the node may end, by a signal or in order, and is not started again before the block is left. What it
-        ends of by itself with an error is told of as ever."""
+        """In the block the node may end, by a signal or in order, and is started only after the block. An end with an
+        error of its own is recorded as usual."""
         if node_id in self._cluster.running():
             self._excused.add(self._cluster.pid(node_id))
         self._held[node_id] += 1
@@ -83,7 +83,7 @@ class Hands:
 
     @asynccontextmanager
     async def down(self, node_id: str) -> AsyncIterator[None]:
-        """kill -9: inside, the node does not run."""
+        """In the block the node does not run (kill -9)."""
         async with self.may_end(node_id):
             if node_id in self._cluster.running():
                 await self._cluster.kill(node_id)
@@ -91,8 +91,9 @@ class Hands:
 
     @asynccontextmanager
     async def files(self, *node_ids: str) -> AsyncIterator[None]:
-        """Inside, no other fault touches the disks of these nodes. Several faults may hold a node down at once, and a
-        disk whose power is cut answers EIO, or is not there. Take it last: a fault that has it waits for no other."""
+        """In the block no other fault touches the disks of these nodes. Several faults may hold a node down at once,
+        and a disk whose power is cut answers EIO, or is not there. Take it last: a fault that has it waits for no
+        other."""
         async with AsyncExitStack() as held:
             for node_id in sorted(node_ids):
                 await held.enter_async_context(self._files[node_id])
@@ -100,7 +101,7 @@ class Hands:
 
     @asynccontextmanager
     async def paused(self, node_id: str) -> AsyncIterator[None]:
-        """SIGSTOP: inside, the process that runs now stands still. It is no error if it is killed meanwhile."""
+        """In the block the node's present process stands still (SIGSTOP). It is no error if it is killed meanwhile."""
         pid = self._cluster.pid(node_id)
         self._cluster.pause(node_id)
         self._frozen[pid] += 1
@@ -113,15 +114,15 @@ class Hands:
                 self._cluster.resume(node_id)
 
     def stands_still(self, node_id: str) -> bool:
-        """Whether a fault has paused the process that it has now."""
+        """True if a fault has paused the node's present process."""
         return self._frozen[self._cluster.pid(node_id)] > 0
 
     def away(self, node_id: str) -> bool:
-        """Whether a fault holds the node down or has paused it."""
+        """True if a fault holds the node down or has paused it."""
         return self._held[node_id] > 0 or (node_id in self._cluster.running() and self.stands_still(node_id))
 
     async def ended_alone(self, times: int) -> str:
-        """Waits until a node has ended by itself so often; a sentence about it."""
+        """Wait until a node has ended by itself this often. Return a sentence about it."""
         while True:
             for node_id, count in self.ends_alone.items():
                 if count >= times:
@@ -131,7 +132,7 @@ class Hands:
             await self._alone.wait()
 
     async def _guard(self, node_id: str) -> None:
-        """Until the node is gone, or held down: then whoever held it starts it."""
+        """Guard the process until the node is gone or held down. The fault that holds it starts it again."""
         while True:
             pid = self._cluster.pid(node_id)
             returncode = await self._cluster.end_of(node_id)

@@ -1,7 +1,8 @@
-"""The service as its load sees it, and how long it has been calm: what faults of a plan wait for instead of the clock.
+"""The service as its load sees it, and how long it has been calm. Faults of a plan can wait for calm, not for the
+clock.
 
-A machine that is slow, or has other work, serves its load later; a fault that waits for calm comes later then, and
-meets a service that runs.
+A machine that is slow, or has other work, serves its load later. A fault that waits for calm then comes later too, and
+hits a service that runs.
 """
 
 import asyncio
@@ -12,13 +13,14 @@ from chaos.cluster.cluster import ClusterFailed
 from chaos.history.event import Event, Fault, HandedOver
 from chaos.history.history import History
 
-#: So long without a hand-over, and the service will not come back by itself.
+#: After this long without a hand-over the service will not come back by itself.
 SILENT_S: Final = 60.0
 
 
 class Service:
-    """For a load of `rate` messages a second (0: none; then it is always calm), recorded in `history`. Hand-overs count
-    while `serves` says that a node leads that no fault holds: a killed leader's last ones are still on their way."""
+    """The service for a load of `rate` messages a second (0: no load, always calm), recorded in `history`. Hand-overs
+    count while `serves` says that a node leads that no fault holds: the last hand-overs of a killed leader are still on
+    their way."""
 
     def __init__(self, history: History, rate: float, serves: Callable[[], bool]) -> None:
         self._rate, self._serves = rate, serves
@@ -37,14 +39,14 @@ class Service:
         self._news.set()
 
     async def served(self, count: int, silent_s: float = SILENT_S) -> None:
-        """Until so many more messages were handed over. Raises ClusterFailed when none is for `silent_s`."""
+        """Wait for `count` more hand-overs. Raises ClusterFailed when none comes for `silent_s`."""
         until = self._served + count
         while self._served < until:
             await self._more(silent_s)
 
     async def calm(self, seconds: float, *, waits: Callable[[], bool] = lambda: False) -> None:
-        """Until as many messages were handed over as are offered in so many seconds, and no fault began or ended
-        meanwhile; not while `waits`. Raises ClusterFailed when nothing is handed over for SILENT_S."""
+        """Wait until as many messages were handed over as are offered in `seconds`, without the begin or end of a fault
+        meanwhile. It is not calm while `waits`. Raises ClusterFailed when nothing is handed over for SILENT_S."""
         count = round(seconds * self._rate)
         faults, since = self._faults, self._served
         while waits() or self._served - since < count:
@@ -53,7 +55,7 @@ class Service:
                 faults, since = self._faults, self._served
 
     async def _more(self, silent_s: float) -> None:
-        """Returns with the next hand-over, or fault. Raises ClusterFailed after `silent_s` without one."""
+        """Return with the next hand-over, or fault. Raises ClusterFailed after `silent_s` without one."""
         self._news.clear()
         try:
             await asyncio.wait_for(self._news.wait(), silent_s)

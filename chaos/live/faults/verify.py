@@ -1,4 +1,4 @@
-"""What `hourwheel verify` says of a data directory whose node is down."""
+"""The result of `hourwheel verify` for a data directory whose node is down."""
 
 import subprocess
 import sys
@@ -11,7 +11,8 @@ from storage.directory.verify import UNWRITTEN
 
 
 def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
-    """`hourwheel verify`, as an operator runs it. Raises ClusterFailed where it says neither sound nor damaged."""
+    """Run `hourwheel verify` as an operator does. Raises ClusterFailed if the result is another than sound or
+    damaged."""
     command = [sys.executable, "-P", "-m", "cli", "verify", str(data)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, env=this_build())
     if said.returncode not in (ExitCode.OK, ExitCode.DATA):
@@ -20,10 +21,10 @@ def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
 
 
 def unwritten_rows(data: Path) -> str:
-    """The note on rows of the delivery log that were never written, or whose page was lost; empty without any."""
+    """The note on rows of the delivery log that were never written, or whose page was lost. Empty without any."""
     return unwritten_in(verify_command(data))
 
 
 def unwritten_in(said: subprocess.CompletedProcess[str]) -> str:
-    """The same of what `verify` has said."""
+    """The same note from a result of `verify`."""
     return next((line for line in said.stdout.splitlines() if UNWRITTEN in line), "")

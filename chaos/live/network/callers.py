@@ -1,9 +1,9 @@
-"""Which process holds the other end of a connection on loopback: no port tells, but the kernel knows both ends.
+"""Finds the process at the other end of a connection on loopback. No port tells it, but the kernel knows both ends.
 
-It is asked for the one socket that has this pair of addresses (the socket monitoring interface, which `ss` uses), and
-gives its inode, which is among the open files of whoever holds it. The list of all sockets in /proc says the same, but
-takes a tenth of a second to read on a machine with a few thousand connections, and everything between the nodes would
-stand still as long.
+The kernel is asked for the one socket with this pair of addresses. It answers over the socket monitoring interface,
+which `ss` uses. The answer has the socket's inode, and one process has that inode among its open files. The list of all
+sockets in /proc has the same. But reading it takes a tenth of a second on a machine with a few thousand connections.
+All traffic between the nodes would wait that long.
 """
 
 import contextlib
@@ -17,25 +17,25 @@ SOCK_DIAG_BY_FAMILY: Final = 20
 NLM_F_REQUEST: Final = 1
 HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 ASKED: Final = struct.Struct("=BBBxI")  # family, protocol, extensions, states
-#: Ports and addresses, in the network's order; no interface; any cookie.
+#: Ports and addresses in network order, no interface, any cookie.
 ENDS: Final = struct.Struct("!HH4s12x4s12x4x8s")
 ANY_COOKIE: Final = b"\xff" * 8
 INODE: Final = struct.Struct("=68xI")
 
 
 class Callers:
-    """Tells calls of nodes from others; `pids` by node."""
+    """Finds the node behind a call, if it is one. `pids` by node."""
 
     def __init__(self) -> None:
         self.pids: dict[str, int] = {}
         self._kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG)
 
     def close(self) -> None:
-        """Asks no more."""
+        """Close the socket to the kernel."""
         self._kernel.close()
 
     def of(self, accepted: socket.socket) -> str | None:
-        """The node that called; None if none did, or if it has hung up. Raises OSError without such an interface."""
+        """The node that called. None if no node did, or it has hung up. Raises OSError without such an interface."""
         inode = self._inode(accepted.getpeername(), accepted.getsockname())
         if not inode:
             return None
@@ -50,7 +50,7 @@ class Callers:
         return None
 
     def _inode(self, end: tuple[str, int], to: tuple[str, int]) -> int:
-        """Of the socket at `end` that is connected to `to`; 0 if there is none."""
+        """The inode of the socket at `end` that is connected to `to`. 0 if there is none."""
         ends = ENDS.pack(end[1], to[1], socket.inet_aton(end[0]), socket.inet_aton(to[0]), ANY_COOKIE)
         asked = ASKED.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends
         self._kernel.send(HEADER.pack(HEADER.size + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0) + asked)

@@ -1,8 +1,8 @@
-"""What this machine lets a run do to the network, found out by trying it: nothing is left out without being told.
+"""Finds out by trial what a run can do to this machine's network. The report names everything that is left out.
 
-Namespaces come first, since in them packets vanish and are late as they are on a real network. Where they cannot be had
-(no root, no network device, no filter in the kernel) proxies on loopback stand in, and what those cannot do is told of
-as not run.
+Namespaces come first, because their packets vanish and are late as on a real network. They may be unavailable: no root,
+no network device, no filter in the kernel. Then proxies on loopback stand in, and faults that need more are reported as
+not run.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from chaos.cluster.network import Ground
 from chaos.live.network.namespaces import GroundRefused, NetnsGround
 from chaos.live.network.proxy import ProxyGround
 
-#: Put on a link of a network that is made for this alone: all that can be asked of it.
+#: Tried on a link of a test network: all that a condition can ask for.
 EVERYTHING = Condition(loss=0.1, duplicate=0.1, low_s=0.01, high_s=0.02, bits_per_s=1e6)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A ground for a run, and why it is not a better one ("" if there is none)."""
+    """The ground for a run, and why it is not a better one ("" if there is none)."""
 
     ground: Ground
     why: str
 
 
 async def namespaces_refused(directory: Path) -> str:
-    """Why a network of namespaces cannot be made and changed here; "" if it can."""
+    """The reason why a network of namespaces cannot be made and changed here. "" if it can."""
     try:
         async with NetnsGround() as ground:
             ground.place(["n1", "n2"], directory)
@@ -40,6 +40,6 @@ async def namespaces_refused(directory: Path) -> str:
 
 
 async def choose_ground(directory: Path, seed: int) -> Chosen:
-    """The best ground that this machine has; `seed` draws what is lost on it. `directory` is only named, not used."""
+    """The best ground that this machine has. `seed` draws the losses on it. `directory` is only named, not used."""
     refused = await namespaces_refused(directory)
     return Chosen(ProxyGround(seed), f"no network namespaces: {refused}") if refused else Chosen(NetnsGround(seed), "")

@@ -1,19 +1,23 @@
 """The proxies of proxy.py: a process of its own between the nodes of a cluster on loopback.
 
-A connection that comes to a door is passed on, and what it carries each way is held up, delayed, throttled or slowed
-down as the link that way is. Whose connection it is callers.py tells; one that belongs to no node is a client's, and is
-passed on as it is.
+The forwarder passes on each connection to a door. It holds up, delays, throttles or slows down the bytes of each
+direction, as the link in that direction is. The file callers.py finds the node of a connection. A connection without a
+node is a client's, and is passed on unchanged.
 
-A stream can lose nothing and repeat nothing. A piece that is lost is therefore one that comes late, as TCP would make
-of it: after a retransmission timeout, doubled for each time that it is lost again. What is cut off is not read: it
-stands in the sockets' buffers, as it would in those of a machine whose cable is pulled, and comes when the link is
-whole again, unless the connection was given up meanwhile.
+A stream can lose nothing and repeat nothing. So a lost piece comes late, as TCP makes it: after a retransmission
+timeout, doubled for each further loss. What is cut off is not read. It stays in the sockets' buffers, as on a machine
+whose cable is pulled. It comes when the link is whole again, unless the connection was given up meanwhile.
 
-A call that comes while a link is cut is not put through: it is broken off when the link is whole, and the caller calls
-again. What it had said to nobody meanwhile would be said too late.
+A call that comes while a link is cut is not put through. It is broken off when the link is whole, and the caller calls
+again. Bytes that it had sent meanwhile would arrive too late.
 
-Commands come on stdin, one JSON object a line: `open` doors before ports (by node; answered by the doors' ports), the
-`pids` of the nodes, the conditions of `links` (`n1>n2`). Each is answered when it is done. It ends when stdin does.
+Commands come on stdin, one JSON object a line. Each is answered when it is done:
+
+- `open`: opens doors before ports (by node). The answer has the doors' ports.
+- `pids`: the pids of the nodes.
+- `links`: the conditions of links (`n1>n2`).
+
+The process ends when stdin does.
 """
 
 import asyncio
@@ -34,16 +38,16 @@ from chaos.cluster.local_nodes import LOOPBACK
 from chaos.live.network.callers import Callers
 
 PIECE_BYTES: Final = 65_536
-#: Pieces on the way in one direction of a connection; more wait in the socket.
+#: Pieces on the way in one direction of a connection. More wait in the socket.
 PIECES: Final = 64
-#: What TCP sends in one packet, and after how long it sends it again.
+#: The bytes that TCP sends in one packet, and the time after which it sends them again.
 PACKET_BYTES: Final = 1_448
 AGAIN_S: Final = 0.2
 AGAIN_MAX_S: Final = 6.4
 
 
 class Conditions:
-    """What each link is like, as streams ask for it."""
+    """The condition of each link, for the streams on it."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -52,7 +56,7 @@ class Conditions:
         self._whole: defaultdict[Link, asyncio.Event] = defaultdict(_set_event)
 
     def apply(self, conditions: Mapping[Link, Condition]) -> None:
-        """These links are like this from now on."""
+        """Set the conditions of these links."""
         for link, condition in conditions.items():
             self._conditions[link] = condition
             if condition.cut:
@@ -61,16 +65,16 @@ class Conditions:
                 self._whole[link].set()
 
     def cut(self, link: Link | None) -> bool:
-        """Whether nothing passes."""
+        """True if nothing passes."""
         return link is not None and not self._whole[link].is_set()
 
     async def whole(self, link: Link | None) -> None:
-        """Until it is not cut."""
+        """Wait until the link is not cut."""
         if link is not None:
             await self._whole[link].wait()
 
     def arrives_s(self, link: Link | None, now_s: float, size: int) -> float:
-        """When so many bytes that are sent now have arrived."""
+        """The moment when `size` bytes that are sent now have arrived."""
         condition = self._conditions.get(link, WHOLE) if link is not None else WHOLE
         if link is None or not condition.shaped:
             return now_s
@@ -90,7 +94,7 @@ def _set_event() -> asyncio.Event:
 
 
 class Forwarder:
-    """All doors of a cluster. `seed` draws what is lost, and how long things take."""
+    """All doors of a cluster. `seed` draws the losses and the delays."""
 
     def __init__(self, seed: int) -> None:
         self._conditions = Conditions(seed)
@@ -98,7 +102,7 @@ class Forwarder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def obey(self, command: Mapping[str, Any]) -> object:
-        """One command, and what it is answered with when it is done."""
+        """Carry out one command. Return the answer when it is done."""
         match command:
             case {"open": ports}:
                 return {name: [self._open(name, port) for port in several] for name, several in ports.items()}
@@ -123,7 +127,7 @@ class Forwarder:
             task.add_done_callback(self._tasks.discard)
 
     async def _pass_on(self, accepted: socket.socket, target: str, port: int) -> None:
-        """One connection; when either side ends it, or this is cancelled, both ends are closed."""
+        """Pass one connection on. When either side ends it, or this is cancelled, both ends are closed."""
         source = self._callers.of(accepted)
         there: Link | None = (source, target) if source not in (None, target) else None
         back: Link | None = (there[1], there[0]) if there else None
@@ -141,7 +145,7 @@ class Forwarder:
                 ways.create_task(self._one_way(there, near[0], far[1]))
                 ways.create_task(self._one_way(back, far[0], near[1]))
         except* OSError:
-            pass  # a node is gone, or gave the connection up: the other one learns of it by the end of its own
+            pass  # a node is gone, or gave the connection up: the other node learns it by the end of its own
         finally:
             for writer in writers:
                 writer.transport.abort()
@@ -149,7 +153,7 @@ class Forwarder:
                 accepted.close()
 
     async def _one_way(self, link: Link | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until the end of the stream, which is passed on like what came before it."""
+        """Pass one direction on until the end of the stream. The end is passed on like the bytes before it."""
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(PIECES)
 
@@ -182,7 +186,7 @@ def _link(name: str) -> Link:
 
 
 async def main() -> None:
-    """Until stdin ends."""
+    """Run until stdin ends."""
     forwarder = Forwarder(int(sys.argv[1]))
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)

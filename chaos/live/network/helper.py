@@ -1,7 +1,7 @@
-"""A process of our own that does what must not wait for this one: told what to do by lines of JSON, ended by their end.
+"""A child process for work that must not wait for this one. It takes commands as lines of JSON and ends with them.
 
-What stands between nodes has to be as quick as a network. This process runs the load's clients, and when nothing
-answers them they are busy: packets and streams that had to wait for them would make the trouble that keeps it so.
+The relay or forwarder between nodes has to be as quick as a network. This process runs the load's clients, and they are
+busy when no node answers them. Packets and streams that waited for them would prolong that trouble.
 """
 
 import json
@@ -13,11 +13,11 @@ from chaos.cluster.local_nodes import this_build
 
 
 class HelperFailed(RuntimeError):
-    """It ended, or could not begin."""
+    """The helper ended, or could not begin."""
 
 
 class Helper:
-    """Runs a module of ours behind `prefix`, which says `ready` when it is; not before is this made."""
+    """Runs one of our modules behind `prefix`. The constructor returns when the module says `ready`."""
 
     def __init__(self, module: str, arguments: Sequence[str], prefix: Sequence[str] = ()) -> None:
         self._module = module
@@ -26,7 +26,7 @@ class Helper:
         self._answer()
 
     def tell(self, document: object) -> None:
-        """Raises HelperFailed when it has ended."""
+        """Send a command. Raises HelperFailed when the helper has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(document).encode() + b"\n")
@@ -35,7 +35,7 @@ class Helper:
             raise self._failed() from None
 
     def ask(self, document: object) -> object:
-        """Its answer, read from one line of JSON. Raises HelperFailed when it has ended."""
+        """Send a command and return the answer, one line of JSON. Raises HelperFailed when the helper has ended."""
         self.tell(document)
         return json.loads(self._answer())
 
@@ -50,5 +50,5 @@ class Helper:
         return HelperFailed(f"{self._module} ended by itself with exit code {self._process.wait()}")
 
     def close(self) -> None:
-        """Ends it."""
+        """End the helper."""
         self._process.communicate()

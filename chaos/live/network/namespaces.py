@@ -5,12 +5,12 @@
       eth0 198.18.N.12  ---- n2 -- bridge `switch`             (clients, webhook receivers)
                                 \\ shaped (tap) -- relay.py
 
-Links are changed at the switch, where a node's packets enter it: a filter there drops what goes to an address that the
-node is cut off from, or turns it off to relay.py, which delays, loses, doubles and throttles. What the kernel drops is
-gone without an answer, as with a cable that is pulled: connections stay half open, and nobody is told. Clients reach
+Links are changed at the switch, where a node's packets enter it. A filter there drops packets to an address that the
+node is cut off from. It can also redirect them to relay.py, which delays, loses, doubles and throttles. The kernel
+drops packets without an answer, as with a pulled cable: connections stay half open, and no end is told. Clients reach
 nodes through the same switch, on links of their own.
 
-The namespaces have no names: small processes hold them, which end with this one, however it ends. Then the interfaces
+The namespaces have no names. Small processes hold them, which end with this one, however it ends. Then the interfaces
 go too: nothing is left behind.
 """
 
@@ -31,14 +31,14 @@ from chaos.live.network.relay import TAP
 
 HTTP_PORT: Final = 7070
 RAFT_PORT: Final = 7170
-#: Networks 198.18.0.0/24, 198.18.1.0/24, ...: reserved for tests, so that they are nobody's.
+#: Networks 198.18.0.0/24, 198.18.1.0/24, ...: reserved for tests, so no other machine has them.
 NETWORKS: Final = 250
-#: Of a filter that decides by itself, and of one that only matches.
+#: Results of a filter that decides by itself, and of one that only matches.
 SHOT, UNSPECIFIED, NO = 2, 0xFFFFFFFF, 0
 
 
 class GroundRefused(RuntimeError):
-    """This machine does not let such a network be made; says what refused it."""
+    """This machine refuses such a network. The text says which part refused it."""
 
 
 class Namespace:
@@ -59,12 +59,12 @@ class Namespace:
         self.prefix = ("nsenter", "--target", str(self.pid), "--net")
 
     def close(self) -> None:
-        """It is gone when its last process is."""
+        """End the holder. A namespace is gone when its last process is."""
         self._holder.communicate()
 
 
 def command(words: Sequence[str], lines: Sequence[str]) -> None:
-    """Runs a command that reads `lines`. Raises GroundRefused with what it says."""
+    """Run a command that reads `lines`. Raises GroundRefused with its message."""
     try:
         done = subprocess.run(words, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
     except OSError as error:
@@ -74,7 +74,7 @@ def command(words: Sequence[str], lines: Sequence[str]) -> None:
 
 
 def matching(addresses: Sequence[str], yes: int, no: int) -> str:
-    """A program in the bytecode of packet filters: `yes` for IPv4 frames to one of the addresses, else `no`."""
+    """A program in the bytecode of packet filters. It returns `yes` for IPv4 frames to one of the addresses, else `no`."""
     count = len(addresses)
     steps = ["40 0 0 12", f"21 0 {count + 1} 2048", "32 0 0 30"]
     for place, address in enumerate(addresses):
@@ -84,7 +84,7 @@ def matching(addresses: Sequence[str], yes: int, no: int) -> str:
 
 
 class SwitchLinks(Links):
-    """Links of nodes at a switch; `addresses` by node."""
+    """Links of nodes at a switch. `addresses` by node."""
 
     def __init__(self, switch: Namespace, seed: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class SwitchLinks(Links):
             raise GroundRefused(f"a tap device cannot be had: {error}") from None
 
     def close(self) -> None:
-        """Ends the relay."""
+        """End the relay."""
         self._relay.close()
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
@@ -116,7 +116,7 @@ class SwitchLinks(Links):
 
 
 class NetnsGround(Ground):
-    """Namespaces, as above. Needs root. `seed` draws which packets are lost, and how long they take."""
+    """Namespaces, as above. Needs root. `seed` draws the lost packets and the delays."""
 
     name = "network namespaces"
 
@@ -158,7 +158,8 @@ class NetnsGround(Ground):
         )
 
     def _connect(self) -> int:
-        """From here to the switch; its name is what no two clusters of this machine can both have."""
+        """Connect this namespace to the switch. Return the network's number: its name keeps clusters of this machine
+        apart."""
         assert self._switch is not None
         refusal = ""
         for number in range(NETWORKS):
@@ -177,7 +178,7 @@ class NetnsGround(Ground):
 
     def _close(self) -> None:
         if self._cable is not None:
-            with contextlib.suppress(GroundRefused):  # with the switch it goes too, but a while later
+            with contextlib.suppress(GroundRefused):  # it would go with the switch too, but later
                 command(["ip", "-batch", "-"], [f"link del {self._cable}"])
         if self._links is not None:
             self._links.close()

@@ -1,7 +1,7 @@
-"""A cluster on loopback whose nodes reach each other through TCP proxies: what can be done without root.
+"""A cluster on loopback whose nodes reach each other through TCP proxies. This needs no root.
 
-Every node has two doors, one before each of its ports, and the others are told of the doors; forwarder.py stands behind
-them. Clients use the nodes' own ports.
+Every node has two doors, one before each of its ports. The other nodes get the doors' addresses. forwarder.py stands
+behind the doors. Clients use the nodes' own ports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from chaos.live.network.helper import Helper
 
 
 class ProxyLinks(Links):
-    """Links as the forwarder makes them."""
+    """Links in the forwarder."""
 
     def __init__(self, forwarder: Helper) -> None:
         super().__init__()
         self._forwarder = forwarder
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """See Links; they are so when this returns. Raises HelperFailed."""
+        """See Links. The conditions hold when this returns. Raises HelperFailed."""
         self._forwarder.ask({"links": {f"{a}>{b}": asdict(each) for (a, b), each in conditions.items()}})
 
 
 class ProxyGround(Ground):
-    """Loopback with doors. `seed` draws what is lost, and how long things take."""
+    """Loopback with doors. `seed` draws the losses and the delays."""
 
     name = "loopback with proxies"
     not_run: Mapping[str, str] = {
@@ -50,7 +50,7 @@ class ProxyGround(Ground):
             self._forwarder.close()
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """See Ground; from now on the doors are open."""
+        """See Ground. From now on the doors are open."""
         assert self._forwarder is not None, "use `async with`"
         free = free_ports(2 * len(ids))
         ports = {node_id: (free[2 * number], free[2 * number + 1]) for number, node_id in enumerate(ids)}

@@ -1,14 +1,14 @@
-"""Packets between nodes that are delayed, lost, doubled or held to a bandwidth: a process of its own in the switch.
+"""Delays, loses, doubles or throttles packets between nodes: a process of its own in the switch.
 
-Kernels often come without the queueing discipline that does this (netem), and without root nothing of it is there; but
-a packet can be redirected into a tap device wherever there is one, and what a program does with it then is up to the
-program. Only packets of links that a fault has hold of pass through here: the others stay in the kernel.
+Kernels often lack the queueing discipline that does this (netem), and none of it works without root. But a packet can
+be redirected into a tap device wherever there is one, and a program can do anything with it. Only packets of links with
+a fault pass through here. The others stay in the kernel.
 
-Each packet is treated by itself, as on a bad line: with a delay that is drawn anew for each, they overtake each other,
-and TCP sees loss as loss.
+Each packet is treated by itself, as on a bad line. Each gets a new random delay, so packets overtake each other. TCP
+sees a loss as a loss.
 
-Commands come on stdin, one JSON object a line: the conditions of all links by `source>target` (IPv4 addresses), which
-take the place of those before. It ends when stdin does.
+Commands come on stdin, one JSON object a line: the conditions of all links by `source>target` (IPv4 addresses). Each
+replaces the ones before. The process ends when stdin does.
 """
 
 import fcntl
@@ -29,11 +29,11 @@ TAP: Final = "shaped"
 TUNSETIFF: Final = 0x400454CA
 IFF_TAP_NO_PI: Final = 0x0002 | 0x1000
 FRAME_BYTES: Final = 65_536
-#: Packets read before others are let go.
+#: Packets read before waiting ones are sent.
 BURST: Final = 64
-#: What a narrow link holds, as the time it takes to send it; what comes on top is lost.
+#: The content of a narrow link, as the time it takes to send it. More is lost.
 QUEUE_S: Final = 0.4
-#: Of an Ethernet frame with an IPv4 packet.
+#: Bytes of an Ethernet frame with an IPv4 packet.
 SOURCE: Final = slice(26, 30)
 TARGET: Final = slice(30, 34)
 
@@ -48,7 +48,7 @@ class Line:
         self._free_s = 0.0
 
     def moments(self, now_s: float, size: int) -> list[float]:
-        """None if it is lost; two if it is doubled."""
+        """The moments when the frame goes on: none if it is lost, two if it is doubled."""
         condition = self.condition
         if condition.loss and self._chance.random() < condition.loss:
             return []
@@ -63,7 +63,7 @@ class Line:
 
 
 def lines_of(text: str, before: dict[Pair, Line], chance: random.Random) -> dict[Pair, Line]:
-    """The lines of one command; one whose condition stays keeps what it holds."""
+    """The lines of one command. A line with an unchanged condition keeps its packets."""
     lines: dict[Pair, Line] = {}
     for name, fields in json.loads(text).items():
         source, target = map(socket.inet_aton, name.split(">"))
@@ -80,7 +80,7 @@ def open_tap(name: str) -> int:
 
 
 def main() -> None:
-    """Runs until stdin ends; says so on stdout when the device is there."""
+    """Run until stdin ends. Print `ready` when the device is there."""
     chance = random.Random(sys.argv[1])
     tap = open_tap(TAP)
     os.set_blocking(0, False)
