@@ -1,3 +1,3 @@
-"""Where docs/chaos.md had the scenarios before the rooms; whoever runs or imports it is told where they are now."""
+"""The scenarios' old address in docs/chaos.md. Running or importing it names the new one."""
 
 raise ImportError("chaos.run is chaos.scenario now: python -m chaos.scenario, or import chaos.scenario.run")

@@ -1,5 +1,5 @@
-"""Plans: which faults come when, what clients offer, which frames an attacker sends; drawn by seed.
+"""Plans, drawn by seed: the faults of a run, the load of its clients, the frames of an attacker.
 
-In: a seed, or a text that people wrote. Out: a list of faults, each with its target, moment and length.
-fault_plan.py is the language; the simulator and real processes carry out the same.
+In: a seed, or a text that people wrote. Out: a list of faults, each with its target, moment and length. fault_plan.py
+is the language. The simulator and real processes carry out the same plans.
 """

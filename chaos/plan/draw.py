@@ -1,9 +1,9 @@
-"""Plans drawn by seed: every kind of fault comes, and each seed leans towards a few of them.
+"""Plans drawn by seed: every kind of fault comes, and each seed prefers a few of them.
 
-Drawing all kinds alike gives runs that all look the same; a few kinds at a time, often, meet each other in ways that a
-mixture hides. So a seed takes some kinds as its own, one of them by its number, so that any run of as many seeds as
-there are kinds has them all; most faults are of these, some of any. And some come as a storm: faults that are harmless
-apart, close together (a leader that is paused, and cut off before it wakes).
+If all kinds were equally likely, all runs would look the same. A few kinds at a time, often, meet each other in ways
+that a mixture hides. So a seed prefers some kinds, and most of its faults are of these. One of them follows from the
+seed's number, so as many seeds in a row as there are kinds have them all. Some faults come as a storm: harmless apart,
+but close together (a leader is paused, and cut off before it wakes).
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import Final
 from chaos.plan.fault_plan import KINDS, Fault, FaultPlan, Value, kinds_of
 
 FIRST_S: Final = 3.0
-#: How long before the end of the load the last fault begins, so that what it broke is still under load.
+#: The time from the begin of the last fault to the end of the load, so that its effects are still under load.
 LAST_S: Final = 4.0
 GAP_S: Final = 2.5
 OWN_KINDS: Final = 4
 OWN_SHARE: Final = 0.8
-#: What ends a term: at least one of these is in every plan.
 STORM_SHARE: Final = 0.2
-#: The faults of a storm as lines of a plan, their moments counted from its begin; what is drawn is when each comes
-#: after the one before it, from nothing to twice as long as the line says.
+#: Storms as lines of a plan. Moments count from the storm's begin. The time from one fault to the next is drawn, from
+#: nothing to twice the time of the lines.
 STORMS: Final = (
     ("0 delay *-* for=4 low=0.02 high=0.08", "0.5 pause leader for=1.4", "0.6 partition leader|* for=2.5"),
     (
@@ -57,23 +56,24 @@ STORMS: Final = (
 )
 FIVE_NODES_EVERY: Final = 5
 ALL_CLOCKS_S: Final = 50.0
-#: All clocks together: rarely, for it takes the run's own time away from its nodes.
+#: All clocks together, rarely: they take the run's own time away from its nodes.
 ALL_CLOCKS_SHARE: Final = 0.06
-#: Two builds side by side: so many of the seeds, beside those whose own kind it is.
+#: The share of seeds with two builds side by side, beside the seeds that prefer that kind.
 VERSIONS_SHARE: Final = 0.12
-#: Beside a crowd (chaos/simulator/load/crowd.py): so many of the seeds, each stored row standing for so many.
+#: The share of seeds beside a crowd (chaos/simulator/load/crowd.py), and how many rows each stored row stands for.
 CROWD_SHARE: Final = 0.03
 CROWD_WEIGHT: Final = 2_000
-#: Its hours: how far the first is ahead, how many there are. All clocks together pass some of them, or all.
+#: The crowd's hours: how far ahead the first is, and how many there are. All clocks together pass some or all of them.
 CROWD_FIRST_HOUR: Final = 48
 CROWD_HOURS: Final = 3_000
 CROWD_PASSES_S: Final = (8.0, 20.0)
+#: Kinds that end a term: at least one of these is in every plan.
 _ENDS_TERM: Final = ("kill", "power", "pause", "stop", "partition", "transfer")
 
 
 def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
-    """The plan of a seed, a function of the arguments alone. `seconds` is the length of the load, at least 10; `nodes`
-    are five with every fifth seed, else three, unless it says."""
+    """The plan of a seed, a function of the arguments alone. `seconds` is the length of the load, at least 10. The
+    default for `nodes` is five with every fifth seed, else three."""
     assert seconds >= 10, f"{seconds} s leave no room for faults"
     nodes = nodes or (5 if seed % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 else 3)
     chance = random.Random(f"plan {seed}")
@@ -103,19 +103,20 @@ def draw_plan(seed: int, seconds: float, nodes: int | None = None) -> FaultPlan:
 
 
 def drawn_kinds() -> list[str]:
-    """The kinds that seeds lean towards."""
+    """The kinds that seeds prefer."""
     return [kind for kind in kinds_of("simulator") if KINDS[kind].drawn]
 
 
 def _pass_hours(chance: random.Random, seconds: float) -> Fault:
-    """All clocks are hundreds of hours ahead from now on: a crowd's hours are past, each with its message due."""
+    """Set all clocks hundreds of hours ahead until the end. Then a crowd's hours are past, each with a message that is
+    due."""
     at_s = round(chance.uniform(*CROWD_PASSES_S), 3)
     hours = CROWD_FIRST_HOUR + CROWD_HOURS * chance.choice([1.0, 1.0, chance.random()])
     return Fault(at_s, "jump", "*", round(seconds - at_s, 3), (("by", round(3600 * hours, 3)),))
 
 
 def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:
-    """Each of the first nodes is changed to this build, in any order. Now and then one goes back, which is allowed
+    """Change each of the first nodes to this build, in any order. In half of the plans one goes back, which is allowed
     until the last was changed, and comes again."""
     order = [f"n{number}" for number in range(1, older + 1)]
     chance.shuffle(order)
@@ -132,7 +133,7 @@ def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:
 
 
 def _storm(chance: random.Random, at_s: float, seconds: float) -> list[Fault]:
-    """One of STORMS from `at_s` on, as long as there is load."""
+    """Put one of STORMS at `at_s`, within the load."""
     lines = "\n".join(chance.choice(STORMS))
     faults = FaultPlan.parse(f"plan seed=0 nodes=3 seconds={seconds}\n{lines}").faults
     drawn: list[Fault] = []
@@ -149,7 +150,7 @@ def _moment(chance: random.Random, seconds: float) -> float:
 
 
 def _node(chance: random.Random, nodes: int) -> str:
-    """Mostly by role: that is where the trouble is."""
+    """Mostly a role: roles are where trouble is."""
     return chance.choice(["leader", "leader", "follower", f"n{chance.randint(1, nodes)}"])
 
 
@@ -172,7 +173,7 @@ def _groups(chance: random.Random, nodes: int) -> str:
 
 
 def _seconds(low: float, high: float) -> Callable[[random.Random], float]:
-    """Durations from low to high, the short ones as often as the long ones."""
+    """Durations from low to high, short ones as often as long ones."""
     return lambda chance: float(low * (high / low) ** chance.random())
 
 

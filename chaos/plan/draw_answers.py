@@ -1,6 +1,6 @@
-"""Plans for what is said: clocks that are apart from the start, storms in which answers have been untrue, and backups.
+"""Plans that test answers: clocks apart from the start, storms after which answers have been untrue, and backups.
 
-They are laid over a plan that a seed draws without them, so that a seed known for a fault stays the plan that it was.
+They are added to a plan that a seed draws without them. So a seed that is known for a fault keeps its plan.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from chaos.plan.fault_plan import Fault, FaultPlan
 
 #: Each right clock is within 500 ms of the median.
 SKEW_MS: Final = 450
-#: Where one clock may be wrong, the median is any of the others'.
+#: Where one clock may be wrong, any other clock may be the median.
 SKEW_BESIDE_WRONG_MS: Final = 200
 STORMS_MIN, STORMS_MAX = 1, 3
-#: Of so many seeds a cluster is made from a backup; not where all clocks are ahead for a while: it would be of a time
-#: to come.
+#: The share of seeds that restore a cluster from a backup. Never where all clocks are ahead for a while: the backup
+#: would be of a time to come.
 BACKUP_SHARE: Final = 0.25
 BACKUP_AT: Final = (0.2, 0.9)
-#: Lines of a plan, their moments counted from the begin of the storm; A, B and C are three nodes, drawn.
+#: Storms as lines of a plan, their moments counted from the storm's begin. A, B and C are three drawn nodes.
 STORMS: Final = (
     ("0 transfer A for=0.1", "1.5 jump B for=9 by=-4", "2 drain C for=8", "3.5 catch A for=5 how=kill what=any"),
     (
@@ -41,8 +41,8 @@ STORMS: Final = (
 
 
 def with_asks(plan: FaultPlan) -> FaultPlan:
-    """The plan of the same seed with clocks apart and some of STORMS. Not where older builds are, which answer as they
-    did, nor beside a crowd, which has its own cost."""
+    """The plan of the same seed with clocks apart and some of STORMS. Unchanged with older builds, which answer as they
+    did, and beside a crowd, which has its own cost."""
     if plan.older or plan.crowd:
         return plan
     chance = random.Random(f"asks {plan.seed}")
@@ -54,7 +54,7 @@ def with_asks(plan: FaultPlan) -> FaultPlan:
 
 
 def _backup(plan: FaultPlan) -> float:
-    """When one is made; 0: never."""
+    """The moment of the backup. 0: never."""
     chance = random.Random(f"backup {plan.seed}")
     ahead = any((fault.kind, fault.target) == ("jump", "*") for fault in plan.faults)
     drawn = chance.random() < BACKUP_SHARE and not ahead

@@ -1,6 +1,6 @@
 """Calls between nodes as an attacker draws them: greetings that fit or do not, frames cut, repeated, out of order.
 
-What is called changes nothing: whoever knows the cluster id can make any call, as any client can over HTTP.
+The calls change nothing. An attacker with the cluster id can make any call, as any client can over HTTP.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 def greeting(chance: random.Random, speaks_as: str, to: str, cluster_id: bytes | None) -> bytes:
-    """Mostly one that can be, for whoever knows the cluster id."""
+    """A greeting, mostly a valid one if the attacker knows the cluster id."""
     cluster = cluster_id if cluster_id is not None and chance.random() < 0.95 else chance.randbytes(16)
     said: list[Any] = [CALLS, 1, 1, cluster, speaks_as, to, 0, 16_384, _BYTES_MAX, {}]
     if chance.random() < 0.1:
@@ -40,7 +40,7 @@ def greeting(chance: random.Random, speaks_as: str, to: str, cluster_id: bytes |
 
 
 def frames(chance: random.Random, count: int) -> bytes:
-    """So many of one connection. Most are as they should be, so that what is wrong is met behind them."""
+    """`count` frames of one connection. Most are valid, so that nodes meet the wrong ones behind them."""
     data, calls = b"", 0
     for number in range(1, count + 1):
         pieces, blobs = [], []

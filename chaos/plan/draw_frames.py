@@ -32,7 +32,7 @@ def _value(chance: random.Random, field: str, kind: type) -> Any:
 
 
 def frame(chance: random.Random) -> bytes:
-    """One frame after the hello; a few are damaged."""
+    """One frame after the hello. A few are damaged."""
     kind, number, fields = chance.choice(KINDS)
     meta: list[Any] = [number, *(_value(chance, field, of) for field, of in fields)]
     blobs: list[bytes] = []
@@ -45,7 +45,7 @@ def frame(chance: random.Random) -> bytes:
         meta = meta[:-1] if chance.random() < 0.5 else [*meta, 1]
     try:
         data = b"".join(encode_frame(meta, blobs))
-    except OverflowError:  # a number that msgpack has no form for
+    except OverflowError:  # msgpack has no form for the number
         return HEADER.pack(40, 20, 0) + bytes(28)
     if chance.random() < 0.02:
         place = chance.randrange(len(data))
@@ -56,8 +56,7 @@ def frame(chance: random.Random) -> bytes:
 
 
 def hello(chance: random.Random, speaks_as: str, to: str, cluster_id: bytes | None, stores: dict[str, bytes]) -> bytes:
-    """A hello that is mostly one that can be, sometimes with a list of members. `stores`: by node id the
-    store id that is known of it."""
+    """A hello, mostly a valid one, sometimes with a list of members. `stores`: the known store id by node id."""
     contacts = Contacts()
     if chance.random() < 0.2:
         listed = tuple(Contact(each, "127.0.0.1:1", "127.0.0.1:1") for each in chance.sample(sorted(stores), 2))

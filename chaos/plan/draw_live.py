@@ -1,9 +1,9 @@
 """Plans for real processes, drawn by seed: a shuffled deck of all kinds, dealt again and again.
 
-A real run is minutes, not thousands of seeds, so it may not leave to chance which kinds come: each comes once before
-any comes twice. Every round of the deck has other targets, arguments and lengths; now and then two faults come close
-together, since that is where trouble meets trouble. Between them is room for the service to come back: what is judged
-by time needs calm, and an hour of nothing but faults shows no more than one of them.
+A real run takes minutes and is not one of thousands of seeds. So its kinds are not left to chance: each comes once
+before any comes twice. Every round of the deck has other targets, arguments and lengths. Some faults come close
+together, because they make more trouble so. Otherwise the service has time to recover. Checks of time need calm, and an
+hour of nothing but faults shows no more than one fault.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Final
 from chaos.plan.fault_plan import KINDS, Fault, FaultPlan, Value, kinds_of
 
 FIRST_S: Final = 3.0
-#: How long before the end of the load the last fault begins, so that what it broke is still under load.
+#: The time from the begin of the last fault to the end of the load, so that its effects are still under load.
 LAST_S: Final = 5.0
-#: From one fault's begin to the next one's, on average; this share of them follows at once.
+#: The average time from one fault's begin to the next one's. This share of faults follows at once.
 GAP_S: Final = 5.0
 CLOSE_SHARE: Final = 0.2
 CLOSE_S: Final = 0.6
-#: A node is replaced this often at most: each takes a new one.
+#: The most replacements of nodes: each takes a new one.
 REPLACED_MAX: Final = 2
 
 Seconds = Callable[[random.Random], float]
 
 
 def _between(low: float, high: float) -> Seconds:
-    """From low to high, the short ones as often as the long ones."""
+    """Durations from low to high, short ones as often as long ones."""
     return lambda chance: float(low * (high / low) ** chance.random())
 
 
@@ -66,14 +66,13 @@ _ARGUMENTS: Final[dict[str, Callable[[random.Random], dict[str, Value]]]] = {
     },
 }
 _ROT: Final = ("flip", "zero", "truncate", "torn", "oldcopy")
-#: Kinds that may hit all nodes at once, and how often they do.
+#: Kinds that may hit all nodes at once, with the share that does.
 _ALL_SHARE: Final = {"kill": 0.2, "power": 0.25, "slow": 0.25, "full": 0.3, "rolling": 1.0}
 
 
 def draw_plan(seed: int, seconds: float, nodes: int, kinds: Collection[str] = ()) -> FaultPlan:
-    """The plan of a seed, a function of the arguments alone: `kinds` (default: all that real machines have) dealt over
-    `seconds` of load, at least 10.
-    """
+    """The plan of a seed, a function of the arguments alone. It deals `kinds` (default: all of real machines) over
+    `seconds` of load, at least 10."""
     assert seconds >= 10, f"{seconds} s leave no room for faults"
     chance = random.Random(f"live plan {seed}")
     dealt = [kind for kind in kinds_of("live") if not kinds or kind in kinds]
@@ -89,7 +88,7 @@ def draw_plan(seed: int, seconds: float, nodes: int, kinds: Collection[str] = ()
         if kind != "replace":
             faults.append(_draw(chance, kind, at_s, names))
         elif replaced < REPLACED_MAX:
-            # From then on the new one is named: a target that is gone would be passed over.
+            # From then on use the new node's name: a target that is gone would be passed over.
             replaced += 1
             at = chance.randrange(nodes)
             faults.append(Fault(round(at_s, 3), kind, names[at], 1.0))
@@ -110,11 +109,11 @@ def _draw(chance: random.Random, kind: str, at_s: float, names: list[str]) -> Fa
     elif kind == "transfer":
         target = "follower"
     else:
-        # By role, mostly: that is where the trouble is.
+        # Mostly by role: roles are where trouble is.
         target = chance.choice(["leader", "leader", "follower", chance.choice(names)])
     arguments = _ARGUMENTS[kind](chance) if kind in _ARGUMENTS else {}
     if kind in _ROT:
-        # A place that no record ends at: at round shares the draw would hit a header, or a file's last byte, too often.
+        # A place where no record ends. Round shares would hit a header, or a file's last byte, too often.
         arguments = {"at": round(chance.uniform(0.001, 0.999), 3), "file": chance.choice(KINDS[kind].words["file"])}
         if kind == "torn" and arguments["file"] == "catalog":
             arguments["file"] = "journal"  # LMDB appends nothing
@@ -122,7 +121,7 @@ def _draw(chance: random.Random, kind: str, at_s: float, names: list[str]) -> Fa
     return Fault(round(at_s, 3), kind, target, lasts_s, tuple(sorted(arguments.items())))
 
 
-#: By role: a link of a node that is named may be one with itself where that node leads, or is gone.
+#: By role: with a node's name, both ends of a link may be one node if it leads, or the node may be gone.
 _LINKS: Final = ("leader>follower", "follower>leader", "leader-follower", "leader>*", "*>leader", "follower>*")
 
 
@@ -131,7 +130,7 @@ def _link(chance: random.Random) -> str:
 
 
 def _groups(chance: random.Random, names: list[str]) -> str:
-    """The leader alone, half the time; else a minority, or everybody alone."""
+    """Half the time the leader alone. Else a minority, or each node alone."""
     drawn = chance.random()
     if drawn < 0.5:
         return "leader|*"

@@ -1,4 +1,4 @@
-"""Plans of faults: one language for the simulator and for real processes, written so that people can read and edit it.
+"""Plans of faults: one language for the simulator and for real processes. People can read and edit it.
 
     plan seed=42 nodes=3 seconds=60
      4.250 kill       leader  for=1.500
@@ -6,9 +6,9 @@
      7.000 loss       *-*     for=4.000 share=0.100
     12.125 partition  n1|n2,n3 for=5.000
 
-A line is a moment (seconds after the load began), a kind, a target, and arguments by name. Every fault carries its own
-end (`for`, seconds): leaving out a line leaves out the fault and its recovery, which is what shrinking a plan needs.
-Empty lines and what follows `#` are skipped.
+A line is a moment (seconds after the load began), a kind, a target, and arguments by name. Every fault has its own end
+(`for`, seconds). Without a line both its fault and its recovery are gone, as the shrinking of a plan needs. Empty lines
+and text after `#` are skipped.
 
 On real processes a fault may also wait for the service instead of the clock, however slow the machine is:
 
@@ -16,20 +16,32 @@ On real processes a fault may also wait for the service instead of the clock, ho
     &1.500 pause      leader   for=3.000
     +1.500 kill       leader   for=+1.500
 
-Such lines come in their order. `+`: when all faults of such lines before are over and every node is ready; `&`: beside
-the fault of the line before, while that is on. Both then wait until the service has been calm for so many seconds. It
-is calm while no fault begins or ends and a node leads that no fault holds. It is measured by the load: a second is what
-is offered in a second, handed over. `for=+`: the fault lasts until it was calm for so long, and longer than those that
-come beside it. The load ends when the last of these lines is over, every node is ready, it was calm for as long as that
-line had waited, and what such a fault excuses is over too.
+Such lines come in their order:
 
-Some kinds only the simulator can do, some only real machines; the others mean the same to both. A plan with a kind that
-whoever is to carry it out does not know is refused, not carried out in part.
+- `+`: when all earlier faults of such lines are over and every node is ready.
+- `&`: beside the fault of the line before, while that is on.
+- Both then wait until the service has been calm for this many seconds.
+- `for=+`: the fault lasts until it was calm for this long, and longer than the faults beside it.
 
-Targets of kinds that hit a node: a node id; `leader`, `follower`, `last` (whoever is that at the moment; of several
-followers the first by id, and the last); `followers`, all of them; or `*`. Kinds that hit a link: `a>b` one way, `a-b`
-both ways, each side such a target. A partition names groups of such targets, `n1|n2,n3`, or `leader|*`, where `*` is
-everybody else. `render` and `parse` are inverse.
+It is calm while no fault begins or ends and a node leads that no fault holds. The load measures calm: a second is over
+when as many messages were handed over as are offered in a second. The load ends after the last of these lines:
+
+- its fault is over and every node is ready;
+- it was calm for as long as that line had waited;
+- all that such a fault excuses is over too.
+
+Some kinds only the simulator can carry out, some only real machines. The others mean the same to both. If a plan has a
+kind that its party does not know, the whole plan is refused.
+
+Targets of kinds that hit a node:
+
+- a node id;
+- `leader`, or `follower` and `last`: the first and the last follower by id, at that moment;
+- `followers`, all of them;
+- `*`, all nodes.
+
+Kinds that hit a link have `a>b` one way or `a-b` both ways, each side such a target. A partition names groups of such
+targets, `n1|n2,n3`, or `leader|*`, where `*` is all other nodes. `render` and `parse` are inverse.
 """
 
 from __future__ import annotations
@@ -44,25 +56,25 @@ Party = Literal["simulator", "live"]
 BOTH: Final[tuple[Party, ...]] = ("simulator", "live")
 Value = float | str
 Begins = Literal["", "+", "&"]
-"""What a fault waits for: its moment; or calm, after the faults before it, or beside the one before it."""
+"""A fault waits for its moment, or for calm: after the faults before it (`+`), or beside the one before it (`&`)."""
 Ends = Literal["", "+"]
-"""What it lasts for: seconds, or calm."""
+"""A fault lasts for seconds, or until calm (`+`)."""
 
 
 class PlanRefused(ValueError):
-    """A plan that cannot be read; names the line and what is allowed."""
+    """A plan that cannot be read. The text names the line and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of fault takes: arguments are numbers within bounds, or one of several words."""
+    """The arguments of a kind of fault: numbers within bounds, or one of several words."""
 
     shape: Shape
     sentence: str
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     parties: tuple[Party, ...] = BOTH
-    drawn: bool = True  # by seed; else a part of storms alone
+    drawn: bool = True  # drawn by seed, else only a part of storms
 
 
 _LIVE: Final[tuple[Party, ...]] = ("live",)
@@ -174,12 +186,12 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def kinds_of(party: Party) -> tuple[str, ...]:
-    """The kinds that the simulator, or the nemesis of real processes, carries out; in the order of KINDS, which what is
-    drawn by seed depends on: a kind of the simulator is added at the end of its own."""
+    """The kinds that this party carries out, in the order of KINDS. Draws by seed depend on that order. So add a kind
+    of the simulator behind the simulator's last one."""
     return tuple(name for name, kind in KINDS.items() if party in kind.parties)
 
 
-#: What only a plan for the simulator may say in its first line.
+#: The words that only a plan for the simulator may have in its first line.
 _SIMULATED: Final = ("crowd", "older", "skew", "backup")
 _TIME: Final = re.compile(r"([+&]?)(\d+(?:\.\d{1,3})?)")
 _ARGUMENT: Final = re.compile(r"([a-z]+)=(\S+)")
@@ -193,8 +205,8 @@ _TARGET: Final[Mapping[Shape, re.Pattern[str]]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One line. Times in seconds, at most three digits behind the point; `arguments` in the order of their names.
-    `at_s` counts from the begin of the load; where it `begins` with calm, it is how long that is waited for."""
+    """One line. Times are in seconds with at most three decimals. `arguments` are in the order of their names. `at_s`
+    counts from the begin of the load. If the fault `begins` with calm, `at_s` is the length of that calm."""
 
     at_s: float
     kind: str
@@ -223,14 +235,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """Faults in the order of their moments, then those that wait for calm, in their turn; and what they are put on:
-    `seed` draws all else of the run. `seconds`: so long the load lasts, at most where faults wait for calm.
+    """Faults in the order of their moments, then those that wait for calm, in their turn, and the run that they hit.
+    `seed` draws all else of the run. `seconds` is the length of the load, or its limit where faults wait for calm.
 
-    The rest is the simulator's. `crowd` (chaos/simulator/load/crowd.py): beside many other messages, each stored row
-    standing for so many; 0: none. `older`: so many nodes, from n1 on, begin as the build before. `skew`: each clock is
-    up to so many ms off from the start and runs wrong by up to 500 ppm, and clients ask and change more
-    (chaos/simulator/load/asker.py); 0: neither. `backup`: so many seconds after the load began a backup is made, of
-    which another cluster is made at the end (chaos/simulator/restorer.py); 0: none.
+    Only the simulator has the rest:
+
+    - `crowd` (chaos/simulator/load/crowd.py): many other messages, each stored row standing for this many. 0: none.
+    - `older`: this many nodes, from n1 on, begin as the build before.
+    - `skew`: each clock is up to this many ms off from the start and runs wrong by up to 500 ppm. Clients ask and
+      change more (chaos/simulator/load/asker.py). 0: neither.
+    - `backup`: this many seconds after the begin of the load a backup is made. At the end another cluster is made from
+      it (chaos/simulator/restorer.py). 0: none.
     """
 
     seed: int
@@ -244,11 +259,11 @@ class FaultPlan:
 
     @property
     def in_turn(self) -> tuple[Fault, ...]:
-        """Those that wait for calm."""
+        """The faults that wait for calm."""
         return tuple(fault for fault in self.faults if fault.begins)
 
     def render(self) -> str:
-        """The text, ending with a newline."""
+        """The text, with a newline at the end."""
         head = f"plan seed={self.seed} nodes={self.nodes} seconds={self.seconds:g}"
         head += f" crowd={self.crowd}" if self.crowd else ""
         head += f" older={self.older}" if self.older else ""
@@ -258,7 +273,7 @@ class FaultPlan:
 
     @classmethod
     def parse(cls, text: str, party: Party | None = None) -> FaultPlan:
-        """Raises PlanRefused; with `party` also for a kind that it does not carry out."""
+        """Read a plan. Raises PlanRefused, with `party` also for a kind that this party does not carry out."""
         lines = [(number, line.split("#")[0].split()) for number, line in enumerate(text.splitlines(), 1)]
         lines = [(number, words) for number, words in lines if words]
         if not lines or lines[0][1][0] != "plan":

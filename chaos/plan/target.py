@@ -1,7 +1,7 @@
-"""Whom a fault of a plan hits: its target, resolved at the moment at which it strikes.
+"""Resolves the target of a fault at the moment when it strikes.
 
-The same for the simulator and for real processes. Who leads is asked at every target; while nobody does, it is whoever
-led last, so that a plan always hits somebody.
+The simulator and real processes share it. Each target asks which node leads. While no node does, the last leader
+counts, so that a plan always hits a node.
 """
 
 import re
@@ -12,15 +12,15 @@ from chaos.cluster.links import Link
 
 
 class Aim:
-    """`ids` gives the nodes there are, at least one; `leader` who leads, None for nobody."""
+    """Resolves targets. `ids` returns the nodes, at least one. `leader` returns the leader, None if no node leads."""
 
     def __init__(self, ids: Callable[[], Sequence[str]], leader: Callable[[], str | None]) -> None:
         self._ids, self._leader_now = ids, leader
         self.leader = ids()[0]
-        """Who led when it was asked last."""
+        """The leader by the last question."""
 
     def nodes(self, target: str) -> list[str]:
-        """The nodes of a target that is one: an id, a role or `*`. None for an id that is not there."""
+        """The nodes of a node target: an id, a role or `*`. Empty for an id that is not there."""
         ids = self._ids()
         self.leader = self._leader_now() or self.leader
         match target:
@@ -39,7 +39,7 @@ class Aim:
         return [target] if target in ids else []
 
     def named(self, target: str) -> str:
-        """A target with the ids of who is meant by `leader`, `follower`, `followers` and `last` now."""
+        """The target with ids in place of `leader`, `follower`, `followers` and `last`."""
         return re.sub(r"leader|followers?|last", lambda role: ",".join(self.nodes(role[0])), target)
 
     def links(self, target: str) -> list[Link]:
@@ -57,7 +57,7 @@ class Aim:
                         yield other, one
 
     def apart(self, target: str) -> list[Link]:
-        """The directed links between the groups of `n1|n2,n3`; a node is in the first group that names it."""
+        """The directed links between the groups of `n1|n2,n3`. A node is in the first group that names it."""
         groups: list[list[str]] = []
         for part in target.split("|"):
             found = {name for target in part.split(",") for name in self.nodes(target)}

@@ -363,7 +363,8 @@ def _harmless(damage: Damage) -> str:
 
 
 def _left_over(directory: Path) -> bool:
-    """True if the hour of this directory has another one of a later generation (storage/checkpoint/unlinked_hours.py)."""
+    """True if the hour of this directory has another directory of a later generation
+    (storage/checkpoint/unlinked_hours.py)."""
     beside = [directory_of(path.name) for path in directory.parent.iterdir()]
     own = directory_of(directory.name)
     return own is not None and any(other is not None and other[0] == own[0] and other > own for other in beside)

@@ -74,7 +74,8 @@ def command(words: Sequence[str], lines: Sequence[str]) -> None:
 
 
 def matching(addresses: Sequence[str], yes: int, no: int) -> str:
-    """A program in the bytecode of packet filters. It returns `yes` for IPv4 frames to one of the addresses, else `no`."""
+    """A program in the bytecode of packet filters. It returns `yes` for IPv4 frames to one of the addresses, otherwise
+    `no`."""
     count = len(addresses)
     steps = ["40 0 0 12", f"21 0 {count + 1} 2048", "32 0 0 30"]
     for place, address in enumerate(addresses):
