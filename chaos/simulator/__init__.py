@@ -1,5 +1,6 @@
-"""Whole nodes in one process on virtual time: one seed is one history, whatever the machine does meanwhile.
+"""Whole nodes in one process on virtual time: one seed is one history, on a machine of any speed.
 
-In: seeds or a plan. Out: verdicts, what fired, and the shortest plan that still goes wrong.
-seeds.py runs many, run.py one, judge.py has its checkers; the rooms below are the world it runs in.
+In: seeds or a plan. Out: verdicts, the counts of faults, and the shortest plan that still goes wrong.
+
+The file seeds.py runs many, run.py one, and judge.py has its checkers. The rooms below are the world of a run.
 """

@@ -1,4 +1,4 @@
-"""`make soak-mutants`: from seed 1 on, how many seeds it takes to find each planted mistake. Exit 1 if 200 miss one.
+"""`make soak-mutants`: how many seeds from 1 on it takes to find each planted mistake. Exit 1 if 200 miss one.
 
 `python -m chaos.simulator.hunt --first 33 trust-from-receipt` begins at a seed that is known to find it.
 """
@@ -32,7 +32,8 @@ class FoundMistake:
 
 
 def hunt(name: str, first: int = 1) -> FoundMistake:
-    """Plant the mutant of this name, and run seeds from `first` on until one goes wrong that does not without it."""
+    """Plant the mutant of this name. Run seeds from `first` on until one goes wrong that does not go wrong without
+    it."""
     for seed in range(first, SEEDS_MAX + 1):
         with planted(name):
             run = run_plan(with_asks(draw_plan(seed, SECONDS)))
@@ -42,7 +43,7 @@ def hunt(name: str, first: int = 1) -> FoundMistake:
 
 
 def main() -> None:
-    """Hunt the mutants named, all by default."""
+    """Hunt the named mutants, all by default."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("names", nargs="*", choices=[*MUTANTS, []], metavar="NAME", help=f"of {', '.join(MUTANTS)}")
     parser.add_argument("--first", type=int, default=1, help="the seed to begin with [1]")

@@ -1,4 +1,4 @@
-"""Who judges a simulated run: every promise has its checker, and a run in which too little happened proves nothing."""
+"""The checkers of a simulated run, one for every promise. A run in which too little happened proves nothing."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_restored,
 )
 
-#: Of two clocks: each may be off by 500 ms that are slewed. Early is judged by what the probe saw
+#: The skew of two clocks: each may be off by 500 ms that are slewed. The probe's observations judge what is early
 #: (chaos/check/message/window.py).
 BOUNDS: Final = Bounds(skew_ms=1_050)
-#: Where all clocks were set together nodes know no other time: a receiver's says nothing of theirs.
+#: Where all clocks were set together nodes know no other time. A receiver's time then says nothing about theirs.
 ANY_TIME: Final = Bounds(skew_ms=1 << 40, clocks_set_back=True)
 
 HAND_OVERS_MIN: Final = 500
@@ -65,10 +65,10 @@ def judge(history: History, bounds: Bounds = BOUNDS) -> list[Verdict]:
 
 
 def changes_of_leader(history: History) -> int:
-    """How often another term's leader became sure of itself after the first."""
+    """How often the leader of another term became sure of itself, after the first."""
     return max(0, len({event.term for event in history.of(Sure)}) - 1)
 
 
 def counts(history: History) -> bool:
-    """Whether enough happened for the verdicts to say something."""
+    """True if enough happened for the verdicts to mean something."""
     return len(history.of(Begun)) >= HAND_OVERS_MIN and changes_of_leader(history) >= CHANGES_MIN

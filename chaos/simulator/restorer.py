@@ -1,9 +1,9 @@
-"""A cluster made from a backup of a run: what does it say of messages with which the old cluster went on?
+"""Restores a cluster from a backup of a run, and asks it about messages with which the old cluster went on.
 
-In the middle of the load a client asks for a backup. When all is over another world goes on at that moment: one node
-starts on what is made of the backup, the others start empty. Receivers and consumers get messages again, one message
-after the other is asked about and cancelled, and half of the time the leader loses power meanwhile. The answers go into
-the history of the run; chaos/check/message/restored.py holds them against what came out.
+In the middle of the load a client asks for a backup. At the end of the run another world begins at that moment. One
+node starts on the restored backup, the others start empty. Receivers and consumers get messages again. One message
+after the other is asked about and cancelled. In half of the runs the leader loses power meanwhile. The history of the
+run gets the answers. chaos/check/message/restored.py compares them with the deliveries.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ START_S: Final = 30.0
 BACKUP_S: Final = 10.0
 AGAIN_S: Final = 1.0
 CALL_S: Final = 20.0
-#: So many of the messages that the backup holds are asked about, most of them while this lasts.
+#: The number of the backup's messages that are asked about, most of them within ASKS_S.
 ASKED: Final = 60
 ASKS_S: Final = 6.0
 CUT_S: Final = 3.0
@@ -49,20 +49,20 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 class Restorer:
-    """One for a run whose plan says when a backup is made."""
+    """The restorer of a run whose plan has a backup."""
 
     def __init__(self, world: World, history: History, plan: FaultPlan, config: Settings) -> None:
         self._world, self._history, self._plan, self._config = world, history, plan, config
         self._caller = caller_of(world, "restorer")
         self._backup: Path | None = None
-        self._of = ""  # which node made it
+        self._of = ""  # the node that made it
 
     def begin(self) -> None:
         """The load begins."""
         self._caller.runner.after(self._plan.backup, self._ask)
 
     async def _ask(self) -> None:
-        """A backup of any node; of another one where that could not."""
+        """Ask any node for a backup, and another one if it could not."""
         for _ in range(int(BACKUP_S / AGAIN_S)):
             client = self._caller.any()
             outcome = await client.call(lambda port: port.snapshot(None), "snapshot", leader=False, timeout_s=CALL_S)
@@ -75,7 +75,7 @@ class Restorer:
             await self._caller.runner.sleep(AGAIN_S)
 
     def run(self) -> list[str]:
-        """Everything behind the run; what went wrong with its course."""
+        """Run the restored cluster. Return what went wrong with its course."""
         if self._backup is None:
             return []
         world = self._world
@@ -89,8 +89,8 @@ class Restorer:
             return Restored(restored, self._history, world.now_s * 1000, self._caller.chance.random() < 0.5).run()
 
     def _restore(self, restored: World, node_id: str, backup: Path) -> bool:
-        """As the command does it, but for what it draws. False: refused, and a fault had flipped a bit of the node that
-        made the backup, which had read it no more since (seed 42722)."""
+        """Restore as the command does, with drawn ids. False if it was refused because a fault had flipped a bit of the
+        backup's node, which had not read it since (seed 42722)."""
         drawn = self._caller.chance
         cluster_id, disk = drawn.randbytes(16), Disk()
         options = RestoreOptions(
@@ -107,21 +107,21 @@ class Restorer:
 
 
 class Restored:
-    """The cluster that was made, and its clients. `begins_ms`: the run's time when this world begins."""
+    """The restored cluster and its clients. `begins_ms`: the run's time when this world begins."""
 
     def __init__(self, world: World, history: History, begins_ms: float, cut: bool) -> None:
         self._world, self._history, self._begins_ms, self._cut = world, history, begins_ms, cut
         self._caller = caller_of(world, "restored")
         self._again: dict[str, set[tuple[int, int]]] = defaultdict(set)
-        self._cancelled: set[str] = set()  # or may be
+        self._cancelled: set[str] = set()  # cancelled, or perhaps
         self._in_flight = 0
-        for name in ("mixed", "strict"):  # by the addresses that the topics have
+        for name in ("mixed", "strict"):  # at the addresses in the topics
             world.receivers.behave(name, Behaviour())
         world.receivers.behave("poison", Behaviour(status=500))
         world.receivers.on_received = self._received
 
     def run(self) -> list[str]:
-        """The whole of it; what went wrong with its course."""
+        """Run all of it. Return what went wrong with its course."""
         world, chance, runner = self._world, self._caller.chance, self._caller.runner
         world.start()
         if not world.run_until(lambda: world.leader() is not None, START_S):
@@ -143,7 +143,7 @@ class Restored:
         return [] if over else [f"{self._in_flight} requests to the restored cluster without an answer"]
 
     def _drawn(self) -> Sequence[Answered]:
-        """Messages that the backup holds, those first that were open in it."""
+        """Messages of the backup, those that were open in it first."""
         known = self._history.acknowledged()
         open_, ended = held(self._history)
         chance = self._caller.chance
@@ -153,7 +153,7 @@ class Restored:
         return [known[number] for number in several]
 
     def _lose_leader(self) -> bool:
-        """Its power, once the others have their votes and what it holds."""
+        """Cut the leader's power, once the other nodes have their votes and its content."""
         world = self._world
 
         def ready() -> bool:
@@ -167,7 +167,7 @@ class Restored:
         world.after(DOWN_S, world.processes[lost].start)
         return world.run_until(lambda: world.leader() not in (None, lost), START_S)
 
-    # -- what comes again
+    # -- repeated deliveries
 
     def _received(self, received: Received) -> None:
         self._again[received.id].add((received.term, received.attempt))
@@ -184,10 +184,10 @@ class Restored:
         if receipts:
             await self._insist(lambda client: client.ack(topic, receipts))
 
-    # -- what is asked
+    # -- questions
 
     async def _cancel(self, message: Answered) -> None:
-        # Once, for one that is repeated could find what the first one did.
+        # Ask once: a repeated cancel could find the effect of the first.
         self._in_flight += 1
         self._cancelled.add(message.message_id)
         outcome = await self._caller.any().cancel(message.message_id)
@@ -200,7 +200,7 @@ class Restored:
 
     async def _account(self, message: Answered) -> None:
         name = message.message_id
-        # What comes while the ledger is read may be in it, or not.
+        # A delivery that comes while the ledger is read may be in it, or not.
         before = len(self._again[name])
         outcome = await self._insist(lambda client: client.call(lambda port: port.message_ledger(name), "account"))
         if outcome.value is None:
@@ -215,7 +215,7 @@ class Restored:
         return outcome
 
     def _unknown(self, message: Answered, outcome: Outcome[Any]) -> None:
-        """What ended here is soon forgotten; nothing else is."""
+        """Record an unknown message, unless it ended here: only those may be forgotten."""
         ended = message.message_id in self._cancelled or self._again[message.message_id]
         if outcome.code == "unknown-message" and not ended:
             self._record(message, "unknown-message")

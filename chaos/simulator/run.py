@@ -1,4 +1,4 @@
-"""One simulated run: a plan of faults under a load, then healing, then everybody is judged.
+"""One simulated run: a plan of faults under a load, then healing, then the checkers.
 
     cluster up, topics made --> load and faults for `seconds` --> healed; far messages moved near; all that is
     outstanding comes out --> nodes at one index --> digests, verdicts
@@ -65,39 +65,39 @@ from storage.store import Store
 
 START_S: Final = 20.0
 ACCOUNTS_S: Final = 240.0
-#: A request of many messages takes an entry for so many of them, where clients ask: then some take several.
+#: With an asker, an entry takes only this many messages of a request: then some requests take several entries.
 PIECES: Final[list[Patch]] = [
     (module, "ENTRY_MOVES_MAX", 3)
     for module in (node.pull.settling, node.message.dead_letter, node.settle.former_leader_outcomes)
 ]
 DRAIN_S: Final = 90.0
-#: All that was outstanding is over for so long before files are compared.
+#: Nothing is outstanding for this long before files are compared.
 QUIET_S: Final = 2.0
-#: Then the nodes are at one index within so long. A snapshot goes file by file: thousands of hours take longer.
+#: Then the nodes are at one index within this time. A snapshot goes file by file: thousands of hours take longer.
 LEVEL_S: Final = 30.0
 LEVEL_CROWD_S: Final = 150.0
-#: Steps that are charged this much are told.
+#: Steps with this charge or more are recorded.
 TOLD_S: Final = 0.005
 
 
 def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
-    """Small enough that a minute sees checkpoints, hours unlinked, keys forgotten (a producer gives up before). With
-    odd seeds nothing is kept in the journal behind the checkpoint: who was away needs a snapshot. Where there are older
-    builds the level waits with every second seed until somebody asks for it."""
+    """Values so small that a minute sees checkpoints, unlinked hours and forgotten keys (a producer gives up before).
+    With odd seeds the journal keeps nothing before the checkpoint: a node that was away needs a snapshot. With older
+    builds, every second pair of seeds raises the level only on request."""
     storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000}
     asked: dict[str, dict[str, Any]] = {"raft": {"upgrade": "asked"}} if plan.older and plan.seed % 4 > 1 else {}
     return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
 
 
 def crowd_of(plan: FaultPlan) -> CrowdShape:
-    """What a drawn crowd is. Where there are older builds it has no keys: at level 1 an entry drops all keys of an hour
-    at once, as those do."""
+    """The crowd of a plan. With older builds it has no keys: at level 1 an entry drops all keys of an hour at once, as
+    those builds do."""
     return CrowdShape(weight=plan.crowd, keyed=0) if plan.older else CrowdShape(weight=plan.crowd)
 
 
 @dataclass
 class Run:
-    """What a run came to. `wrong` are violations that no checker words: a run that did not come to its end."""
+    """The result of a run. `wrong` are violations without a checker: a run that did not come to its end."""
 
     plan: FaultPlan
     verdicts: list[Verdict]
@@ -114,12 +114,12 @@ class Run:
 
     @property
     def broken(self) -> list[str]:
-        """Everything that is wrong, as lines."""
+        """All violations, as lines."""
         return self.wrong + [verdict.describe() for verdict in self.verdicts if not verdict.holds]
 
     @property
     def promises(self) -> set[str]:
-        """Names of what is broken."""
+        """The names of the broken promises."""
         return {verdict.promise for verdict in self.verdicts if not verdict.holds} | ({"end"} if self.wrong else set())
 
 
@@ -162,7 +162,7 @@ class Running:
             self.history.record(held)
 
     def _see(self, event: Event) -> None:
-        """Keeps account of what was acknowledged and is still to come out."""
+        """Keep account of acknowledged messages that are still to come out."""
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             if event.number not in self._over:
                 self._left.add(event.number)
@@ -176,7 +176,7 @@ class Running:
             self._left.discard(event.number)
 
     def run(self) -> list[str]:
-        """The whole run; what went wrong with its course."""
+        """Do the whole run. Return what went wrong with its course."""
         world = self.world
         world.start()
         if not self._make_topics():
@@ -225,7 +225,7 @@ class Running:
         Tasks(self.world).start(self._consumers[-1].run())
 
     def _account(self, asker: Asker) -> list[str]:
-        """What is said of each message once all is over."""
+        """Ask about each message once all is over."""
         asker.account()
         over = self.world.run_until(lambda: not asker.in_flight, ACCOUNTS_S)
         return [] if over else [f"{asker.in_flight} messages whose account nobody gave within {ACCOUNTS_S:g} s"]
@@ -264,7 +264,8 @@ class Running:
         return not self._left and not self.changer.in_flight and not any(each.acks for each in self._consumers)
 
     def _unsettled(self) -> list[str]:
-        """What should have come out and did not. What a leader leased or put off by a wrong clock may come later."""
+        """Messages that should have come out and did not. A message that a leader with a wrong clock leased or put off
+        may come later."""
         _, now_ms = self._now()
         acknowledged = self.history.acknowledged()
         for number in sorted(self._left):
@@ -277,13 +278,13 @@ class Running:
         return [f"{len(self._left)} messages still outstanding {DRAIN_S:g} s after all was healed: {some}"]
 
     def _who_knows(self, home: U64) -> list[Node]:
-        """The nodes that have this message; at least one, for none would be a loss."""
+        """The nodes that have this message. At least one: none would be a loss."""
         found = [node for node in self.world.nodes().values() if node.group.store.states(home).state[0] != UNKNOWN]
         assert found, f"no node knows {home}"
         return found
 
     def _compare(self) -> list[str]:
-        """Nodes at one index, and what their files say."""
+        """Bring the nodes to one index, and record their files' digests."""
         world = self.world
 
         def level() -> bool:
@@ -305,13 +306,13 @@ class Running:
 
 
 def at_one_index(nodes: Iterable[Node]) -> bool:
-    """Whether these have applied all of one log. The newest entry may be a no-op, of which no machine is told: the
-    leader gives one to a member that has just come level."""
+    """True if these nodes have applied all of one log. The newest entry may be a no-op, which no machine gets: the
+    leader proposes one for a member that has just caught up."""
     return len({index for node in nodes for index in (node.group.raft.applied_index, node.group.raft.last_index)}) == 1
 
 
 def _next_ms(store: Store, home: U64) -> int:
-    """When a message is to be handed over next: when it is due, or its lease ends."""
+    """When a message is next handed over: at its due time, or at the end of its lease."""
     place = store.locate(home)
     states = store.states(place)
     due_ms = int(store.units(place)["due_ms"][0])
@@ -319,14 +320,14 @@ def _next_ms(store: Store, home: U64) -> int:
 
 
 def _told(error: BaseException) -> str:
-    """What it is, where it was raised, and in what."""
+    """The error, where it was raised, and its notes."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return " ".join([f"{type(error).__name__}: {error}{place}", *getattr(error, "__notes__", ())])
 
 
 def bounds_of(plan: FaultPlan, running: Running) -> Bounds:
-    """What a run is judged by."""
+    """The bounds of a run."""
     if running.nemesis.clocks.ahead_s:
         return ANY_TIME
     wrong = any(fault.kind in ("jump", "drift") for fault in plan.faults)
@@ -346,7 +347,7 @@ def run_plan(
         running = Running(plan, world, shape or (ASKED if plan.skew else Shape()), crowd)
         try:
             wrong = running.run()
-        except Exception:  # of the simulation itself, time that stands still say: one seed's, not the range's
+        except Exception:  # an error of the simulation, such as time that stands still, is one seed's, not the range's
             wrong = [traceback.format_exc()]
         history = running.history
         if directory is not None:

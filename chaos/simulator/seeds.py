@@ -1,4 +1,4 @@
-"""Many seeds, on several processes: what fired, what was found, and how to see it again."""
+"""Runs many seeds on several processes: counts the faults, reports violations, and shows how to repeat them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Print = Callable[[str], None]
 
 @dataclass
 class Tally:
-    """What a number of runs came to in all."""
+    """The sums of a number of runs."""
 
     runs: int = 0
     counted: int = 0
@@ -43,7 +43,7 @@ class Tally:
     passed: Counter[str] = field(default_factory=Counter)
 
     def add(self, run: Run) -> None:
-        """One more."""
+        """Add one run."""
         self.runs += 1
         self.hand_overs += run.hand_overs
         self.changes += run.changes
@@ -59,7 +59,7 @@ class Tally:
             self.not_counted.append(run.plan.seed)
 
     def lines(self) -> list[str]:
-        """For people: how often each fault fired, and what that proved."""
+        """Lines for people: how often each fault fired, and what that proved."""
         lines = ["fault         fired  passed over"]
         lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in kinds_of("simulator")]
         lines.append(
@@ -92,9 +92,8 @@ def plans_of(seeds: Iterable[int], seconds: float, nodes: int | None) -> Iterato
 def run_seeds(
     plans: Iterable[FaultPlan], jobs: int, show: Callable[[Run], None], stopped: Callable[[], bool] = lambda: False
 ) -> Tally:
-    """Runs all, `jobs` at a time in processes of their own (1: in this one); `show` is told of each as it ends. Once it
-    is `stopped` none begins: those at work come to their end and count.
-    """
+    """Run all, `jobs` at a time in processes of their own (1: in this one). `show` gets each run at its end. Once it is
+    `stopped` none begins. Runs at work come to their end and count."""
     tally = Tally()
     for run in _runs(takewhile(lambda _: not stopped(), plans), jobs, stopped):
         tally.add(run)
@@ -119,17 +118,16 @@ def _runs(plans: Iterable[FaultPlan], jobs: int, stopped: Callable[[], bool]) ->
 
 
 def _work() -> None:
-    """In a worker: a Ctrl-C, which the terminal sends to all, is for the process that counts, and so is what `timeout`
-    sends to all."""
+    """Ignore signals in a worker. The terminal sends a Ctrl-C to all processes, and `timeout` its signal: the process
+    that counts handles them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextmanager
 def stopping() -> Iterator[Callable[[], bool]]:
-    """Whether a SIGINT or SIGTERM has asked to stop. Another one more than SAME_S later ends the process; one
-    that comes sooner is the same, sent by a `make` or `timeout` in between as well.
-    """
+    """Yield a function that is True once a SIGINT or SIGTERM has asked to stop. Another signal more than SAME_S later
+    ends the process. A signal that comes sooner is the same one, also sent by a `make` or `timeout` in between."""
     asked_s: float | None = None
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -158,7 +156,7 @@ def _run(plan: FaultPlan) -> Run:
 
 
 def explain(run: Run, show: Print, *, shrink_tries: int, directory: Path) -> None:
-    """Shows a failing run: its plan, what is broken, the command that replays it, and the plan shrunk."""
+    """Show a failing run: its plan, its violations, the command that repeats it, and the shrunk plan."""
     plan = run.plan
     show(f"\nseed {plan.seed}: BROKEN")
     for line in run.broken:

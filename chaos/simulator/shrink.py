@@ -1,8 +1,8 @@
 """Delta debugging over the lines of a plan: the fewest faults with which the run still goes wrong in the same way.
 
-Each line carries its own end, so any part of a plan is a plan. What is drawn elsewhere (load, delays) follows from the
-seed and from names, not from the faults; still, fewer faults make another run, and a shrunk plan may break more than
-the one it comes from. It counts as the same if anything that was broken is broken still.
+Each line has its own end, so any part of a plan is a plan. Other draws (load, delays) follow from the seed and from
+names, not from the faults. Still, fewer faults make another run, and a shrunk plan may break more promises than the
+first one. It counts as the same if any promise that was broken is still broken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def shrink_plan(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int = 60) -> FaultPlan:
-    """The smallest plan found with at most `tries` runs; `fails` runs one. The plan itself is known to fail."""
+    """The smallest plan found with at most `tries` runs. `fails` runs one. The plan itself is known to fail."""
     left = tries
 
     def still(faults: Sequence[object]) -> bool:
@@ -31,7 +31,7 @@ def shrink_plan(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int 
 
 
 def fewest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """ddmin (Zeller and Hildebrandt): none of what is returned can be left out, if `fails` says the same each time."""
+    """ddmin (Zeller and Hildebrandt): no item of the result can be left out, if `fails` gives the same each time."""
     left = list(items)
     if left and fails([]):
         return []

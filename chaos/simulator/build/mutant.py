@@ -1,7 +1,7 @@
-"""Mistakes planted on purpose, each of which the simulator must find: such as somebody could make tomorrow.
+"""Planted mistakes that the simulator must find. A developer could make any of them tomorrow.
 
-A mutant changes code while it is on, in this process; nothing of it is reachable otherwise. `make soak-mutants` shows
-from seed 1 on how many seeds each one takes; the tests run seeds that are known to find it.
+A mutant changes code while it is on, in this process only. `make soak-mutants` shows how many seeds, from seed 1 on,
+each one takes. The tests run seeds that are known to find it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.tables.first_index import FirstIndexes
 from storage.wheel.second_wheel import SecondWheel
 
 Patch = tuple[object, str, Any]
-#: How many Leases of an old term come late, and how late: their consumers' leases have ended by then.
+#: How many Leases of an old term come late, and how late: by then their consumers' leases have ended.
 LATE_LEASES: Final = 20
 LATE_S: Final = 2.5
 
@@ -55,7 +55,7 @@ def _acknowledge_before_sync() -> list[Patch]:
 
 
 def _trust_from_receipt() -> list[Patch]:
-    """A leader counts its trust from when an echo came, not from when it sent what is echoed."""
+    """A leader counts its trust from the arrival of an echo, not from when it sent the echoed message."""
     counted = Trust.echoed
 
     def echoed(self: Trust, peer: str, stamp: float, owed_s: float, now: float) -> None:
@@ -65,7 +65,7 @@ def _trust_from_receipt() -> list[Patch]:
 
 
 def _trust_by_own_times() -> list[Patch]:
-    """A leader counts on its own times of [raft], whatever its voters owe."""
+    """A leader counts on its own times of [raft], not on what its voters owe."""
     counted = Trust.echoed
 
     def echoed(self: Trust, peer: str, stamp: float, owed_s: float, now: float) -> None:
@@ -85,7 +85,7 @@ def _dispatch_state_off_by_one() -> list[Patch]:
 
 
 def _late_merge() -> list[Patch]:
-    """What was applied reaches the wheel from a thread that is late; the state counts it as merged at once."""
+    """Applied units reach the wheel from a thread that is late. The state counts them as merged at once."""
     now = Dispatcher.on_units
 
     def on_units(
@@ -105,7 +105,7 @@ def _late_merge() -> list[Patch]:
 
 
 def _catalog_ahead() -> list[Patch]:
-    """The catalog's transaction is made before the files are synced that it speaks of."""
+    """The catalog's transaction commits before the files that it names are synced."""
 
     def run(self: CheckpointJob) -> None:
         self.catalog.commit(self.hours.lengths)
@@ -118,7 +118,7 @@ def _catalog_ahead() -> list[Patch]:
 def _old_lease() -> list[Patch]:
     """The last Leases of a term come late, through the next leader, and apply takes them as they come."""
     collect, begin = LeaderTerm.collect, LeaderTerm.begin
-    leases: deque[tuple[int, Lease]] = deque(maxlen=LATE_LEASES)  # and the terms they were decided in
+    leases: deque[tuple[int, Lease]] = deque(maxlen=LATE_LEASES)  # each with the term that decided it
 
     def collected(self: LeaderTerm, now_ms: int, *, going: bool) -> Any:
         riding = collect(self, now_ms, going=going)
@@ -147,7 +147,7 @@ def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease
 
 
 def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """apply_lease, for which every hand-over is newer than the newest."""
+    """apply_lease with a fence for which every hand-over is newer than the newest."""
 
     def fence(term: Any, attempt: Any) -> Any:
         ours = np.ndim(term) == 0
@@ -161,17 +161,17 @@ def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _id_again() -> list[Patch]:
-    """An hour that is begun again after it was unlinked numbers its units from 0."""
+    """An hour that begins again after it was unlinked numbers its units from 0."""
     return [(FirstIndexes, "of", lambda self, hour: 0)]
 
 
 def _guest_is_heard() -> list[Patch]:
-    """Who says no cluster id is heard like a member."""
+    """A node hears a peer without a cluster id like a member."""
     return [(Door, "heard", lambda self, guest, message: message)]
 
 
 def _place_is_taken() -> list[Patch]:
-    """Who says a member's name and the cluster id gets that member's place at once."""
+    """A peer with a member's name and the cluster id gets that member's place at once."""
     return [(Door, "_holder", lambda self, said, own: None)]
 
 
@@ -191,12 +191,12 @@ def _away_is_forgotten() -> list[Patch]:
 
 
 def _keys_at_once() -> list[Patch]:
-    """The entry that unlinks an hour, or the next one, drops all keys of it."""
+    """The entry that unlinks an hour, or the next entry, drops all keys of the hour."""
     return [(storage.tables.key, "DROPPED_MAX", 1 << 40)]
 
 
 def _look_at_all_hours() -> list[Patch]:
-    """A look for hours that are over opens each one that is kept, and uses it."""
+    """The search for hours that are over opens and uses each kept hour."""
 
     def steps(self: Retention) -> Iterator[list[int]]:
         store = self._machine.store
@@ -211,7 +211,7 @@ def _look_at_all_hours() -> list[Patch]:
 
 
 def _states_of_the_whole_hour() -> list[Patch]:
-    """There are no states files: whoever looks at one message of an old hour reads all that became of the others."""
+    """There are no states files. A look at one message of an old hour reads the states of all its messages."""
     return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state.files, storage.checkpoint.states_due)]
 
 
@@ -220,7 +220,7 @@ def _restore_is_forgotten() -> list[Patch]:
     return [(Catalog, "set_restored", lambda self, restored: None)]
 
 
-#: Name -> what it changes.
+#: Name -> its patches.
 MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "acknowledge-before-sync": _acknowledge_before_sync,
     "trust-from-receipt": _trust_from_receipt,
@@ -243,7 +243,7 @@ MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
 
 @contextlib.contextmanager
 def patched(patches: list[Patch]) -> Iterator[None]:
-    """These attributes are others inside the block."""
+    """Replace these attributes inside the block."""
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
     for owner, name, value in patches:
         setattr(owner, name, value)
@@ -256,6 +256,6 @@ def patched(patches: list[Patch]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def planted(name: str) -> Iterator[None]:
-    """The mutant of this name is on inside the block. Raises KeyError."""
+    """Plant the mutant of this name inside the block. Raises KeyError."""
     with patched(MUTANTS[name]()):
         yield

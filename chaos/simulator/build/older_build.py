@@ -1,9 +1,9 @@
-"""Nodes as of the build before: what they read, and say that they read, ends at level 1 (docs/adr/0027-levels.md).
+"""Nodes as of the build before. They read only up to level 1, and say so (docs/adr/0027-levels.md).
 
-All nodes of a world run this build's code. At level 1 it writes what the first builds wrote, byte for byte; so an older
-build is this one with smaller bounds on what it reads, for as long as a step of its node runs. Where its own readers
-refuse a file, an entry or a peer, the real older build does. What tells of a level is newer than it, so it never asks
-for one. `make soak-versions` runs the real one.
+All nodes of a world run this build's code. At level 1 it writes the same bytes as the first builds. So an older build
+is this one with smaller bounds on what it reads, during each step of its node. It refuses a file, an entry or a peer
+where the real older build does. Messages about levels are newer than the older build, so it never asks for a level.
+`make soak-versions` runs the real one.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _OLDER: Final[list[Patch]] = [
 
 @contextmanager
 def older() -> Iterator[None]:
-    """What runs inside the block reads what the first builds read."""
+    """In the block the code reads only what the first builds read."""
     with patched(_OLDER):
         yield
 
 
 def as_older(said: Hello) -> Hello:
-    """The hello of a first build: it says nothing of formats, and speaks the first protocol only."""
+    """The hello of a first build: it names no formats, and only the first protocol."""
     return replace(said, formats={}, protocol=(PROTOCOL[0], PROTOCOL[0]), level=FOUNDED)
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether a build ended because of something that only a newer one reads."""
+    """True if a build ended because of something that only a newer one reads."""
     return isinstance(error, FormatRefused | UnknownCommand)

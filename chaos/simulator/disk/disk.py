@@ -1,7 +1,7 @@
-"""The disk as one process has it: files of a platter, and everything a disk can refuse.
+"""The disk as one process has it: the files of a platter, and every error of a disk.
 
-It can be told to fail or to crash at its k-th operation, and slow down; when the process is gone it refuses everything,
-so that nothing a dead process still runs can reach a file.
+It can fail or crash at its k-th operation, and slow down. When the process is gone it refuses everything. So code of a
+dead process that still runs cannot reach a file.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from storage.directory.data_directory import DirectoryRefused
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt, FormatRefused
 
-#: What counts as an operation: a crash may come at any of these.
+#: The operations: a crash may come at any of these.
 OPERATIONS = (
     *("write", "fdatasync", "fsync directory", "syncfs", "truncate"),
     *("create", "rename", "unlink", "remove", "make directory"),
 )
 
 
-#: Operations on all files, not on those below one directory.
+#: Operations on all files, not only below one directory.
 ANY = "any"
 
 
 def finds_damage(error: BaseException | None) -> bool:
-    """Whether a node ends with this that has found its files damaged: by a checksum, by a journal and a catalog that do
-    not meet, or because LMDB, whose pages have none, met one that makes no sense (its own errors bear no number of
-    the system's)."""
+    """True if this error ends a node that has found its files damaged. The cause is a checksum, or a journal and a
+    catalog that do not fit. Or LMDB, whose pages have no checksums, met a page without sense: its own errors have no
+    errno."""
     return isinstance(error, Corrupt | FormatRefused | DirectoryRefused | Apart) or (
         isinstance(error, DiskFailed) and not error.errno
     )
@@ -46,7 +46,7 @@ def finds_damage(error: BaseException | None) -> bool:
 
 @dataclass(slots=True)
 class _Fault:
-    """`errno` at the `after`-th coming operation of this kind."""
+    """The error `number` at the `after`-th coming operation of this kind."""
 
     operation: str
     number: int
@@ -54,7 +54,8 @@ class _Fault:
 
 
 class SimDisk(Disk):
-    """The disk as one process sees it. `note(operation)` is told of every change, `crashed()` when it ends one."""
+    """The disk as one process sees it. `note(operation)` gets every change. `crashed()` is called when a change ends
+    the process."""
 
     def __init__(
         self, platter: Platter, chance: random.Random, note: Callable[[str], None], crashed: Callable[[], None]
@@ -70,14 +71,15 @@ class SimDisk(Disk):
         self._open: dict[int, int] = {}  # descriptor -> inode number
         self._paths: dict[int, str] = {}  # descriptor -> path
 
-    # -- what the world does to it
+    # -- called by the world
 
     def crash_at(self, count: int, files: str = ANY) -> None:
-        """The process ends in the `count`-th operation from now; `files`: of those below this directory of its data."""
+        """End the process in its `count`-th operation from now. With `files`: of the operations below this directory of
+        its data."""
         self._crash_after, self._crash_files = count, files
 
     def fail(self, number: int, operation: str, after: int = 1) -> None:
-        """The `after`-th coming operation of this kind (OPERATIONS) fails with this errno."""
+        """Let the `after`-th coming operation of this kind (OPERATIONS) fail with this errno."""
         assert operation in OPERATIONS, operation
         self._faults.append(_Fault(operation, number, after))
 
@@ -87,7 +89,7 @@ class SimDisk(Disk):
         self._faults.clear()
 
     def release(self) -> None:
-        """The process is gone: its descriptors are closed (which drops its locks), everything is refused."""
+        """The process is gone: close its descriptors (which drops its locks), and refuse everything."""
         self.dead = True
         for fd in self._open:
             os.close(fd)
@@ -96,7 +98,7 @@ class SimDisk(Disk):
     # -- the gate
 
     def _charge(self, what: str, us: float) -> None:
-        """To whoever runs: the loop, or a thread."""
+        """Charge the running loop or thread."""
         if Meter.running is not None:
             Meter.running.charge(what, us)
 
@@ -105,7 +107,7 @@ class SimDisk(Disk):
             raise Gone
 
     def _step(self, operation: str, path: str, torn: Callable[[], None] | None = None) -> None:
-        """Before an operation: it may be the one that ends the process, or that fails."""
+        """Begin an operation. It may be the one that ends the process, or that fails."""
         if self.dead:
             raise Gone
         self.operations += 1
@@ -126,7 +128,7 @@ class SimDisk(Disk):
                     raise DiskFailed(operation, path, fault.number)
 
     def _crashes(self, path: str) -> bool:
-        """Count an operation down to the one that was chosen."""
+        """Count down to the chosen operation. True if this is it."""
         root = self._platter.root
         if self._crash_files == ANY or Path(path).is_relative_to(root / self._crash_files):
             self._crash_after -= 1
@@ -171,12 +173,12 @@ class SimDisk(Disk):
         number = self._open[fd] = os.fstat(fd).st_ino
         self._paths[fd] = str(path)
         if new:
-            self._platter.files[number] = File(0)  # the number may have been another file's
+            self._platter.files[number] = File(0)  # another file may have had the inode number
             self._named(remove, path)
         return fd
 
     def close(self, fd: int) -> None:
-        """See Disk. Allowed to the dead: it changes nothing."""
+        """See Disk. A dead process may call it: it changes nothing."""
         if self._open.pop(fd, None) is not None:
             super().close(fd)
 
@@ -210,10 +212,10 @@ class SimDisk(Disk):
         file.size = max(size, offset + len(view))
 
     def pause(self) -> None:
-        """See Disk. Nothing runs beside a simulated thread."""
+        """See Disk. No other thread runs beside a simulated one."""
 
     def fdatasync(self, fd: int) -> None:
-        """See Disk. After a failed one the kernel holds the pages for clean: no later sync carries them."""
+        """See Disk. After a failed sync the kernel takes the pages for clean: no later sync writes them."""
         self._alive()
         file = self._file(fd)
         try:
@@ -278,7 +280,7 @@ class SimDisk(Disk):
         self._set_aside(path)
 
     def remove_tree(self, path: Path) -> None:
-        """See Disk. One step here; what a crash within leaves is covered by a torn power cut of the directory."""
+        """See Disk. One step here. A torn power cut of the directory covers a crash within it."""
         self._step("remove", str(path))
         if os.path.lexists(path):
             self._set_aside(path)
@@ -318,12 +320,12 @@ class SimDisk(Disk):
         return super().lock(fd)
 
     def free_bytes(self, path: Path) -> int:
-        """As the plan says."""
+        """Return the bytes of the plan."""
         self._alive()
         return self._platter.free_bytes
 
     def total_bytes(self, path: Path) -> int:
-        """As the plan says."""
+        """Return the bytes of the plan."""
         self._alive()
         return self._platter.total_bytes
 

@@ -1,4 +1,4 @@
-"""Where files lie that no disk has to hold."""
+"""Finds a place in memory for files that need no disk."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Final
 
 _SHARED_MEMORY: Final = Path("/dev/shm")
 _ROOM_BYTES: Final = 1 << 30
-"""A container has 64 MiB there unless it is told otherwise: nodes would find their disk full."""
+"""A container has 64 MiB there by default. Nodes would find their disk full."""
 
 
 def in_memory() -> Path | None:

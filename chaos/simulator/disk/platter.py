@@ -1,21 +1,19 @@
 """A host's disk: real files, and an account of what a power cut would take from them.
 
-It outlives processes. It knows, of every file written to, how to take back what no sync has covered, and of every
-directory the names made, changed and removed since it was last synced:
+It outlives processes. It can take back unsynced bytes of every written file. It can also take back the names that were
+made, changed and removed since the last sync of their directory:
 
-| done | is undone by | until |
-|---|---|---|
-| bytes written, file cut | the bytes and the length that were there | fdatasync of the file, syncfs |
-| file or directory made | removing it | fsync of its directory, syncfs |
-| renamed | renaming back; what was replaced comes back | fsync of the directory it went to, syncfs |
-| removed | putting it back (it is kept aside) | fsync of its directory, syncfs |
+- Written bytes and a cut return to the old bytes and length, until fdatasync of the file or syncfs.
+- A new file or directory is removed, until fsync of its directory or syncfs.
+- A renamed one gets its old name, and the replaced one comes back, until fsync of the target directory or syncfs.
+- A removed one comes back (it is kept aside), until fsync of its directory or syncfs.
 
-A directory that is renamed or removed takes along what no sync has covered of the names in it: whoever gets its path
-has nothing to do with them.
+A renamed or removed directory takes its unsynced names along. A later directory at its path has nothing to do with
+them.
 
-A power cut takes all of that back, or, when torn, any part of it: names from some point on per directory, bytes sector
-by sector, as a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its commits
-are single steps here.
+A power cut takes all of that back. When torn, it takes any part: names from some point on per directory, bytes sector
+by sector, because a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its
+commits are single steps here.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ GIB = 1 << 30
 
 @dataclass(slots=True)
 class Undo:
-    """One write or cut: these bytes were at `offset`, and the file was so long."""
+    """One write or cut. These bytes were at `offset`, and `size` was the file's length."""
 
     offset: int
     old: bytes
@@ -44,7 +42,7 @@ class Undo:
     new_bytes: int
 
     def part(self, begin: int, end: int) -> list[Undo]:
-        """What of it lies in begin <= byte < end, if anything; of one whose old bytes are as many as its new ones."""
+        """The part in begin <= byte < end, if any. Only for a write whose old bytes are as many as its new ones."""
         begin, end = max(begin, self.offset), min(end, self.offset + len(self.old))
         old = self.old[begin - self.offset : end - self.offset]
         return [Undo(begin, old, self.size, len(old))] if begin < end else []
@@ -56,29 +54,29 @@ def _parts(several: list[Undo], begin: int, end: int) -> list[Undo]:
 
 @dataclass(slots=True)
 class File:
-    """A file's length, and what no sync has covered; `stuck`: what a failed sync has left behind for good."""
+    """A file's length and its unsynced changes. `stuck` has the changes that a failed sync has left behind for good."""
 
     size: int
     undo: list[Undo] = field(default_factory=list)
     stuck: list[Undo] = field(default_factory=list)
 
     def stick(self) -> None:
-        """A sync failed: the kernel holds these pages for clean. No later sync carries them, though it may carry what
-        is written behind them: then they are a hole in the file."""
+        """A sync failed, so the kernel takes these pages for clean. No later sync writes them. It may write bytes
+        behind them: then they are a hole in the file."""
         for each in self.undo:
             each.old = each.old.ljust(each.new_bytes, b"\0")
         self.stuck += self.undo
         self.undo = []
 
     def write_again(self, offset: int, length: int) -> None:
-        """Stuck pages of which any byte is written again are dirty again, and the next sync carries them."""
+        """Stuck pages with a byte that is written again are dirty again, and the next sync writes them."""
         begin, end = offset - offset % PAGE, -(-(offset + length) // PAGE) * PAGE
         self.undo = _parts(self.stuck, begin, end) + self.undo
         self.stuck = _parts(self.stuck, 0, begin) + _parts(self.stuck, end, sys.maxsize)
 
     def cut(self, length: int, old: bytes) -> bytes:
-        """The file ends here from now on: pages behind are gone, stuck or not. Returns what stood there if the cut is
-        taken back: `old`, but for what no sync carries."""
+        """End the file here: later pages are gone, stuck or not. Return the bytes to restore if the cut is taken back.
+        That is `old`, without the bytes that no sync writes."""
         held = bytearray(old)
         for each in _parts(self.stuck, length, length + len(old)):
             held[each.offset - length : each.offset - length + len(each.old)] = each.old
@@ -93,7 +91,7 @@ class File:
 
 
 class Platter:
-    """A host's disk below `root`; `aside` is a directory on the same file system that keeps what was removed."""
+    """A host's disk below `root`. `aside` is a directory on the same file system that keeps removed files."""
 
     def __init__(self, root: Path, aside: Path, chance: random.Random) -> None:
         self.root = root
@@ -109,19 +107,19 @@ class Platter:
         aside.mkdir(parents=True, exist_ok=True)
 
     def keep(self, path: Path) -> Path:
-        """Where to put something that is being removed or replaced."""
+        """The path for a file that is being removed or replaced."""
         self._kept += 1
         return self._aside / f"{self._kept}-{path.name}"
 
     def move(self, old: Path, new: Path) -> None:
-        """Rename, and what no sync has covered of the names in a directory goes with it."""
+        """Rename. A directory's unsynced names go with it."""
         directory = old.is_dir()
         os.rename(old, new)
         if directory:
             self.names.follow(old, new)
 
     def remove(self, kept: Path) -> None:
-        """What was kept will not come back, nor what was in it."""
+        """Forget a kept file or directory for good, with its content."""
         if kept.is_dir():
             _forget(self.names.take_below(kept))
         remove(kept)
@@ -137,9 +135,9 @@ class Platter:
             file.synced()
 
     def power_cut(self, *, torn: bool) -> None:
-        """What no sync has covered is gone; `torn`: any part of it."""
+        """Take back all that no sync has covered, or any part of it if `torn`."""
         self._lose_names(torn)
-        for path in sorted(self.root.rglob("*")):  # by name: inode numbers are another file system's to give
+        for path in sorted(self.root.rglob("*")):  # by name: inode numbers depend on the file system
             file = self.files.get(path.stat().st_ino) if path.is_file() else None
             if file is not None and (file.undo or file.stuck):
                 self._lose_bytes(path, [*file.stuck, *file.undo], torn)
@@ -159,7 +157,7 @@ class Platter:
             else:
                 lost.append(name)
         for name in reversed(lost):
-            name.back(*name.paths)  # which follows the directories that those before it have renamed back
+            name.back(*name.paths)  # the paths follow the directories that were renamed back before
         self.names.take(None)
 
     def _lose_bytes(self, path: Path, undo: list[Undo], torn: bool) -> None:
@@ -188,8 +186,8 @@ class Platter:
         path.write_bytes(result)
 
     def flip(self, pattern: str, place: float, bit: int) -> Path | None:
-        """Flip one bit: of the first file that matches `pattern` (a glob below the root) and has bytes, at the share
-        `place` of its length. None if there is none. For a host whose process is down."""
+        """Flip one bit of the first file that matches `pattern` (a glob below the root) and has bytes. `place` is a
+        share of its length. None if there is no such file. The host's process must be down."""
         for path in sorted(self.root.glob(pattern)):
             if path.is_file() and path.stat().st_size:
                 data = bytearray(path.read_bytes())
@@ -199,7 +197,7 @@ class Platter:
         return None
 
     def wipe(self) -> None:
-        """An empty disk under the old name."""
+        """Put an empty disk in its place."""
         self.sync_names(None)
         self.files.clear()
         shutil.rmtree(self.root)
@@ -214,7 +212,7 @@ def _forget(names: list[Name]) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file, or a directory and all in it; what is missing is fine."""
+    """Remove a file, or a directory and all in it. A missing one is fine."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

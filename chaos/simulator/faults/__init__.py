@@ -1,5 +1,5 @@
-"""Faults carried out on a simulated world.
+"""Puts faults on a simulated world.
 
-In: a plan. Out: how often each kind fired.
-nemesis.py reads the plan; strangers, upgrades, drains and clocks have their own files.
+In: a plan. Out: how often each kind fired. nemesis.py reads the plan. Strangers, upgrades, drains and clocks have their
+own files.
 """

@@ -1,4 +1,4 @@
-"""Faults that wait for a hand-over: their node ends a moment after it, when nobody else may know of it."""
+"""Faults that wait for a hand-over: their node ends a moment after it, when no other node may know of it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chaos.plan.fault_plan import Fault
 from chaos.simulator.world.world import World
 
 WITHIN_S: Final = 0.05
-#: A message is new so long after it was acknowledged.
+#: A message is new for this long after it was acknowledged.
 NEW_MS: Final = 300
 
 
 class Catches:
-    """Of one world. `kill` and `power` carry out what a fault says."""
+    """The catches of one world. `kill` and `power` carry out a fault."""
 
     def __init__(
         self, world: World, history: History, kill: Callable[[Fault], object], power: Callable[[Fault], object]
@@ -26,15 +26,15 @@ class Catches:
         self._chance = world.random("catches")
         self._strikes = {"kill": kill, "power": power}
         self._waiting: dict[str, Fault] = {}
-        self._old: dict[str, float] = {}  # id: when it was acknowledged
+        self._old: dict[str, float] = {}  # id: the moment when it was acknowledged
         history.listen(self._see)
 
     def wait(self, node_id: str, fault: Fault) -> None:
-        """Until this node begins a hand-over."""
+        """Wait until this node begins a hand-over."""
         self._waiting[node_id] = fault
 
     def end(self) -> None:
-        """None waits any more."""
+        """Stop all waits."""
         self._waiting.clear()
 
     def _see(self, event: Event) -> None:

@@ -11,8 +11,9 @@ from chaos.simulator.world.world import World
 
 
 class ClockFaults:
-    """Of one world: at most one node's clock is wrong at a time, or all together. `mark` records that a fault began;
-    `after` calls something at its end. `ahead_s`: the farthest that all clocks together were set ahead."""
+    """The clock faults of one world: at most one node's clock is wrong at a time, or all together. `mark` records the
+    begin of a fault. `after` makes a call at its end. `ahead_s`: the farthest that all clocks together were set ahead.
+    """
 
     def __init__(self, world: World, aim: Aim, mark: Callable[[str, str], None], after: Callable[..., None]) -> None:
         self.ahead_s = 0.0
@@ -28,7 +29,7 @@ class ClockFaults:
         return self._put_wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
 
     def heal(self) -> None:
-        """All clocks are right, or as far ahead as they were once."""
+        """Set all clocks right, or as far ahead as they were once."""
         self._world.leaps += bool(self.ahead_s) or self._wrong == "*"
         for process in self._world.processes.values():
             process.clock.drift(0.0)
@@ -49,8 +50,9 @@ class ClockFaults:
         return True
 
     def _all_clocks(self, fault: Fault) -> bool:
-        """All clocks jump together, so that no node can tell: what is due by then is due. At the end of the load they
-        do so once more, and stay, so that leases and due times given meanwhile come to their end."""
+        """Let all clocks jump together, so that no node can tell. Messages with an earlier due time are then due. At
+        the end of the load they jump again, and stay, so that leases and due times given meanwhile come to their end.
+        """
         if self._wrong is not None:
             return False
         self._wrong = "*"

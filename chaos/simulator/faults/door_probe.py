@@ -1,4 +1,4 @@
-"""What strangers move: a look at a node right before and right behind each thing that it hears of one."""
+"""Compares a node right before and right behind each message of a stranger."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from replication.wire.link import Connection
 
 
 class DoorProbe:
-    """One for a world; `watch` every node that is made. It changes nothing that a node does."""
+    """The probe of one world. `watch` every new node. It changes nothing that a node does."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
     def watch(self, node_id: str, group: Group) -> None:
-        """Be told of what this incarnation hears."""
+        """Observe the messages that this incarnation hears."""
         transport = group.transport
         assert isinstance(transport, SimTransport)
         admit = transport._door._admit

@@ -10,7 +10,7 @@ from chaos.simulator.world.world import World
 
 
 class Drains:
-    """Of one world."""
+    """The drains of one world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -25,16 +25,16 @@ class Drains:
         )
 
     def end(self, node_id: str) -> None:
-        """It serves again."""
+        """Let the node serve again."""
         self._drained.discard(node_id)
         client = self._world.client(node_id)
         client.call(lambda port: port.undrain(None, principal=ANONYMOUS), _heard, label="undrain", leader=False)
 
     def end_all(self) -> None:
-        """All serve again."""
+        """Let all nodes serve again."""
         for node_id in sorted(self._drained):
             self.end(node_id)
 
 
 def _heard(_: Outcome[Any]) -> None:
-    """Whatever it says: the faults go on."""
+    """Ignore the answer: the faults go on."""

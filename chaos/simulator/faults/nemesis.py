@@ -1,8 +1,11 @@
-"""Carries a plan of faults out on a simulated world, and counts how often each kind fired.
+"""Puts a plan of faults on a simulated world, and counts how often each kind fired.
 
-Two assumptions of the promises are kept here, because breaking them breaks promises honestly: at most one node's disk
-is in doubt at a time (wiped, or with a flipped bit, and not caught up again), and at most one node's clock is wrong. A
-fault that would break one is passed over; `passed` counts those.
+It keeps two assumptions of the promises, because a fault against them may break promises without a mistake:
+
+- at most one node's disk is in doubt at a time (wiped, or with a flipped bit, and not caught up again);
+- at most one node's clock is wrong.
+
+A fault that would break an assumption is passed over, and `passed` counts it.
 """
 
 from __future__ import annotations
@@ -34,16 +37,16 @@ from storage.file.disk import DiskFailed
 FREE_BYTES: Final = 50 << 30
 #: Inside the reserve.
 FULL_BYTES: Final = 256 << 20
-#: A process that failed by itself is started again after so long.
+#: A process that failed by itself is started again after this time.
 AGAIN_S: Final = 1.0
-#: Of rounding, in sums of seconds.
+#: The rounding in sums of seconds.
 EPSILON_S: Final = 1e-6
 FLIPPED: Final = {"journal": "journal/*", "hours": "hours/*/*", "catalog": "catalog/data.mdb"}
 OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 
 
 class Nemesis:
-    """One for a world; `begin` when the load begins, `heal` when it ends."""
+    """The nemesis of one world. Call `begin` when the load begins, `heal` when it ends."""
 
     def __init__(self, world: World, history: History, plan: FaultPlan, upgrade: Upgrade) -> None:
         self.fired: Counter[str] = Counter()
@@ -51,11 +54,11 @@ class Nemesis:
         self._world, self._history, self._plan = world, history, plan
         self._chance = world.random("nemesis")
         self._cuts: Counter[tuple[str, str]] = Counter()
-        self._wiped: set[str] = set()  # since when they have not been seen as voters
+        self._wiped: set[str] = set()  # not seen as voters since
         self._flipped: set[str] = set()  # and not emptied since
-        self._failing: set[str] = set()  # whose disk is to fail
+        self._failing: set[str] = set()  # nodes whose disk is to fail
         self._down_until_s: dict[str, float] = {}
-        self._again_s: dict[str, float] = {}  # who is started again so long after its end
+        self._again_s: dict[str, float] = {}  # the time from a node's end to its next start
         self._over = False
         self._aim = Aim(lambda: world.ids, world.leader)
         self.clocks = ClockFaults(world, self._aim, self._mark, self._after)
@@ -64,12 +67,12 @@ class Nemesis:
         self._catches = Catches(world, history, self._kill, self._power)
 
     def begin(self) -> None:
-        """The moments of the plan count from now."""
+        """Count the moments of the plan from now."""
         for fault in self._plan.faults:
             self._world.after(fault.at_s, self._strike, fault)
 
     def heal(self) -> None:
-        """All faults end: every node runs on a sound disk with a right clock, and hears all others."""
+        """End all faults: every node runs on a sound disk with a right clock, and hears all others."""
         self._over = True
         world = self._world
         self._strangers.end()
@@ -100,7 +103,7 @@ class Nemesis:
             self.passed[fault.kind] += 1
 
     def _after(self, fault: PlannedFault, call: Callable[..., object], *args: Any) -> None:
-        """At the fault's end, unless all was healed before."""
+        """Make the call at the fault's end, unless all was healed before."""
 
         def end() -> None:
             if not self._over:
@@ -133,7 +136,7 @@ class Nemesis:
         return self._each(fault, kill)
 
     def _times(self, fault: PlannedFault) -> bool:
-        """Settings that change, one node after the other."""
+        """Change settings of one node after the other."""
 
         def change(process: Process) -> bool:
             times = fault.word("to")
@@ -148,7 +151,7 @@ class Nemesis:
         return self._each(fault, change)
 
     def _version(self, fault: PlannedFault) -> bool:
-        """The build before, or this one, one node after the other."""
+        """Change one node after the other to the build before, or to this one."""
 
         def change(process: Process) -> bool:
             process.kill()
@@ -160,7 +163,7 @@ class Nemesis:
         return self._each(fault, change)
 
     def _down(self, fault: PlannedFault, process: Process) -> None:
-        """It stays down until the last of the faults that took it down is over."""
+        """Keep the node down until all faults that took it down are over."""
         until_s = self._down_until_s.get(process.id, 0.0)
         self._down_until_s[process.id] = max(until_s, self._world.now_s + fault.for_s)
         self._after(fault, self._up, process)
@@ -238,7 +241,7 @@ class Nemesis:
         return self._each(fault, flip)
 
     def _may_lose(self, node_id: str) -> bool:
-        """Whether all other nodes' disks are sound."""
+        """True if all other nodes' disks are sound."""
         for other in sorted(self._wiped):
             node = self._world.processes[other].node
             if node is not None and node.group.raft.role not in ("learner",) and node.group.caught_up():
@@ -251,11 +254,11 @@ class Nemesis:
         self._wiped.add(process.id)
 
     def _ended(self, end: End) -> None:
-        """A process is gone: by a fault, or by itself. Whoever ended by itself is started again, and so is who crashed
-        or stopped on demand; a node that refuses its damaged files gets an empty disk."""
+        """A process has ended, by a fault or by itself. It is started again if it ended by itself, crashed or stopped
+        on demand. A node that refuses its damaged files gets an empty disk."""
         process = self._world.processes[end.node]
         error = end.error
-        if end.how == "crash":  # not from within: the crash is in the middle of a callback of the process
+        if end.how == "crash":  # not now: the crash is in the middle of a callback of the process
             self._world.after(0.0, self._lose_power, process)
         self._strangers.leave()
         if end.how == "failure":
@@ -289,7 +292,7 @@ class Nemesis:
         return self._cut_links(fault, self._aim.links(fault.target))
 
     def _cut_links(self, fault: PlannedFault, links: list[tuple[str, str]]) -> bool:
-        """Several faults may cut one link: it is whole again when the last of them ends."""
+        """Cut links. Several faults may cut one link: it is whole again when the last of them ends."""
         for link in links:
             self._cuts[link] += 1
             self._world.network.cut(*link)

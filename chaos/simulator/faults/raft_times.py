@@ -1,4 +1,4 @@
-"""Times of `[raft]` that are changed one restart after the other."""
+"""Times of `[raft]`, changed by one restart after the other."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TIMES: Final[dict[str, dict[str, int]]] = {
 
 
 def set_times(process: Process, name: str) -> None:
-    """From its next start on."""
+    """Set the times for the node's next start."""
     raft = structs.replace(process.config.raft, **TIMES[name])
     process.config = structs.replace(process.config, raft=raft)
 
 
 def may_be_older(election_min_ms: int) -> bool:
-    """Whether the build before may have this time: its echoes do not say what it owes, and are taken for UNSAID_S. So
-    its operator keeps to that (docs/operating.md, times of `[raft]`)."""
+    """True if the build before may have this time. Its echoes do not say what it owes, and the leader assumes UNSAID_S.
+    So its operator keeps to that (docs/operating.md, times of `[raft]`)."""
     return election_min_ms >= UNSAID_S * 1000

@@ -1,12 +1,18 @@
-"""Strangers at the Raft ports: they say hello to nodes, and then every kind of frame with its numbers at their edges.
+"""Strangers at the Raft ports: they say hello to nodes, and then send every kind of frame with its numbers at their
+edges.
 
-Three kinds, by what they know: `nothing`, the ids of the `nodes`, or the id of the `cluster` as well, with every store
-id. The first two may come whenever they like. Who knows the cluster id can speak as a member that is not connected
-(docs/guarantees.md, A8), so that one comes only while every member is connected with every other, speaks in the name of
-such members, and leaves before any fault strikes. A node without a cluster id believes whoever founds with it: it
-is left alone.
+There are three kinds, by what they know:
 
-What they draw is what `make fuzz-frames` draws (chaos/plan/draw_frames.py).
+- `nothing`;
+- `nodes`: the ids of the nodes;
+- `cluster`: the id of the cluster as well, with every store id.
+
+The first two may come at any time. A stranger that knows the cluster id can speak as a member that is not connected
+(docs/guarantees.md, A8). So it comes only while every member is connected with every other, and it leaves before any
+fault strikes. It speaks in the names of such members. A node without a cluster id believes any peer that founds with
+it: no stranger comes to it.
+
+The frames are those of `make fuzz-frames` (chaos/plan/draw_frames.py).
 """
 
 from __future__ import annotations
@@ -24,41 +30,41 @@ from replication.wire.frame import encode_message
 NOTHING, NODES, CLUSTER = "nothing", "nodes", "cluster"
 KNOWS: Final = (NOTHING, NODES, CLUSTER)
 HOST: Final = "stranger-"
-"""With which the names of their hosts begin; what they know follows."""
+"""The names of their hosts begin with this. What they know follows."""
 INVENTED: Final = ("stranger", "someone", "n99")
 PAUSE_S: Final = (0.05, 0.4)
-"""Between two connections of one stranger."""
+"""The pause between two connections of one stranger."""
 STAYS_S: Final = (0.1, 2.5)
 """Longer than a contest for a place takes (replication/wire/door.py)."""
 FRAMES_MAX: Final = 16
-"""On one connection."""
+"""The most frames on one connection."""
 GAP_S: Final = 0.1
 
 
 class Strangers:
-    """Those of one world."""
+    """The strangers of one world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._chance = world.random("strangers")
-        self._knowing: dict[Socket, None] = {}  # connections of those who know the cluster id
+        self._knowing: dict[Socket, None] = {}  # connections of strangers that know the cluster id
         self._calm = False
 
     def come(self, node_id: str, knows: str, for_s: float) -> bool:
-        """One that knows this talks to the node for so long; False if it may not come now."""
+        """Let a stranger with this knowledge talk to the node for `for_s`. False if it may not come now."""
         if knows == CLUSTER and not self._whole():
             return False
         self._knock(node_id, knows, self._world.now_s + for_s)
         return True
 
     def leave(self) -> None:
-        """Something is about to happen to the cluster: those who know its id go at once."""
+        """Something is about to happen to the cluster: end the connections of strangers that know its id."""
         for socket in list(self._knowing):
             socket.reset()
         self._knowing.clear()
 
     def end(self) -> None:
-        """All go, and none comes any more."""
+        """End all connections, and let no stranger come any more."""
         self._calm = True
         self.leave()
 
@@ -71,7 +77,7 @@ class Strangers:
         self._world.after(self._chance.uniform(*PAUSE_S), self._knock, node_id, knows, until_s)
 
     def _talk(self, socket: Socket, node_id: str, knows: str) -> None:
-        """A connection: a hello, and frames at once or when it was answered."""
+        """Use a connection: send a hello, and frames at once or after the answer."""
         greeting = None if self._calm else self._greeting(node_id, knows)
         if greeting is None:
             socket.reset()
@@ -89,7 +95,7 @@ class Strangers:
         self._world.after(chance.uniform(*STAYS_S), self._part, socket)
 
     def _answered(self, socket: Socket) -> None:
-        """The node has said something: a few more frames, one at a time."""
+        """The node has answered: send a few more frames, one at a time."""
         for number in range(FRAMES_MAX):
             said = frame(self._chance)
             if number % 4 == 3:
@@ -105,7 +111,7 @@ class Strangers:
             socket.finish()
 
     def _greeting(self, node_id: str, knows: str) -> bytes | None:
-        """A hello to this node by one who knows so much; None if it keeps silent."""
+        """A hello to this node with this knowledge. None to send nothing."""
         chance, nodes = self._chance, self._world.nodes()
         node = nodes.get(node_id)
         if node is None or node.group.store.cluster_id is None:
@@ -123,7 +129,7 @@ class Strangers:
         return hello(chance, chance.choice(names), node_id, node.group.store.cluster_id, stores)
 
     def _whole(self) -> bool:
-        """Whether every node runs, is level with the others, and has connections of its own with each of them."""
+        """True if every node runs, has caught up, and has its own connections with each of the others."""
         world = self._world
         nodes = world.nodes()
         if len(nodes) < len(world.processes) or not world.network.sound:

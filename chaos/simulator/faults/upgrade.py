@@ -1,7 +1,7 @@
-"""Two builds side by side: nodes that are changed from one to the other, and somebody who asks for the next level.
+"""Two builds side by side: nodes change from one to the other, and a client asks for the next level.
 
 A node is started as the build before or as this one (build/older_build.py). The level of the cluster rises when all
-read it; after that a node that goes back is refused, and its operator puts the newer build back.
+read it. After that a node that goes back is refused, and its operator restores the newer build.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from storage.format.level import LEVELS
 
 ASK_S: Final = 1.5
 LATELY_S: Final = 20.0
-"""So long a node that was cut off, or stood still, may name somebody who has been upgraded since."""
+"""A node that was cut off, or stood still, may name an upgraded member for this long."""
 
 
 def risen(world: World) -> bool:
-    """Whether all nodes run, and are at the newest level of this build."""
+    """True if all nodes run, and are at the newest level of this build."""
     nodes = world.nodes()
     return len(nodes) == len(world.ids) and all(node.group.machine.level == LEVELS[1] for node in nodes.values())
 
 
 class Upgrade:
-    """One for a world. `older`: so many nodes, from the first on, begin as the build before. Then somebody asks for the
-    next level until every node stands at it."""
+    """The upgrade of one world. The first `older` nodes begin as the build before. Then a client asks for the next
+    level until every node has it."""
 
     def __init__(self, world: World, history: History, older: int) -> None:
         self.raised = False
-        """Whether any leader proposed the next level: from then on a step back is refused somewhere."""
+        """True if a leader proposed the next level. From then on a step back is refused somewhere."""
         self._world, self._history, self._older = world, history, older
         self._caller = caller_of(world, "upgrade")
         self._was_older_s: dict[str, float] = {}
@@ -47,12 +47,12 @@ class Upgrade:
             world.processes[node_id].older = True
 
     def begin(self) -> None:
-        """Ask for the next level now and then, if there is anybody who may not read it."""
+        """Ask for the next level now and then, if a node may not read it."""
         if self._older:
             self._caller.runner.after(ASK_S, self._ask)
 
     def end(self) -> None:
-        """All nodes are of this build from now on; those that are not are to be started again."""
+        """Make all nodes this build. Nodes of the other build are killed, to be started again."""
         self._over = True
         for process in self._world.processes.values():
             if process.older:
@@ -60,7 +60,8 @@ class Upgrade:
                 self.change(process, older=False)
 
     def change(self, process: Process, *, older: bool) -> None:
-        """From its next start on it is of this build, or the one before, with times that build may have; it is down."""
+        """Set the build of the process, which is down, for its next start. Give it times that the build before may
+        have."""
         if process.older:
             self._was_older_s[process.id] = self._world.now_s
         if older and not may_be_older(process.config.raft.election_min_ms):
@@ -68,18 +69,18 @@ class Upgrade:
         process.older = older
 
     def refused(self, end: End) -> bool:
-        """Whether a node ended because it is of the build before, and something newer is on its disk or in the log. The
-        newer one is put back then."""
+        """True if a node of the build before ended because its disk or log has something newer. Then the newer build is
+        restored."""
         process = self._world.processes[end.node]
         refused = process.older and self.raised and is_refusal(end.error)
         if refused:
             self.change(process, older=False)
         return refused
 
-    # -- what is seen
+    # -- observation
 
     def watch(self, node_id: str, group: Group) -> None:
-        """Be told of what this incarnation hears of the others, and of a level that it proposes."""
+        """Observe what this incarnation hears of the others, and the levels that it proposes."""
         heard: dict[str, int] = {}
         transport, propose = group.transport, group.levels._raise
         assert isinstance(transport, SimTransport)
@@ -99,12 +100,12 @@ class Upgrade:
         transport.on_up = greeted
         group.levels._raise = proposed  # type: ignore[method-assign]
 
-    # -- somebody asks
+    # -- requests for a level
 
     async def _ask(self) -> None:
         runner, chance = self._caller.runner, self._caller.chance
         while not (self._over and risen(self._world)):
-            leader = self._world.leader() if self._over else None  # healed: others only pass on, or refuse, for a while
+            leader = self._world.leader() if self._over else None  # healed: for a while others only pass on or refuse
             client = self._caller.clients[leader] if leader else self._caller.any()
             self._answered(await client.call(lambda port: port.upgrade(LEVELS[1]), "upgrade", leader=False))
             await runner.sleep(ASK_S * (0.5 + chance.random()))

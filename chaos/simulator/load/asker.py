@@ -1,7 +1,7 @@
-"""Clients who ask what is so, and change it where that is hardest to say: around retries and the ends of leases, just
-after changes of leader, and while a request of several entries is at work.
+"""Clients that ask about messages, and change them, when the answer is hardest. Such moments are around retries and the
+ends of leases, after changes of leader, and during a request of several entries.
 
-Their answers go into the history as they came; chaos/check/message/answers.py holds them against what was.
+The history gets their answers unchanged. chaos/check/message/answers.py compares them with the truth.
 """
 
 from __future__ import annotations
@@ -37,39 +37,41 @@ from chaos.simulator.load.tally import Tally
 from chaos.simulator.world.world import World
 from storage.format.schedule_status import KEPT
 
-#: Of the messages that are acknowledged: looked at, moved, cancelled at some moment around or after their due time.
+#: Shares of the acknowledged messages that are looked at, moved or cancelled, at some moment around or after their due
+#: time.
 LOOK_SHARE: Final = 0.15
 MOVE_SHARE: Final = 0.1
 CANCEL_SHARE: Final = 0.05
 AFTER_MS: Final = 4_000
-#: What is far ahead is not waited for.
+#: A message that is due farther ahead is not waited for.
 FAR_MS: Final = 60_000
-#: So many of those that were handed over last are kept in mind; as many are asked about when a leader begins.
+#: This many of the last handed-over messages are remembered. AT_CHANGES of them are asked about when a leader begins.
 LATELY: Final = 12
 LATELY_MS: Final = 2_000
 AT_CHANGES: Final = 8
 SOON_S: Final = 0.4
 LATER_S: Final = 3.0
-#: Of those that were handed over so shortly before a leader ends some are cancelled while there is none: that is asked
-#: before the next one hands them over again.
+#: A share of the messages that were handed over this shortly before a leader ends. They are cancelled while no node
+#: leads: the next leader gets the request before it hands them over again.
 LAST_MS: Final = 200
 LAST_SHARE: Final = 0.5
 NO_LEADER_S: Final = 1.0
 LEADER_ENDS: Final = ("catch", "kill", "power")
-#: Of those that came so shortly before their hand-over many are cancelled at once; and some of those that wait.
+#: A message that came this shortly before its hand-over is new. This share of new messages is cancelled at once, and
+#: some of the waiting ones.
 NEW_MS: Final = 300
 NEW_SHARE: Final = 0.6
 AT_ONCE_S: Final = 0.1
 WAITING_AT_CHANGES: Final = 2
-#: What was moved or given back is looked at so often, and asked for under its key.
+#: The shares of moved or given-back messages that are looked at, and asked for under their key.
 AGAIN_SHARE: Final = 0.4
 KEY_SHARE: Final = 0.3
-#: What failed or was given back is moved or cancelled before it comes again.
+#: The share of failed or given-back messages that are moved or cancelled before they come again.
 MEANWHILE_SHARE: Final = 0.3
-#: Between two redrives; after one whose outcome is unknown, which may be at work still.
+#: The time between two redrives, and after one of unknown outcome, which may still be at work.
 REDRIVE_S: Final = 15.0
 UNKNOWN_S: Final = 2 * TIMEOUT_S
-#: Faults that end a term: a redrive begins so much before or after.
+#: Faults that end a term: a redrive begins this shortly before or after.
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
 ACCOUNTED: Final = 100
@@ -77,7 +79,7 @@ AT_ONCE: Final = 2
 
 
 class Asker:
-    """One for a run whose plan has clocks apart."""
+    """The asker of a run whose plan has clocks apart."""
 
     def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
         self._world, self._history, self._changer, self._plan = world, history, changer, plan
@@ -92,7 +94,7 @@ class Asker:
         self._redrives_from_s = 0.0
         self._tally = Tally(world, history)
         self._over = True
-        # A key that is forgotten would make another message; all clocks together pass its retention.
+        # A forgotten key would make another message. All clocks together pass its retention.
         self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)
         history.listen(self._see)
 
@@ -148,7 +150,8 @@ class Asker:
                 self._runner.after(SOON_S * self._chance.random(), self._keep, message)
 
     def _leader_begins(self) -> None:
-        """What may be in doubt: what was handed over last, most of all what was new then, and what waits."""
+        """Ask about messages that may be in doubt: the last handed-over ones, above all those that were new, and
+        waiting ones."""
         for message, is_new in self._handed_over_lately():
             ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
             within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
@@ -161,7 +164,7 @@ class Asker:
             self._runner.after(LATER_S * self._chance.random(), self._changer.cancel, message)
 
     def _leader_ends(self) -> None:
-        """What it handed over last, and may not have said."""
+        """Cancel messages that it handed over last, perhaps without a record."""
         since_ms = self._history.now()[0] - LAST_MS
         names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
         for name in names:
@@ -169,7 +172,7 @@ class Asker:
                 self._runner.after(NO_LEADER_S * self._chance.random(), self._changer.cancel, self._by_id[name])
 
     def _meanwhile(self, message: Answered) -> None:
-        """Its last hand-over came to nothing, and it waits for another one."""
+        """Change a message whose last hand-over failed, while it waits for another one."""
         if self._chance.random() < MEANWHILE_SHARE:
             ask = self._chance.choice([self._changer.cancel, self._changer.move])
             self._runner.after(SOON_S * self._chance.random(), ask, message)
@@ -190,14 +193,14 @@ class Asker:
                 self._runner.after(max(0, wait_ms) / 1000, ask, message)
 
     def _handed_over_lately(self) -> list[tuple[Answered, bool]]:
-        """Some of those whose hand-over may have left no record, and whether they had just come then."""
+        """Some messages whose hand-over may have left no record, each with True if it was new then."""
         since_ms = self._history.now()[0] - LATELY_MS
         begun_ms = {begun.message_id: begun.mono_ms for begun in self._lately if begun.mono_ms > since_ms}
         names = self._chance.sample(sorted(begun_ms), min(AT_CHANGES, len(begun_ms)))
         messages = [self._by_id[name] for name in names]
         return [(each, begun_ms[each.message_id] < each.mono_ms + NEW_MS) for each in messages]
 
-    # -- GET, and a request under a key that is held
+    # -- GET, and a request under a key that exists
 
     async def _look(self, message: Answered) -> None:
         if not self._over:
@@ -231,7 +234,7 @@ class Asker:
             self._runner.after(self._chance.expovariate(1 / REDRIVE_S), self._now_and_then)
 
     async def _redrive(self) -> None:
-        """All dead messages of the topic whose receiver refuses everything; one request at a time."""
+        """Redrive all dead messages of the topic whose receiver refuses everything. One request at a time."""
         if self._over or self._world.now_s < self._redrives_from_s:
             return
         self._redrives_from_s = self._world.now_s + TIMEOUT_S + UNKNOWN_S
@@ -255,8 +258,8 @@ class Asker:
     # -- the end
 
     def account(self) -> None:
-        """Ask the ledger for its sums, and GET and the ledger of some, a few at a time; `in_flight` is 0 once all have
-        answered."""
+        """Ask the ledger for its sums, and ask GET and the ledger about some messages, a few at a time. `in_flight` is
+        0 once all have answered."""
         self._tally.sum_up()
         known = [self._known[number] for number in sorted(self._known)]
         self._accounts.begin(self._chance.sample(known, min(ACCOUNTED, len(known))), AT_ONCE)

@@ -28,13 +28,13 @@ from storage.format.schedule_status import CONFLICT, FAILED
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 5.0
-#: A poll is given up so long after its wait.
+#: A poll is given up this long after its wait.
 WAIT_MORE_S: Final = 3.0
 EVER: Final = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
 
 class Call(Generic[T]):
-    """Awaited it begins, and goes on in the step in which it is done."""
+    """When awaited it begins. Its task goes on in the step in which it is done."""
 
     def __init__(self, begin: Callable[[Callable[[T], None]], None]) -> None:
         self.begin = begin
@@ -44,7 +44,7 @@ class Call(Generic[T]):
 
 
 def start(task: Coroutine[Call[Any], Any, None]) -> None:
-    """Runs a task up to its first call, and on from there as its calls are done."""
+    """Run a task up to its first call, and on from there as its calls are done."""
 
     def go_on(told: Any) -> None:
         try:
@@ -57,30 +57,30 @@ def start(task: Coroutine[Call[Any], Any, None]) -> None:
 
 
 class Tasks:
-    """Tasks on a world's time; a `chaos.client.client.Runner`."""
+    """Tasks on a world's time: a `chaos.client.client.Runner`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def now_s(self) -> float:
-        """True time."""
+        """The true time."""
         return self._world.now_s
 
     async def sleep(self, seconds: float) -> None:
-        """Lets so much time pass."""
+        """Let this much time pass."""
         await Call[None](lambda done: self._world.after(seconds, done, None))
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
-        """Runs `task` beside the others, its first step at once."""
+        """Run `task` beside the others, its first step at once."""
         start(task)
 
     def after(self, seconds: float, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Starts `call(*args)` so many seconds from now."""
+        """Start `call(*args)` this many seconds from now."""
         self._world.after(seconds, lambda: start(call(*args)))
 
 
 class PortClient:
-    """A client of one node; a `chaos.client.client.Client`."""
+    """A client of one node: a `chaos.client.client.Client`."""
 
     def __init__(self, client: Client) -> None:
         self.node = client.node
@@ -95,12 +95,12 @@ class PortClient:
         leader: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> Outcome[T]:
-        """Anything that the port can; see `chaos.simulator.world.client.Client.call`."""
+        """Make any call of the port. See `chaos.simulator.world.client.Client.call`."""
         more = {"label": label, "pulls": pulls, "leader": leader, "timeout_s": timeout_s}
         return await Call[Outcome[T]](lambda done: self._client.call(call, done, **more))  # type: ignore[arg-type]
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
-        """One request; one outcome for each offer."""
+        """Send one request. Return one outcome for each offer."""
         messages = [request_of(offer) for offer in offers]
         outcome = await self.call(lambda port: port.schedule(messages, ANONYMOUS), "schedule")
         if outcome.value is None:
@@ -108,7 +108,7 @@ class PortClient:
         return [_of_row(outcome.value, row) for row in range(len(offers))]
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
-        """A long poll."""
+        """Make a long poll."""
         request = PullIn(topic, max=most, wait_ms=wait_ms, lease_ms=None)
         timeout_s = wait_ms / 1000 + WAIT_MORE_S
         return await self.call(
@@ -116,25 +116,25 @@ class PortClient:
         )
 
     async def ack(self, topic: str, receipts: Sequence[str]) -> Outcome[Sequence[str]]:
-        """One result for each receipt."""
+        """Return one result for each receipt."""
         return await self.call(lambda port: port.ack(topic, receipts, ANONYMOUS), "ack")
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Gives messages back."""
+        """Give messages back."""
         return await self.call(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), "nack")
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Lets leases end later."""
+        """Let leases end later."""
         return await self.call(
             lambda port: port.extend(topic, receipts, lease_ms=lease_ms, principal=ANONYMOUS), "extend"
         )
 
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
-        """Cancels a message."""
+        """Cancel a message."""
         return await self.call(lambda port: port.cancel(message_id, if_match=None, principal=ANONYMOUS), "cancel")
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
-        """Gives a message another due time."""
+        """Give a message another due time."""
         return await self.call(
             lambda port: port.reschedule(
                 message_id, deliver_at_ms=due_ms, delay_ms=None, if_match=if_match, principal=ANONYMOUS
@@ -143,7 +143,7 @@ class PortClient:
         )
 
     async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
-        """GET; with `ledger` also the ledger's word."""
+        """GET a message. With `ledger` also the ledger's account."""
 
         async def ask(port: Port) -> tuple[View, Account | None]:
             view = _view(await port.message(message_id, local=False, principal=ANONYMOUS))
@@ -152,7 +152,7 @@ class PortClient:
         return await self.call(ask, "account" if ledger else "look")
 
     async def sums(self) -> Outcome[Sums]:
-        """The ledger's sums of all time."""
+        """Return the ledger's sums of all time."""
         outcome = await self.call(lambda port: port.ledger_summary(EVER), "sums")
         return outcome.read(lambda found: sums_of(found.counts, found.sight.complete))
 
@@ -164,7 +164,7 @@ def caller_of(world: World, name: str) -> Caller[PortClient]:
 
 
 def request_of(offer: Offer) -> MessageIn:
-    """The request; the same for every try."""
+    """The request for an offer, the same for every try."""
     mark = hashlib.blake2b(f"{offer.topic} {offer.number} {offer.asked_due_ms}".encode(), digest_size=16).digest()
     return MessageIn(
         topic=offer.topic,
@@ -176,7 +176,7 @@ def request_of(offer: Offer) -> MessageIn:
 
 
 def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
-    """Of one message of a request."""
+    """The outcome of one message of a request."""
     if result.status[row] == FAILED:
         code = result.problems[row].code
         return Outcome("refused" if code in NOT_DONE else "unknown", None, code)
@@ -191,5 +191,5 @@ def _view(view: MessageView) -> View:
 
 
 def ledger_of(found: MessageLedger) -> Account:
-    """What the ledger says of a message."""
+    """The ledger's account of a message."""
     return account_of(found.entry.kind, len(found.hand_overs), found.sight.complete, found.entry.flags)

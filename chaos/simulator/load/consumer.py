@@ -1,4 +1,4 @@
-"""The manners of consumers of a simulated cluster. When the load is over they are calm, so that all ends."""
+"""How consumers of a simulated cluster behave. When the load is over they are calm, so that all ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL_BACK_SHARE: Final = 0.08
 
 
 def consumer(world: World, history: History, probe: Probe, node_id: str, topic: str, *, asks: bool = False) -> Consumer:
-    """A consumer of one topic at one node. `asks`: it is odder, and gives some responses back as a whole."""
+    """A consumer of one topic at one node. With `asks` it is odder, and gives some responses back as a whole."""
     manners = Manners(
         fates=ASKED_FATES if asks else FATES,
         lease_ms=LEASE_MS,

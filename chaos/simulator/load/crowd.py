@@ -1,9 +1,9 @@
-"""What many clients leave behind: messages in thousands of hours, many keys in one hour, hours that are unlinked.
+"""The messages of many clients: in thousands of hours, with many keys in one hour, in hours that are unlinked.
 
-No checker asks what becomes of these messages: the load's own are there for that. These are there for what they cost
-the nodes (`check_held`). The far ones fall due after the run. The keyed ones are due during it, in its first hour,
-which ends soon, so that their hour is over, and unlinked, while there is load. In drawn plans all clocks pass the far
-hours too (chaos/plan/draw.py): they are due at once, over, looked at, and unlinked.
+No checker asks about these messages: it has the load's own. They are there for their cost to the nodes (`check_held`).
+The far ones fall due after the run. The ones with keys are due in the first hour of the run, which ends soon. So under
+load their hour is over, and unlinked. In drawn plans all clocks pass the far hours too (chaos/plan/draw.py). Then these
+are due at once, over, looked at, and unlinked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chaos.simulator.load.load import RETRY_S
 from chaos.simulator.world.world import HOUR_S, World
 
 TOPIC: Final = "crowd"
-#: The first hour of the run ends so long after its beginning.
+#: The first hour ends this long after the begin of the run.
 TURN_S: Final = 30.0
 PULLED: Final = 250
 LOOK_S: Final = 0.25
@@ -26,16 +26,16 @@ LOOK_S: Final = 0.25
 
 @dataclass(frozen=True)
 class CrowdShape:
-    """How many. `weight`: how many each stored row stands for (time/cost.py)."""
+    """The size of a crowd. `weight`: how many rows each stored row stands for (time/cost.py)."""
 
     hours: int = CROWD_HOURS  # with one message each, in one request
     keyed: int = 800  # in one hour; 0: none has a key
-    keyed_for_s: float = 8.0  # within which they are due
+    keyed_for_s: float = 8.0  # the time within which they are due
     weight: int = CROWD_WEIGHT
 
 
 class Crowd:
-    """Begins with the load and ends with it."""
+    """The crowd of one run. It begins and ends with the load."""
 
     def __init__(self, world: World, shape: CrowdShape) -> None:
         self._world, self._shape = world, shape
@@ -43,7 +43,7 @@ class Crowd:
         self._over = False
 
     def begin(self) -> None:
-        """Offer all of it within the first seconds."""
+        """Offer all messages within the first seconds."""
         chance, world = self._caller.chance, self._world
         now_ms, hour_ms = world.now_ms, int(HOUR_S * 1000)
         first_ms = now_ms + CROWD_FIRST_HOUR * hour_ms
@@ -65,11 +65,11 @@ class Crowd:
         self._caller.runner.after(LOOK_S, self._pull)
 
     def end(self) -> None:
-        """Pull nothing more: what is left waits for its lease, and for nobody."""
+        """Stop pulling. Messages that are left wait for their lease, and then for good."""
         self._over = True
 
     async def _offer(self, messages: list[MessageIn]) -> None:
-        """A key makes it safe to ask again; what has none is asked for once more at the most."""
+        """Insist. A key makes repeats safe. A message without one may be scheduled more than once."""
         await self._caller.insist(
             lambda client: client.call(lambda port: port.schedule(messages, ANONYMOUS), "crowd"),
             for_s=RETRY_S,

@@ -1,4 +1,4 @@
-"""What a leader dispatches, against what its dispatch state says."""
+"""Compares a leader's dispatch with its dispatch state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.wheel.slot import DueUnits
 
 
 class Dispatched:
-    """What one term has dispatched of the units made in it, against what its dispatch state says."""
+    """The units made in one term that it has dispatched, for comparison with its dispatch state."""
 
     def __init__(self, group: Group, leader_term: LeaderTerm) -> None:
         self._group = group
@@ -40,8 +40,8 @@ class Dispatched:
 
     @free
     def _on_their_way(self, positions: U64) -> None:
-        """The wheel gave these out, and no window has them: dispatched if their planned lease runs. It may be taken
-        back later, also between then and the next state."""
+        """The wheel gave these units out, and no window has them. They are dispatched if their planned lease runs. It
+        may be taken back later, even before the next state."""
         leased = self._group.store.states(positions).state == LEASED
         self._seen.update(positions[leased].tolist())
 
@@ -52,7 +52,7 @@ class Dispatched:
 
     @free
     def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
-        """(position, due_ms) of units that a state names which are open and were not dispatched. Each is told once."""
+        """(position, due_ms) of open units that a state names and that were not dispatched. Each is returned once."""
         later: list[tuple[int, int, int]] = []
         left: list[tuple[int, int]] = []
         while self._pending and self._pending[0][0] < tick * MS_PER_TICK:
@@ -73,5 +73,5 @@ class Dispatched:
 
 
 def replace_call(owner: object, name: str, call: Any) -> None:
-    """Put `call` in the place of a method of this one object."""
+    """Replace a method of this one object by `call`."""
     setattr(owner, name, call)

@@ -1,4 +1,4 @@
-"""What is offered to a simulated cluster: its topics, and messages that are drawn from the seed."""
+"""The load of a simulated cluster: its topics, and messages that are drawn from the seed."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from chaos.simulator.world.world import World
 RETRY_S: Final = 15.0
 LEASE_MS: Final = 2_000
 PUSH_TIMEOUT_MS: Final = 1_000
-#: What a push lease lasts beyond the attempt's timeout.
+#: The lease of a push is this much longer than the attempt's timeout.
 PUSH_LEASE_MORE_MS: Final = 5_000
 ATTEMPTS_DEAD: Final = 3
 HOUR_MS: Final = 3_600_000
-#: What clients ask for is round; so many messages are due at one moment, as they are outside.
+#: Clients ask for round times. So many messages are due at one moment, as in the real world.
 ROUND_MS: Final = 1_000
-#: A request comes so soon, on average 1 / SOON_PER_S seconds, after it is due by the pace.
+#: A request comes on average 1 / SOON_PER_S seconds after its time by the pace.
 SOON_PER_S: Final = 5.0
 
 PULL, PUSH, POISON, DEAD = "pull", "push", "poison", "dead"
 STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
-#: Where clients ask: nobody pulls it before the load ends.
+#: With an asker: no consumer pulls it before the load ends.
 IDLE = "idle"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How much of what; shares of messages but where it says otherwise."""
+    """The amounts of a load. Shares are of messages, unless a comment says otherwise."""
 
-    messages_per_s: float = 10.5  # the pace is kept, so that every run has about as many
-    messages_max: int = 14  # of a request: 1 to this
+    messages_per_s: float = 10.5  # the pace is kept, so that all runs have about as many
+    messages_max: int = 14  # of a request: 1 to this many
     burst_share: float = 0.02  # of the requests: this many times as many messages
     burst: int = 8
-    scattered_share: float = 0.15  # due at any millisecond; the rest when a second is full
+    scattered_share: float = 0.15  # due at any millisecond, the others at a full second
     topics: tuple[tuple[str, float], ...] = (
         (PULL, 0.45),
         (PUSH, 0.25),
@@ -48,20 +48,20 @@ class Shape:
         (STRICT_PULL, 0.13),
         (STRICT_PUSH, 0.12),
     )
-    far_share: float = 0.04  # due hours or days ahead; moved near when the load ends
+    far_share: float = 0.04  # due hours or days ahead, moved near when the load ends
     keyed_share: float = 0.5  # of the requests
     cancel_share: float = 0.1
     move_share: float = 0.08
 
 
-#: Where clients ask: more messages that die, which are redriven many at a time; some that wait.
+#: With an asker: more messages that die, which are redriven many at a time, and some that wait.
 ASKED: Final = Shape(
     topics=((PULL, 0.36), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13), (IDLE, 0.04)),
 )
 
 
 def topic_settings(world: World) -> dict[str, TopicChange]:
-    """The topics of a load, by name, each as a PUT fills it in."""
+    """The topics of a load by name, each with its settings as in a PUT."""
     retry = RetryPolicy(max_attempts=1_000, min_backoff_ms=200, max_backoff_ms=1_000, max_age_ms=0)
     few = RetryPolicy(max_attempts=ATTEMPTS_DEAD, min_backoff_ms=100, max_backoff_ms=400, max_age_ms=0)
 
@@ -103,13 +103,13 @@ class Producer:
         history.listen(self._see)
 
     def begin(self) -> None:
-        """Offer from now on."""
+        """Start offering."""
         self._over = False
         self._begun_s = self._world.now_s
         self._next()
 
     def end(self) -> None:
-        """Nothing new is offered."""
+        """Stop offering."""
         self._over = True
 
     def _see(self, event: Event) -> None:
@@ -153,7 +153,7 @@ class Producer:
         return self._chance.choice([1, 2, 3, 30, 24 * 30]) * HOUR_MS + self._chance.randint(0, HOUR_MS)
 
     def offer(self, offers: Sequence[Offer]) -> None:
-        """One request of these."""
+        """Send one request with these offers."""
         self._sender.offer(offers, (STRICT_PULL, STRICT_PUSH))
         self._runner.start(self._send(offers))
 

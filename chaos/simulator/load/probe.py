@@ -1,7 +1,7 @@
-"""Looks into simulated nodes and writes what it sees into the history: what only the simulator can see.
+"""Looks into simulated nodes and records in the history what only the simulator can see.
 
-A probe changes nothing a node does: it hands every call on and takes no time. What it is told by a node happened at the
-true moment at which it is recorded.
+A probe changes nothing that a node does: it passes every call on and takes no time. A node's event is recorded at the
+true moment when it happens.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from storage.format.rows import Corrupt
 from storage.format.states import LEASED
 from storage.store import Store
 
-#: How often nodes are asked whether they are sure to lead.
+#: The time between two checks if nodes are sure to lead.
 LOOK_S: Final = 0.01
-#: A leader learns within this time of another median: echoes, and how often it looks (node.upkeep.housekeeping).
+#: A leader learns of another median within this time, by echoes and its own looks (node.upkeep.housekeeping).
 LEARNS_S: Final = 1.0
 
 Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
 
 
 class Probe:
-    """One for a world; `watch` every node that is made, before it runs."""
+    """The probe of one world. `watch` every new node before it runs."""
 
     def __init__(self, world: World, history: History) -> None:
         self.begun: dict[Name, Begun] = {}
         self._world = world
         self._history = history
-        self._told: set[int] = set()  # indexes whose entry was told of
+        self._told: set[int] = set()  # indexes of recorded entries
         self._units: list[tuple[int, int]] = []  # made by the entry that is being applied
-        self._entry = 0  # index of the entry that is being applied by the first node that does, else 0
+        self._entry = 0  # index of the entry that its first node applies now, else 0
         self._leading: dict[str, object] = {}
         self._wheels: dict[str, Dispatched] = {}
         self._over = False
-        #: One a look, by leader.
+        #: One for each look, by leader.
         self._medians_ms: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=round(LEARNS_S / LOOK_S)))
-        self._known_s: dict[str, float] = {}  # by leader, monotonic: when it heard what its clock is bound by
-        self._shown_ms: dict[int, int] = {}  # by term: from when its leader's clock was set back, the latest
+        self._known_s: dict[str, float] = {}  # by leader, monotonic: when it heard what bounds its clock
+        self._shown_ms: dict[int, int] = {}  # by term: the latest time from which its leader's clock was set back
         world.after(LOOK_S, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._over = True
 
     def watch(self, node_id: str, group: Group) -> None:
-        """Be told of what this incarnation of a node does."""
+        """Observe this incarnation of a node."""
         self._watch_apply(node_id, group)
         self._watch_deliveries(node_id, group)
         self._watch_clock(node_id, group)
@@ -111,7 +111,7 @@ class Probe:
             try:
                 envelope = decode_entry(entry)
             except EntryRefused:
-                pass  # refused alike everywhere: there is nothing to tell of it
+                pass  # all nodes refuse it: there is nothing to record
             else:
                 kinds = {section.kind for section in envelope.sections}
                 told = {"stamp_ms": envelope.now_ms, "state": state, "realigned": Kind.REALIGN in kinds}
@@ -132,7 +132,7 @@ class Probe:
 
     @free
     def _look_back(self, node_id: str, group: Group, batch: SettleBatch) -> None:
-        """A lease is about to be recorded; an older one than the newest is what the fence is there to keep out."""
+        """A lease is about to be recorded. Record if it is older than the newest, which the fence should keep out."""
         leases = (batch.what == LEASED).nonzero()[0]
         if not len(leases):
             return
@@ -152,7 +152,7 @@ class Probe:
 
     @free
     def _settled(self, group: Group, batch: SettleBatch) -> None:
-        """What an entry did with messages, but for leases."""
+        """Record an entry's effects on messages, except leases."""
         rows = np.flatnonzero(batch.what != LEASED)
         if not len(rows):
             return
@@ -229,7 +229,7 @@ class Probe:
     # -- clocks
 
     def _watch_clock(self, node_id: str, group: Group) -> None:
-        """Note the latest time that a leader's clock showed before a step turned it back: a bound, or a slew."""
+        """Note the latest time that a leader's clock showed before a bound or a slew turned it back."""
         bound, slew, clock = group.clock.bound, group.clock.slew, group.clock
 
         def shown(before_ms: int) -> None:
@@ -253,8 +253,8 @@ class Probe:
         replace_call(clock, "slew", slewed)
 
     def _median_ms(self, leader: str) -> float:
-        """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best: who is
-        down, stands still or has no connection with it counts as one that agrees with it
+        """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best. A node
+        that is down, stands still or is not connected counts as one that agrees with the leader
         (node/cluster/clock_skew.py)."""
         own_ms = self._ahead_ms(leader)
         leading = self._world.processes[leader].node
@@ -276,7 +276,7 @@ class Probe:
     # -- leadership
 
     def _look(self) -> None:
-        """Who is sure to lead at this moment, and whether that is a new term."""
+        """Record each node that is sure to lead at this moment, and each new term."""
         if self._over:
             return
         for node_id in sorted(self._world.processes):
@@ -293,8 +293,8 @@ class Probe:
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, group: Group) -> None:
-        """What is open by the records alone; nothing where a fault has flipped a bit of them and the node itself has
-        not met that yet (seed 42992)."""
+        """Record the messages that are open by the records alone. None if a fault has flipped a bit of them that the
+        node itself has not read yet (seed 42992)."""
         self._watch_state(node_id, group)
         open_ids: tuple[str, ...] = ()
         try:
@@ -313,7 +313,7 @@ class Probe:
         self._history.record(event)
 
     def _watch_state(self, node_id: str, group: Group) -> None:
-        """From now on every state that this term proposes is held against what was dispatched."""
+        """Compare every later state that this term proposes with the dispatched units."""
         leader_term = group.leader_term
         assert leader_term is not None
         wheel = self._wheels[node_id] = Dispatched(group, leader_term)
@@ -345,8 +345,8 @@ def _ids(store: Store, homes: U64, random: U64) -> list[str]:
 
 
 def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
-    """What is due, and neither leased nor settled. Of the load: nobody tells of an ack of the crowd's, nor whether it
-    is still asked for. Raises Corrupt."""
+    """The messages of the load that are due, without a lease or an end. The crowd's do not count, because no client
+    records their acks. Raises Corrupt."""
     found: list[U64] = []
     for hour in store.open_hours():
         if hour > now_ms // HOUR_MS:
@@ -365,7 +365,7 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
 
 
 def _known_since_s(group: Group) -> float:
-    """When it heard what is oldest of what its clock is bound by, by its monotonic clock."""
+    """When the leader heard the oldest fact that bounds its clock, by its monotonic clock."""
     skew, now_s = group.skew, group.clock.monotonic()
     told_s = skew.known.at_s if skew.known is not None else now_s
     return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in skew.voters), default=now_s)

@@ -1,6 +1,6 @@
-"""Clients who count: the open messages of a topic, at any moment; and at the end the ledger's sums.
+"""Clients that count the open messages of a topic at any moment, and at the end ask for the ledger's sums.
 
-What they are told goes into the history; chaos/check/message/sums.py holds it against what can have been.
+The history gets the answers. chaos/check/message/sums.py compares them with the possible numbers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from chaos.simulator.load.client import caller_of
 from chaos.simulator.load.load import IDLE, PULL, PUSH, STRICT_PULL, STRICT_PUSH
 from chaos.simulator.world.world import World
 
-#: On average one in so many seconds.
+#: The average time between two counts.
 EVERY_S: Final = 1.5
-#: No message of these is given up.
+#: Topics in which no message is given up.
 TOPICS: Final = (PULL, PUSH, STRICT_PULL, STRICT_PUSH, IDLE)
 
 
 class Tally:
-    """One for a run in which clients ask."""
+    """The counts of a run with an asker."""
 
     def __init__(self, world: World, history: History) -> None:
         self._history = history
@@ -33,7 +33,7 @@ class Tally:
 
     @property
     def in_flight(self) -> int:
-        """0 once the ledger has told its sums."""
+        """0 once the ledger has answered with its sums."""
         return self._accounts.in_flight
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Receivers of a load's webhooks: each request is met in one of the ways in which receivers disappoint."""
+"""Receivers of a load's webhooks: each request meets one of the ways in which receivers disappoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chaos.simulator.world.receivers import Behaviour, Received
 from chaos.simulator.world.world import World
 
 OK: Final = Behaviour()
-#: How a mixed receiver meets a request, and how often.
+#: The behaviours of a mixed receiver, and their weights.
 MIXED: Final = (
     (OK, 0.74),
     (Behaviour(low_s=0.05, high_s=0.6), 0.1),
@@ -21,12 +21,12 @@ MIXED: Final = (
     (Behaviour(hang=True), 0.03),
     (Behaviour(close=True), 0.04),
 )
-#: What a webhook is recorded with that got no answer: not taken.
+#: The recorded status of a webhook without an answer: not taken.
 NO_ANSWER: Final = 599
 
 
 class Targets:
-    """Sets the receivers of a load up and records what they see."""
+    """Sets up the receivers of a load and records what they see."""
 
     def __init__(self, world: World, history: History, probe: Probe) -> None:
         self._history, self._probe = history, probe
@@ -38,7 +38,7 @@ class Targets:
         world.receivers.on_received = self._received
 
     def calm(self) -> None:
-        """From now on all but the poisonous take what comes."""
+        """From now on let all receivers but the poisonous one take every message."""
         self._calm = True
 
     def _draw(self) -> Behaviour:
@@ -47,12 +47,12 @@ class Targets:
         return OK if self._calm else drawn
 
     def _received(self, received: Received) -> None:
-        """When it was begun only its node knows: the probe saw it before the first byte left."""
+        """Record a push. Only its node knows when it began: the probe saw that before the first byte left."""
         begun = self._probe.begun.get((received.id, received.term, received.attempt))
         at_ms = begun.at_ms if begun else 0
-        # In a strict topic a lease runs from the moment that was planned: its sends may wait.
+        # In a strict topic a lease runs from the planned moment: the send may wait.
         leased_until_ms = begun.leased_until_ms if begun else 0
-        # When a retry is due, no header says: by the clock of the leader that heard of the failure.
+        # No header says when a retry is due: that is by the clock of the leader that heard of the failure.
         due_ms = begun.asked_due_ms if begun and received.attempt == 1 else 0
         self._history.record(
             HandedOver(

@@ -1,5 +1,4 @@
 """The simulated network: hosts, connections that behave as TCP's do, the real Raft transport over them.
 
-In: bytes of nodes and clients. Out: the same bytes later, or never.
-network.py has what can go wrong with them.
+In: bytes of nodes and clients. Out: the same bytes later, or never. network.py has the faults.
 """

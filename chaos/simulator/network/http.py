@@ -1,7 +1,7 @@
-"""Requests that are HTTP: what one node asks of another by itself, and whatever a test sends as bytes.
+"""Requests that are HTTP: those between nodes, and any bytes of a test.
 
-They are answered by the real routes of `api.http.server`, over an object that looks like aiohttp's request as far as
-those look at it. Only the parser and the socket are left out.
+The real routes of `api.http.server` answer them. They read an object that looks like aiohttp's request as far as they
+need it. Only the parser and the socket are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class _Body:
-    """A body that is all there."""
+    """A complete body."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -32,12 +32,12 @@ class _Body:
         return True
 
     def read_nowait(self, _: int) -> bytes:
-        """All of it."""
+        """The whole body."""
         return self._data
 
 
 class _Connection:
-    """Where the answer is written to. It carries one request."""
+    """The connection that the answer is written to. It carries one request."""
 
     is_ascii = False
     oversized = False
@@ -46,25 +46,25 @@ class _Connection:
         self.written = bytearray()
 
     def is_closing(self) -> bool:
-        """It stands."""
+        """False: it stays open."""
         return False
 
     def write(self, data: bytes) -> None:
-        """Keep it."""
+        """Keep the bytes."""
         self.written += data
 
     def get_extra_info(self, _: str) -> None:
-        """It is no socket."""
+        """Nothing: it is no socket."""
 
     def goes_on(self) -> bool:
         """See api.http.connection."""
         return True
 
     def needs_no_body(self) -> None:
-        """It is here."""
+        """The body is here already."""
 
     def unwatched(self) -> bool:
-        """Its client stays."""
+        """False: its client stays."""
         return False
 
     def wait(self, _: Callable[[], None]) -> None:
@@ -74,12 +74,12 @@ class _Connection:
         """See api.http.connection."""
 
     def has_left(self) -> bool:
-        """Its client stays."""
+        """False: its client stays."""
         return False
 
 
 class _Incoming:
-    """What the routes see of a request."""
+    """A request as the routes see it."""
 
     keep_alive = True
     version = (1, 1)
@@ -105,7 +105,7 @@ class Routes:
         self._server.drain()
 
     async def answer(self, request: ForwardRequest) -> ForwardAnswer:
-        """What an HTTP client would get."""
+        """The answer that an HTTP client would get."""
         incoming = _Incoming(request)
         answer = await self._server.handle(cast(web.BaseRequest, incoming))
         answer.send(cast(asyncio.Transport, incoming.transport))

@@ -1,19 +1,17 @@
-"""The simulated network: hosts, listeners, connections that behave as TCP's do, and what can go wrong with them.
+"""The simulated network: hosts, listeners, connections that behave as TCP's do, and their faults.
 
-A connection keeps order and delivers each piece once, late, or never; it does not mend itself. So the faults are those
+A connection keeps order and delivers each piece once, late, or never. It does not mend itself. So the faults are those
 that TCP lets through to a program:
 
-| fault | what the program sees |
-|---|---|
-| delay, bandwidth | pieces come later; other connections overtake |
-| loss | the piece and all behind it come a retransmission later (0.2 s, doubling), or the connection is reset |
-| cut, one way | pieces that way wait for the network to heal; the connection stands until somebody loses patience |
-| killed process | its connections are reset; what it had sent still arrives |
-| power cut | nothing at all: the peer finds out by silence, or by a reset when the host is up again |
-| paused process | its kernel takes connections and bytes; nobody reads them |
+- delay, bandwidth: pieces come later; other connections overtake.
+- loss: the piece and all behind it come a retransmission later (0.2 s, doubling), or the connection is reset.
+- cut, one way: pieces that way wait for the network to heal. The connection stands until a side gives it up.
+- killed process: its connections are reset. Bytes that it had sent still arrive.
+- power cut: nothing at all. The peer finds out by silence, or by a reset when the host is up again.
+- paused process: its kernel takes connections and bytes, but the process reads nothing.
 
-Duplicates are nothing TCP makes. They come from a program that sends again on a new connection what it does not know to
-have arrived; `duplicate` lets SimTransport (transport.py) do that more often than it would.
+TCP makes no duplicates. A program makes them when it sends again on a new connection, because it does not know what
+arrived. `duplicate` lets SimTransport (transport.py) do that more often.
 """
 
 from __future__ import annotations
@@ -30,17 +28,17 @@ from chaos.simulator.time.trace import Trace
 Address = tuple[str, int]
 Run = Callable[..., None]
 
-#: One-way delay in seconds where nothing else is said: machines of one rack.
+#: The default one-way delay in seconds: machines of one rack.
 DELAY_S = (0.0001, 0.0005)
-#: First retransmission; it doubles with each loss of the same piece.
+#: The first retransmission. It doubles with each loss of the same piece.
 RETRANSMIT_S = 0.2
 #: Share of losses that end the connection instead.
 RESET_SHARE = 0.2
 
 
 class Socket:
-    """One end of a connection. `attach` says who is told of pieces and of the end, on its owner's loop (`run`);
-    `drained`, while there is one, of each piece that arrives at the other end."""
+    """One end of a connection. `attach` sets the callbacks for pieces and for the end, on its owner's loop (`run`). If
+    set, `drained` is called for each piece that arrives at the other end."""
 
     __slots__ = (
         "_early",
@@ -63,18 +61,19 @@ class Socket:
         self.host = host
         self.run = run
         self.peer: Socket = self
-        self.closed = False  # by its owner, or with it
-        self.queue: deque[tuple[Any, int]] = deque()  # sent and not arrived, the first goes first
+        self.closed = False  # closed by its owner, or with it
+        self.queue: deque[tuple[Any, int]] = deque()  # sent and not arrived, the first in front
         self.queued_bytes = 0
-        self.overdue = 0  # so many pieces would have arrived, and wait for the way to heal
+        self.overdue = 0  # pieces that would have arrived, and wait for the way to heal
         self.busy_s = 0.0  # nothing sent from here arrives before then
         self.drained: Callable[[], None] | None = None
-        self._early: list[Any] = []  # what came before anybody asked
+        self._early: list[Any] = []  # pieces that came before `attach`
         self._received: Callable[[Any], None] = self._early.append
         self._lost: Callable[[], None] = _nothing
 
     def attach(self, received: Callable[[Any], None], lost: Callable[[], None]) -> None:
-        """Pieces go to `received`, those that came already first; the end, if this side did not make it, to `lost`."""
+        """Pass pieces to `received`, those that came already first. Call `lost` at the end, if this side did not make
+        it."""
         self._received, self._lost = received, lost
         early, self._early = self._early, []
         for data in early:
@@ -94,7 +93,7 @@ class Socket:
             self._lost()
 
     def send(self, data: Any, size: int) -> None:
-        """Send a piece; nothing comes of it when the connection is gone."""
+        """Send a piece. It is lost when the connection is gone."""
         if not self.closed:
             self.network.carry(self, data, size)
 
@@ -105,14 +104,14 @@ class Socket:
             self.closed = True
 
     def reset(self) -> None:
-        """Close at once: what waits to be sent is dropped. `lost` is not called here."""
+        """Close at once, and drop all that waits to be sent. `lost` is not called here."""
         if not self.closed:
             self.closed = True
             self._drop_stuck()
             self.network.carry(self, _END, 0)
 
     def die(self, *, silently: bool) -> None:
-        """Its process is gone; `silently`: its host too."""
+        """Its process is gone. `silently`: its host too."""
         if self.closed:
             return
         self.closed = True
@@ -122,7 +121,7 @@ class Socket:
             self.network.carry(self, _END, 0)
 
     def _drop_stuck(self) -> None:
-        """What waits for the way to heal is sent no more; what is on its way still arrives."""
+        """Drop the pieces that wait for the way to heal. Those on their way still arrive."""
         if self.overdue or self.network.is_cut(self.host, self.peer.host):
             self.queue.clear()
             self.queued_bytes = self.overdue = 0
@@ -140,7 +139,7 @@ def _nothing() -> None:
 
 
 class _Host:
-    """A machine: whether it is up, and the listeners and sockets of the process on it."""
+    """A machine: if it is up, and the listeners and sockets of its process."""
 
     def __init__(self) -> None:
         self.up = True
@@ -149,7 +148,7 @@ class _Host:
 
 
 class Network:
-    """All hosts and what lies between them. Faults are per directed pair of hosts; "*" stands for every host."""
+    """All hosts and the links between them. Faults are per directed pair of hosts. "*" stands for every host."""
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, trace: Trace) -> None:
         self.sent = 0
@@ -169,11 +168,11 @@ class Network:
     # -- faults
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets from `source` to `target` any more; the other way is another link."""
+        """Let nothing get from `source` to `target`. The other way is another link."""
         self._cut[source, target] = None
 
     def heal(self, source: str, target: str) -> None:
-        """That way is open again: what waited there is sent again within a retransmission."""
+        """Open that way again. Waiting pieces are sent again within a retransmission."""
         self._cut.pop((source, target), None)
         for socket in list(self._host(source).sockets):
             if socket.peer.host == target and socket.overdue:
@@ -181,7 +180,7 @@ class Network:
                 self._scheduler.after(wait_s, self._flush, socket)
 
     def heal_all(self) -> None:
-        """All ways are open, without loss, delay and duplicates."""
+        """Open all ways, without loss, delay and duplicates."""
         self._delay_s.clear()
         self._loss.clear()
         self._bytes_per_s.clear()
@@ -190,7 +189,7 @@ class Network:
             self.heal(source, target)
 
     def partition(self, *groups: tuple[str, ...]) -> None:
-        """Hosts of different groups hear nothing of each other."""
+        """Cut hosts of different groups off from each other."""
         for group in groups:
             for other in groups:
                 if group is not other:
@@ -199,28 +198,28 @@ class Network:
                             self.cut(source, target)
 
     def delay(self, source: str, target: str, low_s: float, high_s: float) -> None:
-        """Pieces take between so many seconds that way."""
+        """Let pieces take between `low_s` and `high_s` that way."""
         self._delay_s[source, target] = (low_s, high_s)
 
     def loss(self, source: str, target: str, share: float) -> None:
-        """This share of the pieces is lost that way, below 1."""
+        """Lose this share of the pieces that way, below 1."""
         self._loss[source, target] = share
 
     def bandwidth(self, source: str, target: str, bytes_per_s: float) -> None:
-        """That way carries so much; 0: any amount."""
+        """Limit that way to this rate. 0: no limit."""
         self._bytes_per_s[source, target] = bytes_per_s
 
     def duplicate(self, share: float) -> None:
-        """This share of Raft messages is sent a second time, later."""
+        """Send this share of Raft messages a second time, later."""
         self.duplicate_share = share
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Whether nothing gets from here to there."""
+        """True if nothing gets from `source` to `target`."""
         return (source, target) in self._cut
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is cut, lost or late."""
+        """True if nothing is cut, lost or late."""
         late = any(delay_s != DELAY_S for delay_s in self._delay_s.values())
         return not (self._cut or late or any(self._loss.values()))
 
@@ -233,7 +232,7 @@ class Network:
         return host
 
     def power(self, name: str, *, up: bool) -> None:
-        """A host that is not up answers nothing."""
+        """Set if a host is up. A host that is not answers nothing."""
         self._host(name).up = up
 
     def process_ended(self, name: str, *, silently: bool) -> None:
@@ -246,14 +245,14 @@ class Network:
             host.sockets.clear()
 
     def listen(self, address: Address, run: Run, accepted: Callable[[Socket], None]) -> None:
-        """Take connections to this address. Raises OSError if somebody does already."""
+        """Take connections to this address. Raises OSError if the address is in use."""
         listeners = self._host(address[0]).listeners
         if address[1] in listeners:
             raise OSError(98, f"{address[0]}:{address[1]} is in use")
         listeners[address[1]] = (run, accepted)
 
     def unlisten(self, address: Address) -> None:
-        """No more."""
+        """Stop taking connections."""
         self._host(address[0]).listeners.pop(address[1], None)
 
     # -- connections
@@ -261,7 +260,7 @@ class Network:
     def connect(
         self, host: str, run: Run, address: Address, connected: Callable[[Socket], None], refused: Callable[[], None]
     ) -> None:
-        """Dial `address` from `host`. One of the two is called, by `run`; none where nobody answers."""
+        """Dial `address` from `host`. `run` calls one of the two callbacks, or none if the host does not answer."""
         there = address[0]
         arrives_s = self._scheduler.now + self._draw_delay(host, there)
         self._scheduler.at(arrives_s, self._dialled, host, run, address, connected, refused)
@@ -304,7 +303,7 @@ class Network:
         scheduler.at(at_s, self._arrive, socket)
 
     def _arrive(self, socket: Socket) -> None:
-        """It is time for one more piece to arrive: the first of those that did not."""
+        """Let one more piece arrive: the first of those that did not."""
         if (socket.host, socket.peer.host) in self._cut or socket.overdue:
             socket.overdue += 1
         elif socket.queue:
@@ -335,7 +334,7 @@ class Network:
         socket.end()
 
     def _flush(self, socket: Socket) -> None:
-        """What was held up arrives, in order, unless the way is cut again."""
+        """Let the held-up pieces arrive, in order, unless the way is cut again."""
         if (socket.host, socket.peer.host) in self._cut:
             return
         overdue, socket.overdue = socket.overdue, 0
@@ -359,7 +358,7 @@ class Network:
         return max(at_s, self._link_busy_s[link])
 
     def _losses(self, socket: Socket) -> float:
-        """Seconds by which losses hold a piece up; a reset of the connection by chance."""
+        """Seconds by which losses hold a piece up. May also reset the connection."""
         share = self._loss.get((socket.host, socket.peer.host)) or self._loss.get(("*", "*"), 0.0)
         late_s, wait_s = 0.0, RETRANSMIT_S
         while share and self._chance.random() < share:

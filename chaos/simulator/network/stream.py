@@ -1,4 +1,4 @@
-"""A simulated connection as asyncio gives one to a protocol, and how a node makes one."""
+"""A simulated connection as asyncio gives one to a protocol, and the dialling of a node."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from chaos.simulator.network.network import Address, Network, Socket
 from chaos.simulator.time.loop import SimLoop
 
-#: Bytes that the kernels take before a program sees that the other side does not read.
+#: Bytes that the kernels take before a program notices that the other side does not read.
 KERNEL_BYTES = 2 * 1024 * 1024
-#: Unsent bytes beyond those at which a protocol is told to write no more, and at which it may again.
+#: Unsent bytes beyond those at which a protocol is told to stop writing, and at which it may go on.
 HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024
 
 
@@ -24,10 +24,10 @@ class StreamTransport(asyncio.Transport):
         self._loop = loop
         self._protocol: Any = None
         self._closing = False
-        self._held: list[bytes | None] | None = None  # what came while nobody reads; None for the end
+        self._held: list[bytes | None] | None = None  # bytes that came while reading is paused; None for the end
 
     def begin(self, protocol: Any) -> None:
-        """Bytes go to this protocol from now on; those that came before first."""
+        """Pass bytes to this protocol from now on, those that came before first."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._socket.attach(self._arrived, lambda: self._arrived(None))
@@ -41,11 +41,11 @@ class StreamTransport(asyncio.Transport):
             self._received(data)
 
     def pause_reading(self) -> None:
-        """What comes waits, and so does the end."""
+        """Keep bytes, and the end, until reading resumes."""
         self._held = self._held or []
 
     def resume_reading(self) -> None:
-        """What waits is read now."""
+        """Pass the kept bytes on."""
         held, self._held = self._held or [], None
         for data in held:
             self._arrived(data)
@@ -75,7 +75,7 @@ class StreamTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def close(self) -> None:
-        """Send what is there, then close."""
+        """Send all bytes, then close."""
         if not self._closing:
             self._socket.finish()
             self._close()
@@ -93,11 +93,11 @@ class StreamTransport(asyncio.Transport):
                 self._loop.call_soon(self._protocol.connection_lost, None)
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """True if it is closed, or about to be."""
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        """Bytes the kernel has not taken."""
+        """Bytes that the kernel has not taken."""
         return max(0, self._socket.queued_bytes - KERNEL_BYTES)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -106,7 +106,7 @@ class StreamTransport(asyncio.Transport):
 
 
 async def connect(network: Network, loop: SimLoop, factory: Callable[[], Any], address: Address) -> Any:
-    """What SimLoop.create_connection does. Raises ConnectionRefusedError."""
+    """Carry out SimLoop.create_connection. Raises ConnectionRefusedError."""
     protocol = factory()
     transport = StreamTransport(await dial(network, loop, address), loop)
     transport.begin(protocol)
@@ -114,7 +114,7 @@ async def connect(network: Network, loop: SimLoop, factory: Callable[[], Any], a
 
 
 async def dial(network: Network, loop: SimLoop, address: Address) -> Socket:
-    """A connection from a node. Raises ConnectionRefusedError; waits for ever where nobody answers."""
+    """Dial from a node. Raises ConnectionRefusedError. Waits for ever if the host does not answer."""
     made: asyncio.Future[Socket] = loop.create_future()
 
     def connected(socket: Socket) -> None:

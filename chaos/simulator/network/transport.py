@@ -1,4 +1,4 @@
-"""The real Raft transport over simulated sockets, with places for who looks on (faults/door_probe.py,
+"""The real Raft transport over simulated sockets, with callbacks for observers (faults/door_probe.py,
 faults/upgrade.py)."""
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from replication.wire.handshake import Hello, Range, Refusal
 from replication.wire.link import Connection
 from replication.wire.listener import AsyncTransport, Identity
 
-#: Within this a duplicate of a message comes.
+#: A duplicate of a message comes within this time.
 DUPLICATE_S = 2.0
 
 Heard = Callable[[Connection, str, Callable[[], None]], None]
-"""A connection, what is said on it in a word, and what hears it."""
+"""Takes a connection, the kind of a message on it, and a call that makes the node hear the message."""
 
 
 class SimTransport(AsyncTransport):
-    """The real transport over simulated sockets; sends some messages twice where the network is told to."""
+    """The real transport over simulated sockets. It sends some messages twice if the network's faults say so."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class SimTransport(AsyncTransport):
         self._chance = chance
         self._older = older
         self.around: Heard = lambda _connection, _what, hear: hear()
-        """What is said on an accepted connection is heard by calling `hear`; for who looks on."""
+        """Makes the node hear a message on an accepted connection by calling `hear`. An observer may replace it."""
         self.on_up: Callable[[str, Hello], None] = lambda _peer, _hello: None
-        """Told of a peer that is accepted, before anybody else."""
+        """Gets each accepted peer before any other part does."""
 
     def _hello(self, to: str, *, guest: bool = False) -> Hello:
         said = super()._hello(to, guest=guest)
@@ -61,20 +61,20 @@ class SimTransport(AsyncTransport):
         self._begin()
 
     async def close(self) -> None:
-        """Stop listening, close everything."""
+        """Stop listening, close all connections."""
         self._network.unlisten(self._listen)
         await super().close()
 
     def reads_calls(self, peer: str) -> Range | None:
-        """See AsyncTransport; an older build makes no calls."""
+        """See AsyncTransport. An older build makes no calls."""
         return None if self._older else super().reads_calls(peer)
 
     def connected(self, peer: str) -> bool:
-        """Whether it is connected with this peer both ways."""
+        """True if it is connected with this peer both ways."""
         return all(line is not None and line.alive for line in self._lines(peer))
 
     def stands(self, peer: str) -> bool:
-        """The same, and each side knows the cluster."""
+        """True if it is connected both ways, and each side knows the cluster."""
         return all(line is not None and line.alive and not line.guest for line in self._lines(peer))
 
     def _lines(self, peer: str) -> tuple[Connection | None, Connection | None]:

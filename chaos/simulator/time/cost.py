@@ -1,16 +1,15 @@
-"""What a node's work costs on virtual time: counts of what it did, times what each was measured to take.
+"""The cost of a node's work on virtual time: counts of its work, times the measured time of each kind.
 
-On virtual time a callback takes none, however much it does, so a step that holds a real loop for half a second would
-not be seen. Here each step is charged for what it touched, and its node does nothing until that is paid. Counts are
-the same in every run of a seed; nothing is measured while a world runs.
+On virtual time a callback takes no time, however much it does. A step that holds a real loop for half a second would
+not show. So each step is charged for what it touched, and its node does nothing until that is paid. Counts are the same
+in every run of a seed. Nothing is measured while a world runs.
 
-What is charged comes in where a node meets its disk (`SimDisk`), and where it begins or changes what grows in number:
-the calls of CALLS, which are replaced by ones that count for as long as there is a world. The product itself knows
-nothing of it.
+The charges come where a node meets its disk (`SimDisk`), and at the calls of CALLS, which begin or change things that
+grow in number. Counting versions replace these calls while a world exists. The product itself knows nothing of it.
 
-A world holds a few thousand messages, where a real hour holds millions. `weight` makes it a scale model: each row that
-is read back from an hour, and each row of the catalog's keys, stands for so many. To keep the scale, what bounds a step
-by rows (BOUNDS) is divided by it. What a request asks for has its own size.
+A world holds a few thousand messages, a real hour millions. `weight` makes it a scale model: it says how many rows one
+row stands for. That holds for each row read back from an hour, and for each row of the catalog's keys. To keep the
+scale, bounds of a step in rows (BOUNDS) are divided by it. A client's request keeps its own size.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ T = TypeVar("T")
 OPEN_US: Final = 9.0
 CALL_US: Final = 0.7
 BYTE_US: Final = 0.00006
-#: Bytes of index and settle are not only read: they are checked, linked, made states of.
+#: Bytes of index and settle are read, checked, linked and made into states.
 ROW_BYTE_US: Final = 0.0008
-#: Only a read of more index or settle than this can be one of a whole hour: what is looked up by number, or is due at
-#: one moment, has its own size, and so has what came since a checkpoint (RowFile.blocks, see _scanning).
+#: Only a larger read of index or settle can be one of a whole hour. A look-up by number, or of one moment, has its own
+#: size. So has all that came since a checkpoint (RowFile.blocks, see _scanning).
 ASKED_BYTES: Final = 4096
 ROW_FILES: Final = ("index", "settle")
 
-#: Owner, method, what it is called in a report, microseconds a call, and a row of its argument.
+#: Owner, method, its name in a report, microseconds a call, and microseconds a row of its argument.
 CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
     ("storage.hour.hour:Hour", "__init__", "hours begun", 5.0, 0.0),
     ("storage.checkpoint.warm_hours:WarmHours", "use", "hours used", 6.0, 0.0),
@@ -44,13 +43,13 @@ CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
     ("storage.store:Store", "append", "units appended", 40.0, 0.3),
     ("storage.store:Store", "settle", "settles recorded", 30.0, 0.3),
 )
-#: Rows of the catalog that one key is, each dropped by a call of `Table.drop`.
+#: The catalog's rows of one key. A call of `Table.drop` drops each.
 KEY_TABLES: Final = (b"keys", b"hour_keys")
 KEY_ROW_US: Final = 0.9
-#: A key stands for as many as an entry drops at the most: then an entry that drops one costs what a real one does.
+#: A key stands for at most as many as an entry drops. Then an entry that drops one costs as much as a real one.
 KEY_WEIGHT_MAX: Final = 200
 
-#: Module and name of what bounds a step by rows that the weight stands for.
+#: Module and name of each bound of a step in rows that the weight stands for.
 BOUNDS: Final = (
     ("storage.tables.key", "DROPPED_MAX"),
     ("storage.checkpoint.hour_set", "_READ_UNITS_MAX"),
@@ -68,28 +67,28 @@ class Meter:
     """Charges one process. `weight`: see the module."""
 
     running: ClassVar[Meter | None] = None
-    """That of the step that runs now."""
+    """The meter of the step that runs now."""
 
     def __init__(self, weight: int = 1) -> None:
         self.weight = weight
-        self.scanning = 0  # calls under way that read all rows of an hour
+        self.scanning = 0  # calls at work that read all rows of an hour
         self.owed_us = 0.0
-        self.by: Counter[str] = Counter()  # microseconds of what is owed, by what it is for
+        self.by: Counter[str] = Counter()  # the owed microseconds by kind of work
 
     def charge(self, what: str, us: float) -> None:
-        """For something that was done."""
+        """Charge for work."""
         self.owed_us += us
         self.by[what] += us  # type: ignore[assignment]  # Counter counts what adds up
 
     def read(self, path: str, size: int) -> None:
-        """For bytes read from a file."""
+        """Charge for bytes read from a file."""
         us = CALL_US + BYTE_US * size
         if self.scanning and size > ASKED_BYTES and path.endswith(ROW_FILES):
             us = CALL_US + (BYTE_US + ROW_BYTE_US) * size * self.weight
         self.charge(f"bytes of {path.rpartition('/')[2]}", us)
 
     def take(self) -> tuple[float, dict[str, float]]:
-        """All that is owed, in seconds, and milliseconds of it by what it is for, the dearest first."""
+        """Take all that is owed, in seconds, and its milliseconds by kind of work, the dearest first."""
         owed_s, by = self.owed_us / 1e6, {what: us / 1000 for what, us in self.by.most_common()}
         self.owed_us = 0.0
         self.by.clear()
@@ -97,12 +96,12 @@ class Meter:
 
 
 def owed_s() -> float:
-    """Seconds of work that the running step has done and not paid for. 0 where no step runs."""
+    """Seconds of work that the running step has done and not paid for. 0 if no step runs."""
     return 0.0 if Meter.running is None else Meter.running.owed_us / 1e6
 
 
 def free(call: Callable[P, T]) -> Callable[P, T]:
-    """A call that is no node's work, wherever it is made from: nobody is charged for it."""
+    """Wrap a call that is not a node's work: its work is not charged."""
 
     @functools.wraps(call)
     def carried_out(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -165,7 +164,7 @@ _worlds = 0
 
 @contextmanager
 def counted(weight: int = 1) -> Iterator[None]:
-    """While this is entered the calls of CALLS count, and bounds are to scale. Within another one it changes nothing:
+    """In the block the calls of CALLS count, and bounds are to scale. Within another such block this changes nothing:
     the outer one counts for both."""
     global _worlds
     replaced: list[tuple[Any, str, Any]] = []

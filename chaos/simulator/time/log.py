@@ -1,4 +1,4 @@
-"""What nodes log, kept in memory with the time and the node, for whoever looks into a failing seed."""
+"""Keeps the nodes' log in memory, with the time and the node, to explain a failing seed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import structlog
 
 from chaos.simulator.time.loop import SimLoop
 
-#: Lines kept, the newest.
+#: The number of newest lines that are kept.
 KEPT = 20_000
-#: Loggers of the standard library that node code writes to.
+#: Loggers of the standard library that node code uses.
 NAMES = ("hourwheel", "api", "asyncio", "aiohttp")
 
 
@@ -28,7 +28,7 @@ class Log(logging.Handler):
         self._former: Mapping[str, Any] = {}
 
     def begin(self) -> None:
-        """From now on nothing is printed."""
+        """Stop printing."""
         self._former = structlog.get_config()
         structlog.configure(processors=[self._keep], cache_logger_on_first_use=False)
         for name in NAMES:
@@ -37,7 +37,7 @@ class Log(logging.Handler):
             logger.propagate = False
 
     def end(self) -> None:
-        """As it was before."""
+        """Restore the former logging."""
         structlog.configure(**self._former)
         for name in NAMES:
             logger = logging.getLogger(name)
@@ -45,7 +45,7 @@ class Log(logging.Handler):
             logger.propagate = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A line of the standard library's logging."""
+        """Keep a line of the standard library's logging."""
         self._add(f"{record.levelname.lower()} {record.getMessage()}")
 
     def _keep(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:

@@ -1,20 +1,19 @@
 """Virtual time: one heap of events for the whole world, and an event loop for every node that lives on it.
 
-A node is written for asyncio, so the simulator gives it an event loop: `SimLoop` answers what a node asks of one (call
-soon, call later, tasks, futures, the executor, connections) and nothing happens but in the order of the world's heap.
+A node is written for asyncio, so the simulator gives it an event loop. `SimLoop` has the methods that a node calls
+(call soon, call later, tasks, futures, the executor, connections). Things happen only in the order of the world's heap.
 
     Scheduler.run --> event (time, number) --> SimLoop: a timer is due, bytes arrived, a job ended --> turn: all that
                                                is ready runs, at one moment of virtual time
 
 Events of the same moment run in the order they were made, so a run follows from its seed alone. Time passes only
-between turns. What a turn did is charged (cost.py): it shows at once, and its node does nothing until that time is
-over. What its callbacks made ready waits for that too, for a real loop looks at its sockets and timers in between: so
-what is charged is one round of callbacks, and a long job that takes turns is not taken for one step. A job of a thread
-takes so much longer. A node that never comes to rest gets a little time charged, so that it cannot stop the world's
-clock.
+between turns. A turn's work is charged (cost.py), and its node does nothing until that time is over. New callbacks wait
+for that too, because a real loop looks at its sockets and timers in between. So one charge covers one round of
+callbacks, and a long job that takes turns does not look like one step. A job of a thread takes that much longer. A node
+that never rests is charged a little time, so that it cannot stop the world's clock.
 
-A paused node's events wait: which of them it meets first on waking, the timers or what arrived, is drawn. A killed
-node's never run: its loop is dead, its coroutines are closed, and whatever that runs finds everything outside refused.
+A paused node's events wait. On waking it meets the timers or the arrivals first, by chance. A killed node's events
+never run. Its loop is dead and its coroutines are closed. All that these still run finds everything outside refused.
 """
 
 from __future__ import annotations
@@ -34,36 +33,36 @@ from chaos.simulator.time.cost import Meter
 
 T = TypeVar("T")
 
-#: Rounds of callbacks that a turn takes at one moment; what is still ready then waits for RESTLESS_S.
+#: The most rounds of callbacks in a turn. Then ready callbacks wait for RESTLESS_S.
 ROUNDS_MAX = 64
 RESTLESS_S = 0.0001
-#: Charges below this are kept until there is so much: an event for each would be most of all events.
+#: Smaller charges are added up first: otherwise most events would be charges.
 CHARGED_S = 0.001
-#: Timers go off so much later, which is more than rounding takes away: who looks at the clock then, and finds it a hair
-#: before its time, would wait for no time at all, for ever.
+#: Timers go off this much later, more than rounding takes away. A callback that finds the clock a hair before its time
+#: would wait for no time at all, for ever.
 ROUNDING_S = 1e-9
-#: How often closing a coroutine is tried: one whose `finally` waits again is suspended again.
+#: How often closing a coroutine is tried: a `finally` that waits suspends it again.
 CLOSINGS_MAX = 100
 
 
-#: Events at one moment, after which somebody is taken to wait for no time at all, for ever.
+#: After this many events at one moment a callback is taken to wait for no time at all, for ever.
 STILL_MAX = 100_000
 
 
-#: What a turn runs: a handle of asyncio's, or, cheaper, a call that came from outside.
+#: A turn runs a handle of asyncio's or, cheaper, a call from outside.
 _Ready = asyncio.Handle | tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class TimeStandsStill(Exception):
-    """Events make events at the same moment without end: a mistake of the simulator, or a loop of a node's."""
+    """Events make events at the same moment without end: a mistake of the simulator, or a loop in a node."""
 
 
 class Gone(BaseException):
-    """The process ended here: kill, power cut or crash. No Exception: nothing may catch it and go on."""
+    """The process ended here: kill, power cut or crash. No Exception, so that no code catches it and goes on."""
 
 
 class Scheduler:
-    """The world's events. `now` is true time in seconds since the world began; it only grows."""
+    """The world's events. `now` is true time in seconds since the world began. It only grows."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -72,16 +71,16 @@ class Scheduler:
         self._number = 0
 
     def at(self, time_s: float, call: Callable[..., object], *args: Any) -> None:
-        """`call(*args)` at that time, now if it has passed."""
+        """Make the call at that time, now if it has passed."""
         self._number += 1
         heapq.heappush(self._heap, (time_s if time_s > self.now else self.now, self._number, call, args))
 
     def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
-        """`call(*args)` so many seconds from now."""
+        """Make the call this many seconds from now."""
         self.at(self.now + seconds, call, *args)
 
     def run(self, until_s: float, wanted: Callable[[], bool] | None = None) -> bool:
-        """Let time pass up to `until_s`; True as soon as `wanted` holds after an event, False if it never did. Raises
+        """Let time pass up to `until_s`. True as soon as `wanted` holds after an event, False if it never did. Raises
         TimeStandsStill."""
         heap, before_s, since = self._heap, -1.0, 0
         while heap and heap[0][0] <= until_s:
@@ -99,9 +98,9 @@ class Scheduler:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """One incarnation of a node. `complain(context)` is told what asyncio would log: callbacks and tasks that failed.
+    """One incarnation of a node. `complain(context)` gets what asyncio would log: callbacks and tasks that failed.
 
-    `delay_s()` draws how long a job in the executor takes; `connector` makes connections (network/network.py).
+    `job_s()` draws how long a job in the executor takes. `connector` makes connections (network/network.py).
     """
 
     def __init__(
@@ -118,10 +117,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.meter = Meter(weight)
         self.on_charged: Callable[[float, dict[str, float]], None] = lambda seconds, by: None
-        """Told of every turn that is charged: how much, and ms of it by what for."""
+        """Gets every charge of a turn: how much, and ms of it by kind of work."""
         self._thread_meter = Meter(weight)
         self.build: Callable[[], AbstractContextManager[None]] | None = None
-        """As what build its steps and jobs run (build/older_build.py); None: this one."""
+        """The build of its steps and jobs (build/older_build.py). None: this one."""
         self.dead = False
         self.paused = False
         self.connector: Callable[[SimLoop, Callable[[], Any], str, int], Coroutine[Any, Any, Any]] | None = None
@@ -133,7 +132,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: deque[_Ready] = deque()
         self._due: list[_Ready] = []  # while paused
         self._arrived: list[_Ready] = []  # while paused
-        self._left: set[asyncio.Task[Any]] = set()  # of the dead: of one that never began only `_ready` knew
+        self._left: set[asyncio.Task[Any]] = set()  # tasks of the dead: only `_ready` knew of one that never began
         self._turning = False
         self._resting = False
         self._jobs: dict[int, Callable[[], None]] = {}
@@ -146,7 +145,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._clock.monotonic()
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        """In this turn, or in one that begins now."""
+        """Call in this turn, or in one that begins now."""
         handle = asyncio.Handle(callback, args, self, context)
         if not self.dead:
             self._ready.append(handle)
@@ -164,20 +163,20 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """After so many seconds of this host's clock."""
+        """Call after `delay` seconds of this host's clock."""
         return self.call_at(self._clock.monotonic() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """When this host's clock shows `when`."""
+        """Call when this host's clock shows `when`."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if not self.dead:
             self._scheduler.at(self._clock.true_s(when) + ROUNDING_S, self._timer, handle)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the heap and is passed over."""
+        """Do nothing: a cancelled timer stays in the heap and is passed over."""
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
@@ -186,7 +185,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[T]:
-        """A task of this loop. On a dead one it never begins."""
+        """A task of this loop. On a dead loop it never begins."""
         task: asyncio.Task[T] = asyncio.Task(coro, loop=self, name=name, context=context)
         if self.dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -194,7 +193,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Run `func` at one moment of a drawn stretch of time, and tell of it at the end of it."""
+        """Run `func` at one moment of a drawn stretch of time. Set the result at its end."""
         future: asyncio.Future[T] = self.create_future()
 
         def tell(result: T | None, error: BaseException | None) -> None:
@@ -209,12 +208,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         return future
 
     async def create_connection(self, protocol_factory: Callable[[], Any], host: str, port: int) -> Any:  # type: ignore[override]
-        """A connection to a simulated host. Raises OSError; waits for ever where nobody answers."""
+        """A connection to a simulated host. Raises OSError. Waits for ever if the host does not answer."""
         assert self.connector is not None, "no network"
         return await self.connector(self, protocol_factory, host, port)
 
     async def connect_accepted_socket(self, protocol_factory: Callable[[], Any], sock: Any) -> Any:  # type: ignore[override]
-        """`sock` is a StreamTransport that a listener was given."""
+        """`sock` is a StreamTransport that a listener got."""
         protocol = protocol_factory()
         sock.begin(protocol)
         return sock, protocol
@@ -228,18 +227,18 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._turning
 
     def is_closed(self) -> bool:
-        """A dead loop takes calls, and drops them: what is closed at a kill may still make some."""
+        """False: a dead loop takes calls and drops them, because the closing at a kill may still make some."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """asyncio would log it."""
+        """Report what asyncio would log."""
         if not self.dead:
             self._complain(context)
 
-    # -- what the world does to it
+    # -- called by the world
 
     def arrive(self, call: Callable[..., object], *args: Any) -> None:
-        """Something from outside: run it in a turn of its own, or when the node wakes."""
+        """Run a call from outside in a turn of its own, or when the node wakes."""
         if self.dead:
             return
         if self.paused:
@@ -250,7 +249,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._turn()
 
     def job(self, run: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
-        """What a thread does: `run` takes effect at one moment within the time it takes, then `tell` on the loop."""
+        """Run a thread's job: `run` takes effect at one moment within its time, then `tell` runs on the loop."""
         if self.dead:
             return
         self._job_number += 1
@@ -282,7 +281,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT: what became due and what arrived meanwhile, either first."""
+        """SIGCONT: run the due timers and the arrivals, either first."""
         if not self.paused:
             return
         self.paused = False
@@ -293,7 +292,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn()
 
     def die(self) -> list[Callable[[], None]]:
-        """Nothing of this loop runs any more; returns the jobs that were under way and did not take effect."""
+        """Stop everything on this loop. Return the jobs at work that did not take effect."""
         self.dead = True
         self._left = asyncio.all_tasks(self)
         self._ready.clear()
@@ -302,9 +301,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         return jobs
 
     def bury(self) -> None:
-        """Close the coroutines of a dead loop, so that none is closed later, by the garbage collector, with a noise.
+        """Close the coroutines of a dead loop, so that the garbage collector does not close one later, with a noise.
 
-        What they run on the way out finds the disk and the network refusing everything, and no timer ever comes.
+        On the way out the disk and the network refuse them everything, and no timer ever comes.
         """
         assert self.dead, "bury the dead"
         assert not self._turning, "a callback of it still runs"
@@ -338,7 +337,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn()
 
     def _turn(self) -> None:
-        """Everything that is ready, and what that makes ready, up to the round that is charged."""
+        """Run everything that is ready, and what that makes ready, up to the round that is charged."""
         if self.dead or self.paused:
             return
         self._turning = True
@@ -373,7 +372,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 return
 
     def _carry_out(self, ready: _Ready) -> None:
-        """As asyncio's handles do it; what fails is told and the turn goes on."""
+        """Run a callback as asyncio's handles do. A failure is reported and the turn goes on."""
         try:
             if type(ready) is tuple:
                 call, args = ready
@@ -387,7 +386,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
 
 def _close(coroutine: Any) -> None:
-    """As a kill would: nothing after the await runs to any effect, and in the end it is closed."""
+    """Close the coroutine as a kill would: nothing after the await takes effect."""
     for _ in range(CLOSINGS_MAX):
         try:
             coroutine.close()
@@ -395,6 +394,6 @@ def _close(coroutine: Any) -> None:
             if "GeneratorExit" in str(ignored):
                 continue  # it waits again, in a `finally`
             return
-        except BaseException:  # whatever it meets on its way out is nobody's concern
+        except BaseException:  # its errors on the way out do not matter
             return
         return

@@ -1,4 +1,4 @@
-"""The trace of a run: one hash over everything that happened, in order. Two runs of a seed must have the same."""
+"""The trace of a run: one hash over all that happened, in order. Two runs of a seed must have the same hash."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 
-#: The last notes are kept as text: what two traces differ in is found near the end.
+#: The last notes are kept as text: two traces differ near the end.
 KEPT = 2_000
 
 
 class Trace:
-    """Notes of (time, node, what); `now` is true time. Texts and numbers only: nothing whose print is an address."""
+    """Notes of (time, node, what). `now` is true time. Notes are texts and numbers, never things that print an
+    address."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.count = 0
@@ -21,7 +22,7 @@ class Trace:
         self._waiting: list[object] = []
 
     def note(self, node: str, *what: object) -> None:
-        """Something happened at or to `node` now."""
+        """Note something that happens at or to `node` now."""
         self.count += 1
         self._waiting.append((self._now(), node, what))
         if len(self._waiting) >= KEPT:
@@ -40,7 +41,7 @@ class Trace:
     def _fold(self) -> None:
         if not self._waiting:
             return
-        # Neither brackets nor the last comma missing: when it is folded makes no difference to the bytes.
+        # No brackets, and always a last comma: the bytes do not depend on the moment of the folding.
         self._hash.update(f"{repr(self._waiting)[1:-1]}, ".encode())
         self._last.extend(self._waiting)
         self._waiting.clear()

@@ -1,7 +1,7 @@
 """Simulated clients: they call the service port of the node they are connected to, over the simulated network.
 
-What a client learns is what a program over HTTP would: a value, a refusal, or nothing certain, because the connection
-broke, the node died, or the answer did not come in time. A node that does not lead passes the request on, as ever.
+A client learns as much as a program over HTTP: a value, a refusal, or nothing certain. Nothing is certain if the
+connection broke, the node died, or the answer did not come in time. A node that does not lead passes the request on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chaos.simulator.time.loop import Scheduler
 from chaos.simulator.time.trace import Trace
 from chaos.simulator.world.environment import Parcel, Reply, Request
 
-#: How long a client waits for a connection, and for an answer where it does not say.
+#: How long a client waits for a connection, and by default for an answer.
 CONNECT_S = 1.0
 TIMEOUT_S = 10.0
 
@@ -45,11 +45,12 @@ class Client:
         leader: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Ask for `call(port)`; `done` is called once.
+        """Ask for `call(port)`. `done` is called once.
 
-        `reads`: it changes nothing (GET); `pulls`: it may wait for long, and the label ends with its topic; both so
-        that an answer that got lost on the way from the leader is told, and given back, as over HTTP. `leader` False:
-        whatever node answers (`?consistency=local`).
+        - `reads`: it changes nothing (GET).
+        - `pulls`: it may wait for long, and the label ends with its topic. With both, an answer that got lost on the
+          way from the leader is reported, and given back, as over HTTP.
+        - `leader` False: any node answers (`?consistency=local`).
         """
         target = f"/v1/topics/{label.rpartition(' ')[2]}/pull" if pulls else f"/{label}"
         method = "GET" if reads else "POST"
@@ -65,7 +66,7 @@ class Client:
         body: bytes = b"",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """The same over HTTP, answered by the real routes: the value is an api.port.port.ForwardAnswer of any
+        """The same over HTTP, answered by the real routes. The value is an api.port.port.ForwardAnswer of any
         status."""
         headers = {"Content-Type": "application/json"} if body else {}
         request = ForwardRequest(method, target, headers, body)
@@ -82,12 +83,12 @@ class Client:
         self._network.connect(self.name, _run, self._address, asking.send, asking.no_connection)
 
     def keep(self, socket: Socket) -> None:
-        """The connection is free again."""
+        """Keep a free connection."""
         socket.attach(lambda _: None, lambda: None)
         self._idle.append(socket)
 
     def told(self, label: str, outcome: Outcome[Any]) -> None:
-        """For the trace."""
+        """Note an outcome in the trace."""
         self._trace.note(self.name, label, outcome.kind, outcome.code)
 
 
@@ -108,7 +109,7 @@ class _Asking:
         self._socket: Socket | None = None
 
     def send(self, socket: Socket) -> None:
-        """The connection stands."""
+        """Send the request on a new connection."""
         if self._done is None:
             socket.reset()
             return
@@ -117,12 +118,12 @@ class _Asking:
         socket.send(Parcel(self._request, self._label), 1000)
 
     def no_connection(self) -> None:
-        """None came to be."""
+        """No connection was made."""
         if self._socket is None:
             self._end(Outcome("refused"))
 
     def time_out(self) -> None:
-        """The client's patience is over."""
+        """The client stops waiting."""
         if self._done is not None:
             if self._socket is not None:
                 self._socket.reset()

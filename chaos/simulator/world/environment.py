@@ -1,8 +1,8 @@
-"""What a simulated node meets outside itself: node.environment.Environment on virtual time.
+"""The outside of a simulated node: node.environment.Environment on virtual time.
 
-As much as can be is the real thing: the Raft transport with its greetings, pings and back-off runs over simulated
-sockets, and so does the forwarder with its waiting and its farewells. Replaced are the listener, the HTTP client and
-the HTTP server: requests and answers travel as Python values, which is what the service port takes and gives anyway.
+As much as possible is the real code. The Raft transport with its greetings, pings and back-off runs over simulated
+sockets, and so does the forwarder with its waits and its farewells. The listener, the HTTP client and the HTTP server
+are replaced. Requests and answers travel as Python values, which the service port takes and gives anyway.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from replication.journal.writer import Writer, Written
 from replication.wire.listener import Identity
 from storage.file.disk import DiskFailed
 
-#: How long dialling the leader may take, as node.front.pass_on has it.
+#: How long dialling the leader may take, as in node.front.pass_on.
 CONNECT_S = 1.0
 
 
 class Request(ForwardRequest, frozen=True, kw_only=True):
-    """A request that is no HTTP: `call` is carried out on the port of the node that answers it. `leader`: whether only
-    the leader does. `waits`: a node that drains ends it."""
+    """A request without HTTP: the answering node carries out `call` on its port. `leader`: only the leader may answer.
+    `waits`: a node that drains ends it."""
 
     call: Callable[[Port], Awaitable[Any]]
     leader: bool = True
@@ -59,7 +59,7 @@ class Request(ForwardRequest, frozen=True, kw_only=True):
 
 
 class Reply(ForwardAnswer, frozen=True, kw_only=True):
-    """What came of a request: a value, or a Problem."""
+    """The result of a request: a value, or a Problem."""
 
     value: Any = None
     problem: Problem | None = None
@@ -67,7 +67,7 @@ class Reply(ForwardAnswer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A piece on a connection that carries values instead of bytes; `trace` names it in traces."""
+    """A piece on a connection that carries values instead of bytes. `trace` names it in traces."""
 
     content: Any
     trace: str
@@ -94,7 +94,7 @@ class SimEntropy(Entropy):
 
 
 class SimWriter:
-    """The journal's writes: each takes effect at one moment within the time it takes."""
+    """The journal's writes. Each takes effect at one moment within its time."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -116,8 +116,8 @@ class SimWriter:
             sync.run()
 
     def close(self) -> None:
-        """See Writer; what is under way takes effect, as where a thread is waited for. Nobody hears of its error. A
-        process that was killed finishes nothing: Python only collects its coroutines."""
+        """See Writer. The write at work takes effect, as if a thread were waited for. Its error is dropped. The writer
+        of a killed process finishes nothing: Python only collects its coroutines."""
         self._written = None
         if self._under_way is not None and not self._loop.dead:
             with suppress(DiskFailed):
@@ -129,7 +129,7 @@ class SimWriter:
 
 
 class SimForwarder(Forwarder):
-    """The real forwarder; what goes to the leader goes over a simulated socket."""
+    """The real forwarder. It reaches the leader over a simulated socket."""
 
     def __init__(self, leader_http: Callable[[], str | None], network: Network) -> None:
         super().__init__(leader_http)
@@ -140,7 +140,7 @@ class SimForwarder(Forwarder):
         """Nothing to open."""
 
     async def close(self) -> None:
-        """Requests under way end."""
+        """End the requests at work."""
         for socket in list(self._sockets):
             socket.reset()
             socket.end()
@@ -183,7 +183,7 @@ class _Answering:
 
 
 class SimServing:
-    """The HTTP server's part in a request's life: whom it goes to, draining, clients that go away."""
+    """The HTTP server's part in a request's life: its target, draining, clients that go away."""
 
     def __init__(
         self, port: Port, address: Address, network: Network, complain: Callable[[BaseException], None]
@@ -214,7 +214,7 @@ class SimServing:
             self._at_work[socket] = _Answering(self._loop.create_task(self._route(socket, asked)), False)
 
     async def _route(self, socket: Socket, request: ForwardRequest) -> None:
-        """A request as bytes."""
+        """Answer a request as bytes."""
         try:
             answer = await self._routes.answer(request)
         except Exception as error:
@@ -287,17 +287,17 @@ class SimServing:
 
 
 def _receipts(deliveries: Sequence[Delivery]) -> bytes:
-    """What the node that passed a pull on reads of its answer when the client has gone."""
+    """The part of an answer that the node that passed a pull on reads when the client has gone."""
     return msgspec.json.encode({"messages": [{"receipt": each.receipt} for each in deliveries]})
 
 
 def refusal(problem: Problem) -> Reply:
-    """The answer that says so, with what the forwarder reads of it."""
+    """The answer with this problem, and the part of it that the forwarder reads."""
     return Reply(problem.status, {}, msgspec.json.encode({"code": problem.code}), problem=problem)
 
 
 class SimEnvironment(Environment):
-    """One incarnation of a node: made anew at every start, on what the host has."""
+    """The environment of one incarnation of a node, made anew at every start, on its host."""
 
     def __init__(
         self,
@@ -359,15 +359,15 @@ class SimEnvironment(Environment):
         return SimPushClient(self._loop, self._network, self._receivers, Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
-        """See Environment. In half of the worlds all that crosses is bytes."""
+        """See Environment. In half of the worlds only bytes cross."""
         return FramedReceivers(wire) if self._framed else wire
 
     def fronted(self, port: GroupPort) -> GroupPort:
-        """See Environment; likewise."""
+        """See Environment. In half of the worlds only bytes cross."""
         return framed_group(port) if self._framed else port
 
     def watchdog(self, held_ms: int) -> Watchdog:
-        """None: a thread and its clocks say nothing about virtual time."""
+        """No watchdog: a thread and its clocks say nothing about virtual time."""
         return Watchdog()
 
     async def serve(self, port: Port, host: str, listen_port: int) -> SimServing:

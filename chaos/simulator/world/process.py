@@ -1,17 +1,15 @@
-"""A simulated machine with a node's process on it: what can be done to either, and how a process ends.
+"""A simulated machine with a node's process on it: the faults of either, and the ends of a process.
 
-The machine (`Process`) has a disk and clocks that outlive the process; every start is a new incarnation with an event
-loop, a disk access and an Outside of its own. An incarnation ends once, whatever ends it:
+The machine (`Process`) has a disk and clocks that outlive the process. Every start is a new incarnation with an event
+loop, a disk access and a SimEnvironment of its own. An incarnation ends once:
 
-| ends by | disk | network | said |
-|---|---|---|---|
-| kill, crash at a disk operation | what was written stays; jobs under way get some way | connections are reset | - |
-| power cut | what was not synced is gone, or torn | silence | - |
-| stop (SIGTERM) | a last checkpoint | closed in order | - |
-| a failure of its own | as it is | connections are reset | `failure` |
+- kill, or crash at a disk operation: written data stays, and jobs at work get some way. Connections are reset.
+- power cut: unsynced data is gone, or torn. The network hears nothing.
+- stop (SIGTERM): a last checkpoint, and connections are closed in order.
+- a failure of its own: the disk stays as it is, connections are reset, and `failure` has the error.
 
-After the end the disk refuses everything and the loop runs nothing. What is left of the dead (coroutines, LMDB's
-environment, descriptors) is put away in an event of its own, since a process may end in the middle of its own callback.
+After the end the disk refuses everything and the loop runs nothing. A process may end in the middle of its own
+callback. So its remains (coroutines, LMDB's environment, descriptors) are put away in an event of their own.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ from node.node import Node
 from node.runtime.config import Config
 from storage.file.disk import DiskFailed
 
-#: From the start of a process to its first instruction of ours.
+#: The time from the start of a process to our first instruction in it.
 START_S = (0.05, 0.3)
-#: What a sync, a read, any job off the loop takes on a healthy disk.
+#: The time of a sync, a read, or any job off the loop on a healthy disk.
 JOB_S = (0.0002, 0.002)
-#: A job under way at a kill has carried out up to so many of its operations.
+#: A job at work at a kill has carried out at most this many of its operations.
 STRAY_OPERATIONS = 8
 
 
@@ -59,7 +57,7 @@ class End:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What all machines of a world share."""
+    """The parts that all machines of a world share."""
 
     scheduler: Scheduler
     network: Network
@@ -71,7 +69,7 @@ class Surroundings:
     on_held: Callable[[str, float, dict[str, float]], None]
     weight: int = 1
     framed: bool = False
-    """Whether what crosses the borders of a group goes through the codec."""
+    """True if all that crosses the borders of a group goes through the codec."""
 
 
 @dataclass(slots=True)
@@ -85,8 +83,8 @@ class _Incarnation:
 
 
 class Process:
-    """One machine and its node. `failure`: what ended the last process by itself; `errors`: exceptions of callbacks and
-    requests that asyncio or the HTTP layer would only have logged."""
+    """One machine and its node. `failure` is the error by which the last process ended itself. `errors` are exceptions
+    of callbacks and requests that asyncio or the HTTP layer would only have logged."""
 
     def __init__(self, config: Config, platter: Platter, clock: SimClock, around: Surroundings) -> None:
         self.id = config.node_id
@@ -98,7 +96,7 @@ class Process:
         self.errors: list[BaseException] = []
         self.starts = 0
         self.boots = 1  # runs of the machine, each until its power is cut
-        self.older = False  # whether it is started as the build before (build/older_build.py)
+        self.older = False  # True: started as the build before (build/older_build.py)
         self._around = around
         self._living: _Incarnation | None = None
         self._dead: list[_Incarnation] = []
@@ -106,17 +104,17 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process, paused ones too."""
+        """True if there is a process, paused or not."""
         return self._living is not None
 
     @property
     def paused(self) -> bool:
-        """Whether it is stopped by a signal."""
+        """True if a signal has stopped it."""
         return self._living is not None and self._living.loop.paused
 
     @property
     def node(self) -> Node | None:
-        """The node, from when it has opened its directory to its end."""
+        """The node, from the opening of its directory to its end."""
         return None if self._living is None else self._living.node
 
     @property
@@ -125,7 +123,7 @@ class Process:
         assert self._living is not None, f"{self.id} is down"
         return self._living.disk
 
-    # -- what is done to it
+    # -- called by the world
 
     def start(self) -> None:
         """Start a process, if there is none."""
@@ -133,7 +131,7 @@ class Process:
             return
         around, self.starts = self._around, self.starts + 1
         name = f"{self.id} {self.starts}"
-        loop = SimLoop(  # type: ignore[abstract]  # what nobody calls on it is not there
+        loop = SimLoop(  # type: ignore[abstract] # the methods that no caller uses are missing
             around.scheduler,
             self.clock,
             name=self.id,
@@ -176,8 +174,7 @@ class Process:
             self._end(self._living, "kill")
 
     def power_cut(self, *, torn: bool = True) -> None:
-        """The machine loses power: what no sync has covered is gone, or, `torn`, any part of it. It stays down until
-        `start`."""
+        """The machine loses power: unsynced data is gone, or any part of it if `torn`. It stays down until `start`."""
         if self._living is not None:
             self._end(self._living, "power-cut")
         self._bury()
@@ -187,8 +184,8 @@ class Process:
         self.platter.power_cut(torn=torn)
 
     def crash_at(self, operations: int, files: str = ANY) -> None:
-        """The process ends, as by kill -9, in its `operations`-th disk operation from now (disk.OPERATIONS), of all or
-        of those below a directory of its data."""
+        """End the process, as by kill -9, in its `operations`-th disk operation from now (disk.OPERATIONS). `files`: of
+        those below this directory of its data."""
         self.disk.crash_at(operations, files)
 
     def pause(self) -> None:
@@ -204,14 +201,14 @@ class Process:
             self._living.loop.resume()
 
     def stop(self) -> None:
-        """SIGTERM: it drains, gives leadership away, checkpoints and ends."""
+        """SIGTERM: the node drains, gives leadership away, checkpoints and ends."""
         living = self._living
         if living is not None:
             self._around.trace.note(self.id, "stop")
             living.loop.arrive(self._stop, living)
 
     def wipe(self) -> None:
-        """The machine gets an empty disk; the process must be down."""
+        """Give the machine an empty disk. The process must be down."""
         assert self._living is None, f"{self.id} is running"
         self._bury()
         self._around.trace.note(self.id, "wipe")
@@ -232,8 +229,8 @@ class Process:
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
 
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
-        """A step took so long. While a node opens its directory, or ends, it serves nobody that it could hold up. While
-        a group is opened again its clients wait for that, as docs/operating.md says."""
+        """A step took this long. It counts only while the node serves: while a node opens its directory, or ends, no
+        client waits for it. While a group is opened again its clients wait for that, as docs/operating.md says."""
         node = incarnation.node
         if node is not None and node.life.serves and all(group.life.serves for group in node.groups.values()):
             self._around.on_held(self.id, seconds, by)
@@ -245,7 +242,7 @@ class Process:
             self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, Gone | DiskFailed):  # a failed disk ends the node, and is told there
+        if not isinstance(error, Gone | DiskFailed):  # a failed disk ends the node, and the end has the error
             self.errors.append(error)
 
     def _boot(self, incarnation: _Incarnation) -> None:
@@ -262,7 +259,7 @@ class Process:
 
         incarnation.node = node = Node(self.config, incarnation.outside, opened=opened)
         opened_s, _ = incarnation.loop.meter.take()
-        await asyncio.sleep(opened_s)  # nobody is kept waiting by a node that does not serve yet
+        await asyncio.sleep(opened_s)  # no client waits for a node that does not serve yet
         await node.run()
 
     def _over(self, incarnation: _Incarnation, error: BaseException | None) -> None:
@@ -290,7 +287,7 @@ class Process:
         around.on_end(end)
 
     def _stray(self, disk: SimDisk, jobs: list[Callable[[], None]]) -> None:
-        """Threads were at work: each got as far as its first few operations, or had not begun."""
+        """Threads were at work: each had done its first few operations, or had not begun."""
         for job in jobs:
             if self._chance.random() < 0.5 and not disk.dead:
                 disk.crash_at(self._chance.randint(1, STRAY_OPERATIONS))

@@ -1,8 +1,8 @@
-"""Receivers of webhooks, and what sends to them: the node's push client on simulated sockets.
+"""Receivers of webhooks, and their sender: the node's push client on simulated sockets.
 
-A receiver has an address of its own (so a lane of its own in the pump) and behaves as it is told, request by request:
-it answers with a status after a while, hangs, or closes the connection. All of them keep one log of what they saw,
-which is what the outside world knows of hand-overs.
+A receiver has an address of its own (so a lane of its own in the pump). Its behaviour is set for each request: it
+answers with a status after a while, hangs, or closes the connection. All receivers keep one log of their requests. The
+log is all that the outside world knows of pushes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from node.push_wire.answer import Answer, make_answer
 from node.push_wire.client import KEEPALIVE_S
 from node.push_wire.connection import Ended
 
-#: Networks that a node must be allowed to push to.
+#: The network that a node must be allowed to push to.
 NETWORK = "10.9.0.0/16"
 PORT = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a receiver does with a request: answers `status` after a time between `low_s` and `high_s`; or hangs; or
-    closes the connection, after that time too. `retry_after` is the header's value."""
+    """The reaction of a receiver to a request. It answers `status` after a time between `low_s` and `high_s`, hangs, or
+    closes the connection after such a time. `retry_after` is the header's value."""
 
     status: int = 200
     low_s: float = 0.0005
@@ -42,7 +42,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as a receiver saw it. `status`: what it was answered with, 0 for nothing. `at_s`: true time."""
+    """One request as a receiver saw it. `status` is its answer, 0 for none. `at_s` is true time."""
 
     at_s: float
     url: str
@@ -56,7 +56,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """On the wire."""
+    """A request on the wire."""
 
     url: str
     node: str
@@ -92,7 +92,7 @@ class Receivers:
         self._hosts: dict[str, str] = {}
 
     def url(self, name: str) -> str:
-        """The URL of the receiver of this name; it is there from now on, and answers 200."""
+        """The URL of the receiver of this name. The receiver exists from now on, and answers 200."""
         host = self._hosts.get(name)
         if host is None:
             number = len(self._hosts) + 1
@@ -102,12 +102,12 @@ class Receivers:
         return f"http://{host}:{PORT}/{name}"
 
     def host(self, name: str) -> str:
-        """Its host, for faults of the network."""
+        """The receiver's host, for faults of the network."""
         self.url(name)
         return self._hosts[name]
 
     def behave(self, name: str, behaviour: Behaviour | Callable[[], Behaviour]) -> None:
-        """From now on it does this, or what the call says for each request."""
+        """Set the receiver's behaviour, or a call that returns it for each request."""
         fixed = (lambda: behaviour) if isinstance(behaviour, Behaviour) else behaviour
         self._behaviour[name] = fixed
         self.url(name)
@@ -163,13 +163,14 @@ class _Exchange:
 
 @dataclass(slots=True)
 class _Line:
-    """Idle connections to one receiver, each with when it became idle."""
+    """Idle connections to one receiver, each with the moment when it became idle."""
 
     idle: list[tuple[Socket, float]] = field(default_factory=list)
 
 
 class SimPushClient:
-    """node.push_wire.client on simulated sockets: kept, one timeout over all, `may_send` when one stands."""
+    """node.push_wire.client on simulated sockets: connections are kept, one timeout covers all, and `may_send` is asked
+    when a connection stands."""
 
     def __init__(
         self,
@@ -190,10 +191,10 @@ class SimPushClient:
         self._under_way: dict[_Exchange, None] = {}
 
     async def start(self) -> None:
-        """Nothing to begin with."""
+        """Nothing to open."""
 
     async def close(self) -> None:
-        """Close all connections; attempts under way end without an answer."""
+        """Close all connections. Attempts at work end without an answer."""
         for exchange in list(self._under_way):
             exchange.over = True
             if exchange.socket is not None:

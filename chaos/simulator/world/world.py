@@ -7,9 +7,9 @@
         world.processes["n2"].power_cut(torn=True)
         world.run(10)
 
-Everything that is drawn comes from `random(name)`, a generator that follows from the seed and the name alone, so what
-one part draws does not change what another one does. Nothing reads a real clock; files are real (LMDB needs them), in
-memory where there is room (disk/memory.py).
+Every draw comes from `random(name)`, a generator that follows from the seed and the name alone. So the draws of one
+part do not change those of another. No part reads a real clock. Files are real (LMDB needs them), in memory where there
+is room (disk/memory.py).
 """
 
 from __future__ import annotations
@@ -41,18 +41,21 @@ from storage.directory.verify import digest
 
 RAFT_PORT = 7000
 HTTP_PORT = 8000
-#: 2026-03-01T00:00:00Z; the seed says how long before or after it the world begins.
+#: 2026-03-01T00:00:00Z. The seed says how long before or after it the world begins.
 EPOCH_S = 1_772_323_200.0
 HOUR_S = 3600.0
-#: How wrong a crystal runs at the most.
+#: The most that a crystal runs wrong.
 CRYSTAL_PPM = 500.0
 
 
 class World:
-    """See the module. `config`: tables and keys over the defaults, as in a node's file, e.g. {"storage":
-    {"checkpoint_s": 2}}. `turn_s`: so many seconds after the beginning an hour begins (default: drawn, within the
-    first minute in half of the worlds). `weight`: how many each stored row stands for (time/cost.py). `skew_ms`: how
-    far a clock that nothing is wrong with may be off."""
+    """A world. See the module.
+
+    - `config`: tables and keys over the defaults, as in a node's file, e.g. {"storage": {"checkpoint_s": 2}}.
+    - `turn_s`: an hour begins this many seconds after the world. Default: drawn, in half of the worlds within a minute.
+    - `weight`: how many rows each stored row stands for (time/cost.py).
+    - `skew_ms`: how far the clock of a sound host may be off.
+    """
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class World:
 
     @property
     def now_ms(self) -> int:
-        """True time since 1970, which right clocks show."""
+        """True time since 1970, as right clocks show it."""
         return int((self.epoch_s + self.scheduler.now) * 1000)
 
     def random(self, name: str) -> random.Random:
@@ -126,7 +129,7 @@ class World:
         return random.Random(f"{self.seed}/{name}")
 
     def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
-        """`call(*args)` so many seconds from now."""
+        """Make the call this many seconds from now."""
         self.scheduler.after(seconds, call, *args)
 
     def run(self, seconds: float) -> None:
@@ -134,20 +137,20 @@ class World:
         self.scheduler.run(self.now_s + seconds)
 
     def run_until(self, predicate: Callable[[], bool], seconds: float) -> bool:
-        """Let time pass until it holds; False if it did not within so many seconds."""
+        """Let time pass until the predicate holds. False if it did not within this many seconds."""
         return predicate() or self.scheduler.run(self.now_s + seconds, predicate)
 
-    # -- who is there
+    # -- machines and nodes
 
     def join(self, node_id: str) -> Process:
-        """A machine for a new node, to be added to those there are; not started."""
+        """A machine for a new node that will join the others. It is not started."""
         process = self.processes[node_id] = self.process(node_id, (*self.processes, node_id), join=True)
         return process
 
     def process(
         self, node_id: str, peers: tuple[str, ...], *, join: bool = False, **tables: Mapping[str, Any]
     ) -> Process:
-        """A machine for a node that believes in these peers; not started, and not in `processes`."""
+        """A machine for a node with these peers. It is not started, and not in `processes`."""
         drawn = self.random(f"{node_id} machine")
         zero_s = 1000 * drawn.random()
         off_s, ppm = self._apart(node_id, drawn) if self._skew_ms else (0.0, 0.0)
@@ -157,8 +160,8 @@ class World:
         return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
 
     def _apart(self, node_id: str, drawn: Random) -> tuple[float, float]:
-        """A host's offset, mostly at the edge, and its crystal's error, which makes it no larger. With odd seeds n1 is
-        ahead and n2 behind: leadership goes from one to the other in some storms (chaos/plan/draw_answers.py)."""
+        """A host's offset, mostly at the edge, and its crystal's error, which never makes it larger. With odd seeds n1
+        is ahead and n2 behind: in some storms leadership goes from one to the other (chaos/plan/draw_answers.py)."""
         most_s = self._skew_ms / 1000
         off_s = drawn.choice([-most_s, most_s]) if drawn.random() < 0.75 else drawn.uniform(-most_s, most_s)
         if self.seed % 2 and node_id in ("n1", "n2"):
@@ -197,7 +200,7 @@ class World:
     # -- questions
 
     def nodes(self) -> dict[str, Node]:
-        """Nodes whose process lives."""
+        """The nodes whose process lives."""
         return {name: process.node for name, process in self.processes.items() if process.node is not None}
 
     def leader(self) -> str | None:
@@ -213,14 +216,14 @@ class World:
         return found[1] if found else None
 
     def applied(self, node_id: str) -> int:
-        """Index of the last entry that a living node has applied."""
+        """The index of the last entry that a living node has applied."""
         node = self.processes[node_id].node
         assert node is not None, f"{node_id} is down"
         return node.group.machine.applied_index
 
     def digests(self) -> dict[str, tuple[str, int]]:
-        """(digest of the replicated content, applied index) of every living node, by a checkpoint made now. Nothing may
-        be under way: call it when time has stood still enough for no checkpoint to run. Raises what verify raises."""
+        """(digest of the replicated content, applied index) of every living node, by a checkpoint made now. No
+        checkpoint may run meanwhile: call it after enough quiet time. Raises the errors of verify."""
         found: dict[str, tuple[str, int]] = {}
         for node_id, node in self.nodes().items():
             self.processes[node_id].disk.spare()
