@@ -1,7 +1,7 @@
 """A cluster of real `hourwheel serve` processes that faults can be put on.
 
-Everything is done to a process by the pid it was started with, and every wait is for something a node says (its
-cluster page, its readiness) or for the end of a process: a wait for time to pass would test the machine's mood.
+Every signal goes to the pid that a process was started with. Every wait is for a node's report (its cluster page, its
+readiness) or for the end of a process. A wait for time to pass would test the machine's mood.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from chaos.cluster.skewed_clock import SkewedClock
 from storage.directory.verify import digest
 from storage.format.level import LEVELS
 
-POLL_S = 0.1  # a look is a request to each node: often enough for what takes seconds
+POLL_S = 0.1  # a request to each node: often enough for waits of seconds
 READY_S = 60.0
 STOP_S = 30.0
 TRANSFER_S = 15.0
@@ -35,12 +35,12 @@ DELIVERIES = "deliveries"
 
 
 class ClusterFailed(Exception):
-    """The cluster did not come to the state waited for; says which, and what the nodes logged last."""
+    """The cluster did not reach the awaited state. The text says which, with the nodes' last log lines."""
 
 
 @dataclass(frozen=True)
 class Leadership:
-    """Who leads, as the leader itself says."""
+    """The leader, by its own word."""
 
     node_id: str
     term: int
@@ -48,9 +48,12 @@ class Leadership:
 
 
 class Cluster:
-    """`count` nodes n1.. below `directory`; `settings` are further config tables; `slow` makes their disks slowable
-    and able to fail, `skewed` gives each a wall clock of its own, `spare` further nodes can join later,
-    `ground` is where they stand if not on loopback.
+    """`count` nodes n1.. below `directory`.
+
+    - `settings` are further config tables.
+    - `slow` lets their disks be slowed and fail. `skewed` gives each a wall clock of its own.
+    - `spare` further nodes can join later.
+    - `ground` is where the nodes stand if not on loopback.
     """
 
     def __init__(
@@ -70,13 +73,13 @@ class Cluster:
         founders, spares = rows[:count], rows[count:]
         self.nodes = {node.node_id: node for node in founders}
         self.spare = {node.node_id: node for node in spares}
-        """Nodes that are configured to join and not started; see replacing.py."""
+        """Nodes that are configured to join and not started. See replacing.py."""
         self.gone: dict[str, LocalNode] = {}
         """Nodes that were removed."""
         self.leaving: set[str] = set()
-        """Nodes that were told to go: that they end is no failure."""
+        """Nodes that were told to go: their end is no failure."""
         self.tended = False
-        """Somebody else sees to nodes that end by themselves."""
+        """Another part handles nodes that end by themselves."""
         for node in founders:
             write_config(node, founders, settings)
         for node in spares:
@@ -88,12 +91,12 @@ class Cluster:
         if self.clocks is not None:
             self.clocks.build()
         self.other_builds: dict[str, Path] = {}
-        """Where the code lies that a node runs, if it is not this build's (versions/older_build.py)."""
+        """By node: the directory of its code, if it runs another build (versions/older_build.py)."""
         self.environment: dict[str, str] = {}
-        """Given to every process."""
-        self._disks_had: Counter[str] = Counter()  # how often the node's directory became another
+        """Environment variables of every process."""
+        self._disks_had: Counter[str] = Counter()  # how often the node got a new directory
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._ended: set[int] = set()  # pids of processes that were sent a signal that ends them
+        self._ended: set[int] = set()  # pids of processes that got a signal that ends them
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -109,20 +112,20 @@ class Cluster:
             await self._http.close()
 
     def running(self) -> list[str]:
-        """Ids of the nodes whose process lives (paused ones too)."""
+        """Ids of the nodes whose process lives, paused or not."""
         return [node_id for node_id, process in self._processes.items() if process.poll() is None]
 
     def forget(self, node_id: str) -> None:
-        """A node that was removed, and has ended, is none of the cluster's any more; its files stay."""
+        """Take a removed node that has ended out of the cluster. Its files stay."""
         self.gone[node_id] = self.nodes.pop(node_id)
         del self._processes[node_id]
 
     def pid(self, node_id: str) -> int:
-        """Of the node's last process."""
+        """The pid of the node's last process."""
         return self._processes[node_id].pid
 
     def start(self, *node_ids: str) -> None:
-        """Starts these nodes (default: all). They are not ready yet."""
+        """Start these nodes (default: all). They are not ready yet."""
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
             tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
@@ -132,7 +135,7 @@ class Cluster:
             self.ground.started(node_id, self._processes[node_id].pid)
 
     async def stop(self, node_id: str) -> None:
-        """SIGTERM, and waits for the end. Raises ClusterFailed if it does not end in time or not with 0."""
+        """Send SIGTERM and wait for the end. Raises ClusterFailed if it does not end in time or not with 0."""
         self._signal(node_id, signal.SIGTERM)
         returncode = await self.ended(node_id)
         if returncode:
@@ -141,28 +144,29 @@ class Cluster:
             )
 
     async def kill(self, node_id: str) -> None:
-        """SIGKILL, and waits for the end."""
+        """Send SIGKILL and wait for the end."""
         self.signal_kill(node_id)
         await self.ended(node_id)
 
     def signal_kill(self, node_id: str) -> None:
-        """SIGKILL; `ended` then waits for it."""
+        """Send SIGKILL. `ended` then waits for the end."""
         self._signal(node_id, signal.SIGKILL)
 
     def signal_stop(self, node_id: str) -> None:
-        """SIGTERM; `ended` or `end_of` then waits for the end."""
+        """Send SIGTERM. `ended` or `end_of` then waits for the end."""
         self._signal(node_id, signal.SIGTERM)
 
     def pause(self, node_id: str) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._signal(node_id, signal.SIGSTOP)
 
     def resume(self, node_id: str) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._signal(node_id, signal.SIGCONT)
 
     def wipe(self, node_id: str) -> None:
-        """Empties the data directory of a node that does not run; it stays, since it may be where a disk is mounted."""
+        """Empty the data directory of a node that does not run. The directory stays, because a disk may be mounted
+        there."""
         assert node_id not in self.running(), f"{node_id} runs"
         self.keep_deliveries(node_id, last=True)
         for path in self.nodes[node_id].data_path.iterdir():
@@ -172,9 +176,8 @@ class Cluster:
                 path.unlink()
 
     def keep_deliveries(self, node_id: str, *, last: bool = False) -> None:
-        """Copies the delivery log of a node that does not run: what is about to be damaged, or to go, is what the node
-        said of itself. `last`: this directory ends here, another takes its name.
-        """
+        """Copy the delivery log of a node that does not run, before its files are damaged or removed. The log is the
+        node's own account. `last`: this directory ends here, another one takes its name."""
         node = self.nodes[node_id]
         target = node.directory / KEPT / str(self._disks_had[node_id]) / DELIVERIES
         for path in (node.data_path / DELIVERIES).glob("*.log"):
@@ -185,12 +188,13 @@ class Cluster:
         self._disks_had[node_id] += last
 
     def kept(self) -> list[tuple[str, Path]]:
-        """(node, directory that holds `deliveries`) of what `keep_deliveries` copied; its last bytes may be damaged."""
+        """(node, directory with `deliveries`) of each copy of `keep_deliveries`. The last bytes of a copy may be
+        damaged."""
         nodes = self.nodes | self.gone
         return [(name, path) for name, node in nodes.items() for path in sorted((node.directory / KEPT).glob("*"))]
 
     async def status(self, node_id: str) -> dict[str, Any] | None:
-        """The node's cluster page, or None when it does not give one, or is none of the cluster's."""
+        """The node's cluster page. None without an answer, or if it is no node of the cluster."""
         assert self._http is not None, "use `async with`"
         if node_id not in self.nodes:
             return None
@@ -202,7 +206,7 @@ class Cluster:
             return None
 
     async def is_ready(self, node_id: str) -> bool:
-        """Whether /readyz answers 200; no for a node that was removed."""
+        """True if /readyz answers 200. False for a removed node."""
         assert self._http is not None, "use `async with`"
         if node_id not in self.nodes:
             return False
@@ -213,7 +217,7 @@ class Cluster:
             return False
 
     async def wait_ready(self, *node_ids: str, timeout_s: float = READY_S) -> None:
-        """Until these nodes (default: all that run) are ready."""
+        """Wait until these nodes (default: all that run) are ready."""
         wanted = node_ids or tuple(self.running())
 
         async def ready() -> bool:
@@ -222,7 +226,7 @@ class Cluster:
         await self.until(ready, f"{', '.join(wanted)} ready", timeout_s)
 
     async def wait_raised(self, timeout_s: float = READY_S) -> None:
-        """Until the cluster is at the newest level of this build."""
+        """Wait until the cluster is at the newest level of this build."""
 
         async def raised() -> bool:
             pages = await asyncio.gather(*map(self.status, self.running()))
@@ -231,7 +235,7 @@ class Cluster:
         await self.until(raised, f"level {LEVELS[1]}", timeout_s)
 
     async def leadership(self) -> Leadership | None:
-        """The leader of the highest term that says so itself, or None."""
+        """The leader of the highest term, by its own word, or None."""
         found: list[Leadership] = []
         for node_id, page in zip(self.nodes, await asyncio.gather(*map(self.status, self.nodes)), strict=True):
             if page is not None and page.get("leader") == node_id:
@@ -239,7 +243,7 @@ class Cluster:
         return max(found, key=lambda leadership: leadership.term, default=None)
 
     async def wait_leader(self, after_term: int = 0, timeout_s: float = READY_S) -> Leadership:
-        """Until a node says that it leads a term above `after_term`."""
+        """Wait until a node says that it leads a term above `after_term`."""
         found: list[Leadership] = []
 
         async def led() -> bool:
@@ -252,7 +256,7 @@ class Cluster:
         return found[0]
 
     async def wait_applied(self, index: int, *node_ids: str, timeout_s: float = READY_S) -> None:
-        """Until these nodes have applied at least `index`."""
+        """Wait until these nodes have applied at least `index`."""
 
         async def applied() -> bool:
             return all([_applied(await self.status(node_id), node_id) >= index for node_id in node_ids])
@@ -260,7 +264,7 @@ class Cluster:
         await self.until(applied, f"{', '.join(node_ids)} at index {index}", timeout_s)
 
     async def wait_level(self, timeout_s: float = READY_S) -> int:
-        """Until all running nodes have applied the same index, and again a moment later. Returns that index."""
+        """Wait until all running nodes have applied the same index, and again a moment later. Return that index."""
         seen: list[set[int]] = [set()]
 
         async def level() -> bool:
@@ -274,10 +278,10 @@ class Cluster:
         return seen[0].pop()
 
     async def digests(self, attempts: int = 4) -> dict[str, tuple[str, int]]:
-        """Stops all nodes gracefully at once, and returns digest and applied index of each; all stay stopped.
+        """Stop all nodes gracefully at once. Return digest and applied index of each. All stay stopped.
 
-        What a leader still commits while a follower stops (its last dispatch state) makes the indexes differ; then the
-        nodes are started again, so that the one behind catches up, and stopped once more.
+        A leader may still commit its last dispatch state while a follower stops. Then the indexes differ. The nodes are
+        started again, so that the one behind catches up, and stopped once more.
         """
         for _ in range(attempts):
             await self.wait_level()
@@ -290,7 +294,8 @@ class Cluster:
         raise ClusterFailed(f"after {attempts} graceful stops the nodes are at different indexes: {found}")
 
     async def transfer(self, via: str, to: str) -> dict[str, Any]:
-        """Asks node `via` to move leadership to `to` ("": the best); the answer. Raises ClusterFailed if refused."""
+        """Ask node `via` to move leadership to `to` ("": the best). Return the answer. Raises ClusterFailed if
+        refused."""
         assert self._http is not None, "use `async with`"
         request = self._http.post(
             f"{self.nodes[via].url}/v1/cluster/transfer",
@@ -304,7 +309,8 @@ class Cluster:
             return document
 
     async def until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
-        """Until the coroutine function says so; raises ClusterFailed if a node ends by itself, or after the time."""
+        """Wait until the coroutine function returns true. Raises ClusterFailed if a node ends by itself, or after the
+        time."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not await condition():
@@ -334,7 +340,7 @@ class Cluster:
         os.kill(process.pid, number)
 
     async def end_of(self, node_id: str) -> int:
-        """The return code of the process that the node has now, when it has ended, however long that takes."""
+        """Wait without a limit for the end of the node's present process. Return its return code."""
         process, loop, gone = self._processes[node_id], asyncio.get_running_loop(), asyncio.Event()
         try:
             watched = os.pidfd_open(process.pid)
@@ -349,7 +355,7 @@ class Cluster:
         return process.wait()
 
     async def ended(self, node_id: str) -> int:
-        """Waits for the end of the node's process; its return code. Raises ClusterFailed if it does not end."""
+        """Wait for the end of the node's process. Return its return code. Raises ClusterFailed if it does not end."""
         try:
             return await asyncio.to_thread(self._processes[node_id].wait, STOP_S)
         except subprocess.TimeoutExpired:
@@ -359,7 +365,7 @@ class Cluster:
 
 
 def _applied(page: dict[str, Any] | None, node_id: str) -> int:
-    """The applied index a node reports of itself; -1 when it reports none."""
+    """The applied index in a node's own row. -1 if there is none."""
     for row in (page or {}).get("nodes", []):
         if row.get("id") == node_id and row.get("applied_index") is not None:
             return int(row["applied_index"])

@@ -1,9 +1,9 @@
-"""A disk that is slow, fails once, or says that it has no room, for one node at a time: a preloaded library. What its
-node hears of the kernel's run is told by it, too: a machine that lost power was started anew.
+"""A disk that is slow, fails once, or reports no space, for one node at a time: a preloaded library. It also changes
+the kernel's boot id for its node, because a machine that lost power was started anew.
 
-strace can do some of this but costs every system call; a slow loop device needs root. A small library works wherever
-gcc does, and what it does can be changed while the node runs. The control file of a node outlives its process, so what
-was set is still so after a restart.
+strace can do some of this but costs every system call. A slow loop device needs root. A small library works wherever
+gcc does, and can be changed while the node runs. The control file of a node outlives its process, so settings still
+hold after a restart.
 """
 
 import mmap
@@ -23,45 +23,45 @@ Operation = Literal["write", "sync"]
 
 
 class FaultyDisk:
-    """The library, built into `directory`, and one control file per node; every node's disk is sound at first."""
+    """The library, built into `directory`, and one control file per node. Every node's disk is sound at first."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._library = directory / "faulty_disk.so"
 
     def build(self) -> None:
-        """Compiles the library. Raises RuntimeError without gcc or when it refuses."""
+        """Compile the library. Raises RuntimeError without gcc or when gcc refuses."""
         build(SOURCE, self._library)
 
     def environment(self, node_id: str) -> dict[str, str]:
-        """What a node's process needs so that its disk can be hurt."""
+        """The environment variables that let a node's disk be broken."""
         boot = self._boot(node_id)
         if not boot.exists():
             self.reboot(node_id)
         return {"LD_PRELOAD": str(self._library), "CHAOS_DISK": str(self._control(node_id)), "CHAOS_BOOT": str(boot)}
 
     def reboot(self, node_id: str) -> None:
-        """From its next start on the node finds another run of the kernel (node/runtime/boot.py)."""
+        """Let the node find another run of the kernel at its next start (node/runtime/boot.py)."""
         self._boot(node_id).write_text(f"{uuid.uuid4()}\n")
 
     def slow(self, node_id: str, delay_ms: int) -> None:
-        """From its next sync (fdatasync, fsync, syncfs) on the node waits so long; 0 lifts it."""
+        """Let the node wait this long at each sync (fdatasync, fsync, syncfs). 0 ends it."""
         self._set(node_id, _DELAY_AT, delay_ms * 1_000_000)
 
     def full(self, node_id: str, free_bytes: int | None) -> None:
-        """So much is free, as far as the node can tell; None: what is true."""
+        """Tell the node that this much is free. None: the truth."""
         self._set(node_id, _FREE_AT, -1 if free_bytes is None else free_bytes)
 
     def fail(self, node_id: str, operation: Operation, number: int) -> None:
-        """The node's next positional write, or sync, fails with this errno and does nothing; 0 takes that back."""
+        """Let the node's next positional write, or sync, fail with this errno and do nothing. 0 takes that back."""
         self._set(node_id, _ERRNO_AT[operation], number)
 
     def failed_count(self, node_id: str) -> int:
-        """How many of the node's calls were made to fail so far."""
+        """How many of the node's calls the library made fail so far."""
         return int(struct.unpack_from("<q", self._control(node_id).read_bytes(), _FAILED_AT)[0])
 
     def mend(self, node_id: str) -> None:
-        """The node's disk is sound again; what failed has failed."""
+        """Make the node's disk sound again. Failed calls stay failed."""
         self.slow(node_id, 0)
         self.full(node_id, None)
         self.fail(node_id, "write", 0)

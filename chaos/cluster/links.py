@@ -1,8 +1,8 @@
 """Directed links between nodes, and the conditions that faults put on them.
 
-Several faults may hold one link at a time, and each ends by itself: a link is whole again when the last of them has
-ended. So a fault `puts` a condition on links and `lifts` what it put, and what a link is like follows from all that
-hold it: cut if one cuts it, the narrowest bandwidth, the highest loss, the delay put on last.
+Several faults may hold one link at a time, and each ends by itself. A link is whole again when the last of them has
+ended. So a fault `puts` a condition on links and `lifts` it later. The state of a link follows from all conditions on
+it: cut if one cuts it, the narrowest bandwidth, the highest loss, the latest delay.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ Link = tuple[str, str]
 
 @dataclass(frozen=True)
 class Condition:
-    """What one way between two nodes is like. Shares are of packets (a proxy: of pieces), delays uniform."""
+    """The condition of one direction between two nodes. Shares are of packets (a proxy: of pieces), delays uniform."""
 
     cut: bool = False
     loss: float = 0.0
@@ -23,11 +23,11 @@ class Condition:
     low_s: float = 0.0
     high_s: float = 0.0
     bits_per_s: float = 0.0
-    """0: as many as the machine can."""
+    """0: no limit."""
 
     @property
     def shaped(self) -> bool:
-        """Whether what passes does not pass as it is."""
+        """True if packets or pieces that pass are changed."""
         return replace(self, cut=False) != WHOLE
 
 
@@ -35,7 +35,7 @@ WHOLE: Final = Condition()
 
 
 def merged(conditions: Iterable[Condition]) -> Condition:
-    """What a link is like that all of these hold, in the order in which they came."""
+    """The condition of a link that all of these hold, in the order in which they came."""
     found = WHOLE
     for each in conditions:
         narrow = [bits for bits in (found.bits_per_s, each.bits_per_s) if bits]
@@ -59,25 +59,25 @@ class Links(ABC):
         self._number = 0
 
     def put(self, links: Iterable[Link], condition: Condition) -> int:
-        """Puts a condition on links; what `lift` takes."""
+        """Put a condition on links. Return the number for `lift`."""
         self._number += 1
         self._held[self._number] = (frozenset(links), condition)
         self._change(self._held[self._number][0])
         return self._number
 
     def lift(self, held: int) -> None:
-        """Takes away what `put` put on; nothing if it is gone already."""
+        """Take away the condition with this number. Nothing happens if it is gone already."""
         links, _ = self._held.pop(held, (frozenset(), WHOLE))
         self._change(links)
 
     def heal(self) -> None:
-        """Every link is whole."""
+        """Make every link whole."""
         links = frozenset(link for several, _ in self._held.values() for link in several)
         self._held.clear()
         self._change(links)
 
     def of(self, link: Link) -> Condition:
-        """What a link is like now."""
+        """The present condition of a link."""
         return merged(condition for links, condition in self._held.values() if link in links)
 
     def _change(self, links: frozenset[Link]) -> None:
@@ -86,4 +86,4 @@ class Links(ABC):
 
     @abstractmethod
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """These links are like this from now on, all at once as far as can be."""
+        """Set the conditions of these links, as far as possible at once."""

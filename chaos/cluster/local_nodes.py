@@ -1,11 +1,10 @@
-"""Where the nodes of a cluster on this machine live: ids, ports, directories, config files, and how one is started.
+"""The nodes of a cluster on this machine: ids, ports, directories, config files, and their start.
 
-`hourwheel dev`, the chaos tests, the demo and the benchmarks all run the same thing: real `hourwheel serve` processes
-from config files. This is the one place that knows how such a file looks and how such a process is started, so that
-none of them tests something a user cannot run.
+`hourwheel dev`, the chaos tests, the demo and the benchmarks all run the same: real `hourwheel serve` processes with
+config files. Only this file knows the form of such a file and the start of such a process. So none of them tests
+something that a user cannot run.
 
-A node started here is told its parent's pid and ends with it, even when the parent is killed with -9: no orphan keeps
-the ports.
+A node gets its parent's pid and ends with it, even when the parent is killed with -9. No orphan keeps the ports.
 """
 
 import json
@@ -23,9 +22,8 @@ RAFT_PORT_OFFSET = 100
 
 @dataclass(frozen=True)
 class LocalNode:
-    """One node: its id, its ports and its folder (config, log, data). `host` is where it listens; `doors` are the HTTP
-    and the Raft port that other nodes connect to in place of its own, where something stands in between.
-    """
+    """One node: its id, its ports and its folder (config, log, data). It listens on `host`. `doors` are the HTTP and
+    the Raft port that other nodes connect to instead, if a proxy stands in between."""
 
     node_id: str
     http_port: int
@@ -46,12 +44,12 @@ class LocalNode:
 
     @property
     def http_seen(self) -> str:
-        """host:port that other nodes reach its HTTP listener at."""
+        """host:port of its HTTP listener for other nodes."""
         return f"{self.host}:{self.doors[0] if self.doors else self.http_port}"
 
     @property
     def raft_seen(self) -> str:
-        """host:port that other nodes reach its Raft listener at."""
+        """host:port of its Raft listener for other nodes."""
         return f"{self.host}:{self.doors[1] if self.doors else self.raft_port}"
 
     @property
@@ -66,7 +64,7 @@ class LocalNode:
 
     @property
     def log_path(self) -> Path:
-        """What it wrote on stdout and stderr, over all its starts."""
+        """Its output on stdout and stderr, over all its starts."""
         return self.directory / "node.log"
 
     @property
@@ -89,9 +87,8 @@ def write_config(
     *,
     join: bool = False,
 ) -> None:
-    """Writes the node's config file; `settings` are further tables, {table: {key: value}}, merged into those of this
-    file. `join`: the node founds no cluster, it is added to one.
-    """
+    """Write the node's config file. `settings` are further tables, {table: {key: value}}, merged into those of this
+    file. `join`: the node founds no cluster, it is added to one."""
     quoted = json.dumps
     tables: dict[str, dict[str, object]] = {"http": {"listen": node.http}, "raft": {"listen": node.raft}}
     if not ip_address(node.host).is_loopback:
@@ -117,14 +114,13 @@ def write_config(
 
 
 def python_of(root: Path) -> list[str]:
-    """What `python -m cli` is for the code below `root` and no other: whatever the environment puts on the path comes
-    behind it."""
+    """The command `python -m cli` for the code below `root` and no other: the environment's paths come behind it."""
     code = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('cli', run_name='__main__')"
     return [sys.executable, "-P", "-c", code, str(root.resolve())]
 
 
 def this_build() -> dict[str, str]:
-    """The environment in which `python -m` finds this code, wherever it is run and whatever is installed."""
+    """The environment in which `python -m` finds this code, in any directory and with anything installed."""
     root = str(Path(__file__).resolve().parents[2])
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
 
@@ -135,10 +131,9 @@ def start_process(
     prefix: Sequence[str] = (),
     other_build: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts `hourwheel serve` for the node; its output is appended to its log file. Returns at once: it is not ready
-    yet. `prefix` is a command that ends by becoming the one behind it (nsenter). `other_build` is where the code of
-    another build lies.
-    """
+    """Start `hourwheel serve` for the node, and append its output to its log file. Return at once: it is not ready yet.
+    `prefix` is a command that becomes the one behind it (nsenter). `other_build` is the directory of another build's
+    code."""
     command = [
         *prefix,
         *(python_of(other_build) if other_build else [sys.executable, "-P", "-m", "cli"]),
@@ -160,7 +155,7 @@ def start_process(
 
 
 def last_words(node: LocalNode, lines: int = 5) -> str:
-    """The end of the node's log, for a report of why it died."""
+    """The end of the node's log, for a report of its end."""
     try:
         return "\n".join(node.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Where the processes of a cluster stand: which addresses they have, and what lies between them.
+"""The ground of a cluster: the addresses of its processes, and the links between them.
 
-This one is loopback with nothing in between, which is what most tests want. Where links between nodes are to be cut,
-another stands in for it: chaos/live/network/namespaces.py or chaos/live/network/proxy.py.
+This ground is loopback without links, for most tests. A test that cuts links uses chaos/live/network/namespaces.py or
+chaos/live/network/proxy.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ class Ground:
 
     name = "loopback"
     host = LOOPBACK
-    """The clients' address as nodes see it: receivers of webhooks listen here."""
+    """The clients' address for nodes: receivers of webhooks listen here."""
     network = "127.0.0.0/8"
-    """Where they are pushed to, for `[push] allow`."""
+    """The network of the receivers, for `[push] allow`."""
     links: Links | None = None
-    """What lies between the nodes, if it can be changed."""
+    """The links between the nodes, if they can be changed."""
     not_run: Mapping[str, str] = {}
-    """Kinds of faults that cannot be put on links here, and why."""
+    """Kinds of faults that links here cannot have, with the reason."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -33,13 +33,13 @@ class Ground:
         return
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """The nodes of these ids, their folders below `directory`; called once."""
+        """The nodes of these ids, their folders below `directory`. Called once."""
         ports = free_ports(2 * len(ids))
         return [LocalNode(id, ports[2 * i], ports[2 * i + 1], directory / id) for i, id in enumerate(ids)]
 
     def started(self, node_id: str, pid: int) -> None:
-        """The node has another process."""
+        """The node has a new process."""
 
     def prefix(self, node_id: str) -> tuple[str, ...]:
-        """The command that a node's own command is put behind."""
+        """The command in front of a node's own command."""
         return ()

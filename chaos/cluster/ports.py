@@ -1,4 +1,4 @@
-"""Ports for processes that are started in a moment: nobody else is given them meanwhile."""
+"""Ports for processes that start soon: no other caller gets them meanwhile."""
 
 import fcntl
 import os
@@ -15,11 +15,11 @@ END: Final = 32_000
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """`count` ports that nobody listens on now.
+    """`count` ports on which no process listens now.
 
-    A port that the system chose is free again until its process listens, and another connection or test run may be
-    given it: one test then asked the node of another. So all processes of this machine take turns: a file says where
-    the last one stopped, and thousands of ports lie between a port and its next use.
+    A port that the system chose is free again until its process listens. Another connection or test run may get it
+    meanwhile: one test then asked the node of another. So all processes of this machine take turns. A file has the next
+    port, and thousands of ports lie between a port and its next use.
     """
     found: list[int] = []
     with open(_turn(), "a+b") as turn:

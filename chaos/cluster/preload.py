@@ -1,7 +1,7 @@
-"""Small C libraries that stand before the C library in one node's process: built once, loaded with LD_PRELOAD.
+"""Small C libraries in front of the C library in one node's process: built once, loaded with LD_PRELOAD.
 
-Such a library can do to one process what otherwise needs root or a machine of its own, works wherever gcc does, and
-is steered while the node runs.
+Such a library can do to one process what otherwise needs root or a machine of its own. It works wherever gcc does, and
+can be changed while the node runs.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def build(source: Path, library: Path) -> None:
-    """Compiles `source` into `library` unless it is there. Raises RuntimeError without gcc or when it refuses."""
+    """Compile `source` into `library` unless it is there. Raises RuntimeError without gcc or when gcc refuses."""
     if library.exists():
         return
     compiler = shutil.which("gcc")
@@ -24,7 +24,7 @@ def build(source: Path, library: Path) -> None:
 
 
 def together(*environments: Mapping[str, str]) -> dict[str, str]:
-    """One environment out of several: all their libraries are loaded."""
+    """Merge environments, so that all their libraries are loaded."""
     libraries = [environment["LD_PRELOAD"] for environment in environments if "LD_PRELOAD" in environment]
     merged = {name: value for environment in environments for name, value in environment.items()}
     return merged | {"LD_PRELOAD": ":".join(libraries)} if libraries else merged

@@ -1,6 +1,6 @@
-"""Replacing the nodes of a running cluster: a spare one is started and added, an old one is removed and ends.
+"""Replaces nodes of a running cluster: a spare node starts and is added, an old one is removed and ends.
 
-Through the API, as an operator would, and asked of any node that runs: the request finds its leader.
+It uses the API, as an operator would, and asks any node that runs: the request finds the leader.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ import aiohttp
 
 from chaos.cluster.cluster import POLL_S, READY_S, Cluster, ClusterFailed
 
-#: A node that is added has its vote within this time, and gets on all the while.
+#: A node that is added has its vote within this time, if it makes progress all the while.
 VOTE_S = 600.0
 
 Change = Callable[[Cluster, str], Awaitable[None]]
 
 REQUEST = aiohttp.ClientTimeout(total=10.0)
-#: Refusals that pass: leadership is being moved or elected, a vote is about to be given, a follower lags for a moment.
+#: Refusals that pass: leadership moves or is elected, a vote is about to be given, a follower lags for a moment.
 PASSING = {"no-leader", "draining", "change-in-progress", "not-caught-up"}
 
 
@@ -31,23 +31,23 @@ async def add(cluster: Cluster, node_id: str) -> None:
 
 
 def take(cluster: Cluster, node_id: str) -> None:
-    """A spare node is one of the cluster's; it is not started, and no member yet."""
+    """Make a spare node one of the cluster's. It is not started, and no member yet."""
     cluster.nodes[node_id] = cluster.spare.pop(node_id)
 
 
 async def admit(cluster: Cluster, node_id: str) -> None:
-    """Make a node that runs a member, and wait until it has its vote. May be repeated. Raises ClusterFailed."""
+    """Make a running node a member, and wait until it has its vote. May be repeated. Raises ClusterFailed."""
     node = cluster.nodes[node_id]
     member = {"id": node_id, "raft": node.raft_seen, "http": node.http_seen}
-    # Until it listens, the addition is refused by its address.
+    # Until it listens, the addition is refused because of its address.
     await _change(cluster, node_id, "POST", "/v1/cluster/members", member, {*PASSING, "invalid-field"})
 
     await has_vote(cluster, node_id)
 
 
 async def has_vote(cluster: Cluster, node_id: str) -> None:
-    """Until a member has its vote, for as long as it gets on: one that takes over 15,000 hours needs minutes. Raises
-    ClusterFailed."""
+    """Wait until a member has its vote, while it makes progress: a node that takes over 15,000 hours needs minutes.
+    Raises ClusterFailed."""
     seen: tuple[Any, ...] = ()
     since_s = time.monotonic()
 
@@ -68,14 +68,14 @@ async def has_vote(cluster: Cluster, node_id: str) -> None:
 
 
 async def dismiss(cluster: Cluster, node_id: str) -> None:
-    """Make a node no member; it ends when it hears of it. May be repeated. Raises ClusterFailed."""
+    """Remove a node from the members. It ends when it hears of it. May be repeated. Raises ClusterFailed."""
     await _change(cluster, node_id, "DELETE", f"/v1/cluster/members/{node_id}", None, PASSING)
 
 
 async def _change(
     cluster: Cluster, node_id: str, method: str, path: str, document: dict[str, Any] | None, passing: set[str]
 ) -> None:
-    """Asks the nodes that run, all but the one it is about, in turn until one says that it is so."""
+    """Ask the running nodes in turn, except this one, until one confirms the change."""
     refusal: object = "no answer"
     turn = 0
     try:
@@ -93,7 +93,7 @@ async def _change(
                 if 200 <= status < 300:
                     return
                 code = refusal.get("code") if isinstance(refusal, dict) else None
-                # After a 5xx it may have happened: then it is asked again, and answered by what is the case.
+                # After a 5xx it may have happened. Then ask again: the answer says what is so.
                 if 400 <= status < 500 and code not in passing:
                     break
                 await asyncio.sleep(POLL_S)

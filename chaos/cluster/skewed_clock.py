@@ -1,6 +1,6 @@
-"""A wall clock of its own for each node: steps and drift, set while the node runs; the monotonic clock is untouched.
+"""A wall clock of its own for each node: steps and drift, set while the node runs. The monotonic clock is untouched.
 
-The library (skewed_clock.c) maps a control file of 32 bytes per node; this writes it.
+The library (skewed_clock.c) maps a control file of 32 bytes per node. This module writes it.
 """
 
 import mmap
@@ -23,18 +23,18 @@ class SkewedClock:
         self._sequence: dict[str, int] = {}
 
     def build(self) -> None:
-        """Compiles the library. Raises RuntimeError without gcc or when it refuses."""
+        """Compile the library. Raises RuntimeError without gcc or when gcc refuses."""
         build(SOURCE, self._library)
 
     def environment(self, node_id: str) -> dict[str, str]:
-        """What a node's process needs so that its clock can be moved; the file keeps what was set before."""
+        """The environment variables that let a node's clock be moved. The file keeps earlier settings."""
         control = self._control(node_id)
         if not control.exists():
             control.write_bytes(CONTROL.pack(0, 0, 0, 0))
         return {"LD_PRELOAD": str(self._library), "CHAOS_CLOCK": str(control)}
 
     def set(self, node_id: str, offset_ms: float, drift_ppm: float = 0.0) -> None:
-        """From the node's next look on, its wall clock is `offset_ms` ahead, and it gains `drift_ppm` from now on."""
+        """Set the node's wall clock `offset_ms` ahead. From now on it gains `drift_ppm`."""
         self.environment(node_id)
         sequence = self._sequence.get(node_id, 0)
         self._sequence[node_id] = sequence + 2
