@@ -1,4 +1,4 @@
-"""Attacks in a process of their own: what they take of an event loop takes nothing of the clients that behave."""
+"""Attacks in a process of their own: their load on an event loop does not slow the clients that behave."""
 
 import asyncio
 import multiprocessing
@@ -12,12 +12,13 @@ import aiohttp
 from chaos.cluster.local_nodes import LocalNode
 from chaos.hostile.attacks import ATTACKS, Scene
 
-#: A fork would take this process's event loop and threads along.
+#: A fork would copy this process's event loop and threads.
 _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
 class Attacker:
-    """These attacks at once, on this leader and its cluster. Use as `async with`, which begins them; then `end`."""
+    """These attacks at once, on this leader and its cluster. Use as `async with`, which begins them. Then call
+    `end`."""
 
     def __init__(self, names: Sequence[str], leader: LocalNode, nodes: Sequence[LocalNode], size: float) -> None:
         self._said, self._says = _SPAWN.Pipe(duplex=False)
@@ -26,7 +27,7 @@ class Attacker:
 
     async def __aenter__(self) -> Self:
         self._process.start()
-        self._says.close()  # so that the end of the process is the end of what it says
+        self._says.close()  # so that the pipe ends with the process
         assert await asyncio.to_thread(self._said.recv) is None, "it says first that it begins"
         return self
 
@@ -36,7 +37,7 @@ class Attacker:
         self._said.close()
 
     async def end(self) -> list[str]:
-        """Stop them; returns what failed in them."""
+        """Stop the attacks. Return their errors."""
         self._process.terminate()
         try:
             failed: list[str] = await asyncio.to_thread(self._said.recv)

@@ -1,6 +1,6 @@
 """The attacks of FOUND, section B: each is what one client, or a few, can do to a leader or to every node.
 
-An attack gets the scene, prepares what it needs, and goes on until it is cancelled.
+An attack gets the scene, prepares it, and goes on until it is cancelled.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ PACE_S: Final = 0.01
 
 @dataclass(frozen=True)
 class Scene:
-    """The leader, all nodes, a session without limits, and how large the attack is: 1.0 as FOUND has it. `sound`: no
-    fault is planted beside, so that what is valid is not refused for one."""
+    """The leader, all nodes, a session without limits, and the size of the attack: 1.0 is FOUND's. `sound`: no fault
+    runs beside it, so valid requests are not refused because of one."""
 
     leader: LocalNode
     nodes: tuple[LocalNode, ...]
@@ -33,13 +33,13 @@ class Scene:
     sound: bool = True
 
     def count(self, full: int) -> int:
-        """Of so many, as many as this size has."""
+        """The share of `full` for this size."""
         return max(1, round(full * self.size))
 
     async def send(
         self, method: str, path: str, node: LocalNode | None = None, data: bytes | None = None, **options: Any
     ) -> int:
-        """The status of the answer, which is read whole; 0 without one."""
+        """Send a request and read the whole answer. Return its status, 0 without an answer."""
         if data is not None:
             options["data"] = io.BytesIO(data)
         with suppress(aiohttp.ClientError, TimeoutError):
@@ -49,7 +49,7 @@ class Scene:
         return 0
 
     async def batch(self, lines: list[bytes]) -> int:
-        """Of the leader."""
+        """Send a batch to the leader."""
         return await self.send("POST", "/v1/messages/batch", data=b"\n".join(lines), headers=NDJSON)
 
 
@@ -61,7 +61,7 @@ def _names(count: int) -> bytes:
 
 
 async def many_names(scene: Scene) -> None:
-    """B1: documents of unknown names, and batches in which every line is wrong."""
+    """B1: documents with unknown names, and batches in which every line is wrong."""
     json_type = {"Content-Type": "application/json"}
     names = _names(scene.count(75_000))
     lines = [_names(50)] * 9_999
@@ -74,7 +74,7 @@ async def many_names(scene: Scene) -> None:
 
 
 async def many_connections(scene: Scene) -> None:
-    """B2: connections that stay idle, at every node, opened again where they were closed."""
+    """B2: idle connections to every node, opened again when they are closed."""
     held: list[socket.socket] = []
     loop = asyncio.get_running_loop()
     try:
@@ -97,7 +97,7 @@ async def many_connections(scene: Scene) -> None:
 
 
 async def many_polls(scene: Scene) -> None:
-    """8,000 consumers of one client that wait, and are closed in one moment."""
+    """8,000 waiting consumers of one client, closed in one moment."""
     body = b'{"wait":"30s"}'
     poll = _head(b"/v1/topics/polls/pull", b"application/json", len(body)) + body
     await scene.send("PUT", "/v1/topics/polls", data=b"{}", headers={"Content-Type": "application/json"})
@@ -105,13 +105,12 @@ async def many_polls(scene: Scene) -> None:
 
 
 async def half_requests(scene: Scene) -> None:
-    """9,500 connections to the leader that send a request but for its last byte."""
+    """9,500 connections to the leader that send a request without its last byte."""
     await _opened(scene, scene.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
 
 
 async def _opened(scene: Scene, count: int, request: bytes, hold_s: float) -> None:
-    """So many connections to the leader that send this, as fast as it takes them, and are closed together; again and
-    again."""
+    """Open `count` connections to the leader that send this, as fast as it takes them. Close them together. Repeat."""
     loop = asyncio.get_running_loop()
     where = scene.leader.host, scene.leader.http_port
     while True:
@@ -150,7 +149,7 @@ async def _unread(node: LocalNode, requests: Iterator[bytes]) -> None:
 
 
 async def unread_answers(scene: Scene) -> None:
-    """B3: 15,000 pipelined requests for 40 KB, and none of the answers read; pulls of megabytes likewise."""
+    """B3: 15,000 pipelined requests for 40 KB, and none of the answers read. Also pulls of megabytes."""
     await scene.batch([b'{"topic":"b3","body":"' + b"x" * 200_000 + b'"}'] * 70)
     message = {"topic": "b3-one", "body": "x" * 40_000, "delay": "1h"}
     async with scene.http.post(f"{scene.leader.url}/v1/messages", json=message) as answer:
@@ -186,8 +185,8 @@ async def large_questions(scene: Scene) -> None:
 
 
 async def odd_framing(scene: Scene) -> None:
-    """Eight connections, half with a body in chunks of a byte, half with a header without end; begun anew when they are
-    closed."""
+    """Eight connections, half with a body in chunks of a byte, half with a header without end. They are opened again
+    when they are closed."""
     chunked = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     kinds = (chunked, b"1\r\n \r\n" * 10_000), (b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ", b"a" * 65_536)
 
@@ -201,7 +200,7 @@ async def odd_framing(scene: Scene) -> None:
 
 
 async def bodies_under_way(scene: Scene) -> None:
-    """B4: batches of which all but one byte is sent, at every node."""
+    """B4: batches to every node that lack one byte."""
     size = 16 * 1024 * 1024
     head = _head(b"/v1/messages/batch", b"application/x-ndjson", size)
 
@@ -213,7 +212,7 @@ async def bodies_under_way(scene: Scene) -> None:
 
 
 async def many_topics(scene: Scene) -> None:
-    """B5 and B6: topics with one ready message each; lists of them and scrapes."""
+    """B5 and B6: topics with one ready message each, lists of them, and scrapes."""
     count = scene.count(100_000)
     for first in range(0, count, 5_000):
         numbers = range(first, min(count, first + 5_000))
@@ -225,7 +224,7 @@ async def many_topics(scene: Scene) -> None:
 
 
 async def many_filters(scene: Scene) -> None:
-    """B7: consumers that wait with a filter each for what none of 150,000 ready messages is."""
+    """B7: consumers that wait, each with a filter that none of 150,000 ready messages fits."""
     count = scene.count(150_000)
     for _ in range(0, count, 10_000):
         await scene.batch([b'{"topic":"b7","body":1,"tags":["none"]}'] * min(count, 9_900))
@@ -238,7 +237,7 @@ async def many_filters(scene: Scene) -> None:
 
 
 async def one_message_changed_often(scene: Scene) -> None:
-    """B8: moved 10,000 times, and looked at."""
+    """B8: a message is moved 10,000 times, and looked at."""
     async with scene.http.post(
         f"{scene.leader.url}/v1/messages", json={"topic": "b8", "body": 1, "delay": "1h"}
     ) as answer:
@@ -250,7 +249,7 @@ async def one_message_changed_often(scene: Scene) -> None:
 
 
 async def full_batches(scene: Scene) -> None:
-    """B9: valid batches with all that a line may hold, six at a time."""
+    """B9: valid batches with full lines, six at a time."""
     line = json.dumps(
         {
             "topic": "b9",
@@ -277,7 +276,7 @@ async def full_batches(scene: Scene) -> None:
 
 
 async def hanging_receivers(scene: Scene) -> None:
-    """B11: 2,300 receivers that accept and never answer, of one topic."""
+    """B11: 2,300 receivers of one topic that accept and never answer."""
     held: list[asyncio.StreamWriter] = []
     listening = await asyncio.start_server(lambda reader, writer: held.append(writer), "0.0.0.0", 0)
     port = listening.sockets[0].getsockname()[1]
@@ -297,9 +296,8 @@ async def hanging_receivers(scene: Scene) -> None:
 
 
 async def silent_names(scene: Scene) -> None:
-    """B12: 900 receivers of one topic under names that no name server answers for (silent_names.py); again every ten
-    seconds, under other names.
-    """
+    """B12: 900 receivers of one topic under names without an answer of a name server (silent_names.py). Every ten
+    seconds again, under other names."""
     await scene.send("PUT", "/v1/topics/b12", json={"mode": "push"})
     for round_ in itertools.count():
         names = (b"s%d-%d.slow.test" % (round_, number) for number in range(scene.count(900)))
@@ -308,7 +306,7 @@ async def silent_names(scene: Scene) -> None:
 
 
 async def new_hours(scene: Scene) -> None:
-    """B14: batches into as many new hours, and new topics, as they have lines."""
+    """B14: batches into as many new hours as they have lines."""
     first = 100
     while first < 60_000:
         lines = [b'{"topic":"b14","body":1,"delay":"%dh"}' % hour for hour in range(first, first + scene.count(9_900))]
@@ -319,7 +317,7 @@ async def new_hours(scene: Scene) -> None:
 
 
 async def closed_ports(scene: Scene) -> None:
-    """B15: 20 topics that push to ports on which nobody listens."""
+    """B15: 20 topics that push to closed ports."""
     for number in range(20):
         target = {"url": f"http://127.0.0.1:{9 + number}/"}
         await scene.send("PUT", f"/v1/topics/b15-{number}", json={"mode": "push", "target": target})
@@ -360,5 +358,5 @@ ATTACKS: Final[dict[str, Attack]] = {
     "searches": searches,
 }
 
-#: By name: what of it each node keeps in memory for as long as it is stored. A topic takes 250 bytes.
+#: By name: the bytes that each node keeps in memory while the attack's messages are stored. A topic takes 250 bytes.
 STORED_BYTES: Final = {"topics": 25e6}

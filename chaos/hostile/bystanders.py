@@ -1,6 +1,6 @@
-"""Clients that behave: a writer, a consumer, a receiver of webhooks, and looks at /livez and at memory of every node.
+"""Clients that behave: a writer, a consumer, a receiver of webhooks, and checks of /livez and memory of every node.
 
-What they see is judged in windows: before an attack, while it lasts, and a minute later at most.
+Windows judge their observations: before an attack, during it, and up to a minute after it.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from client.webhook_receiver import Receiver, Reply, Request
 
 PULLED: Final = "calm-pull"
 PUSHED: Final = "calm-push"
-#: A message every so often, due so long after.
+#: The time between two messages, and their delay.
 WRITE_S: Final = 0.025
 DELAY_MS: Final = 300
 LOOK_S: Final = 0.05
 MEMORY_S: Final = 0.5
 ANSWER_S: Final = 5.0
-#: How long what was written last may be on its way: a push that broke off comes again after its timeout of 10 s.
+#: How long the last message may take: a push that broke off comes again after its timeout of 10 s.
 ARRIVE_S: Final = 30.0
-#: Of so many that did not arrive the cluster is asked what became of them.
+#: The cluster is asked about this many of the messages that did not arrive.
 TOLD: Final = 3
 
 
 class Look(NamedTuple):
-    """At a moment, of a node, something in ms or bytes."""
+    """A value of a node at a moment, in ms or bytes."""
 
     at_s: float
     node: str
@@ -41,9 +41,8 @@ class Look(NamedTuple):
 
 
 class Bystanders:
-    """Of one cluster whose nodes may push to loopback, which they know as `hosts`. Use as `async with`; `stop` before
-    reading what arrived.
-    """
+    """The clients of one cluster whose nodes may push to loopback, which they know as `hosts`. Use as `async with`.
+    Call `stop` before reading `arrived`."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[str] = (LOOPBACK,)) -> None:
         self._cluster, self._hosts = cluster, itertools.cycle(hosts)
@@ -53,12 +52,12 @@ class Bystanders:
         self.memory: list[Look] = []
         self.failures: list[str] = []
         self.written: set[str] = set()
-        self.arrived: dict[str, int] = {}  # id -> how often
-        self.missing: dict[str, str] = {}  # id -> what the cluster says of one that did not arrive; a few
+        self.arrived: dict[str, int] = {}  # id -> deliveries
+        self.missing: dict[str, str] = {}  # id -> the cluster's answer about a missing message; a few
         self._tasks: list[asyncio.Task[None]] = []
         self._receiver = Receiver(self._receive)
         self._writing = True
-        self._all = asyncio.Event()  # what was written has arrived, after the last was
+        self._all = asyncio.Event()  # set when all has arrived, after the last message was written
 
     async def __aenter__(self) -> Self:
         self._port = await self._receiver.listen(LOOPBACK, 0)
@@ -85,7 +84,7 @@ class Bystanders:
         await self._receiver.close()
 
     async def stop(self) -> None:
-        """Write no more, and wait for what is on its way."""
+        """Stop writing, and wait for messages on their way."""
         self._writing = False
         await self._tasks[0]
         if self.written - self.arrived.keys():
@@ -117,7 +116,7 @@ class Bystanders:
             await asyncio.sleep(due_s - loop.time())
 
     async def _pull(self) -> None:
-        """Pull again while what came is acknowledged: no message waits for who would take it."""
+        """Pull again during the ack, so that no message waits for a consumer."""
         pull = f"{self._leader}/v1/topics/{PULLED}/pull"
         wait = aiohttp.ClientTimeout(total=30)
         async with asyncio.TaskGroup() as acks:
@@ -161,7 +160,7 @@ class Bystanders:
         self.lateness[topic].append(Look(time.monotonic(), topic, late_ms))
 
     async def _look(self, node_id: str) -> None:
-        """One at a time, each on a connection of its own: a load balancer's."""
+        """Check one node at a time, each on a new connection, as a load balancer does."""
         url = f"{self._cluster.nodes[node_id].url}/livez"
         while True:
             begun_s = time.monotonic()
@@ -184,6 +183,6 @@ class Bystanders:
 
 
 def resident_bytes(pid: int) -> float:
-    """What the process has in memory."""
+    """The memory of the process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return float(pages * 4096)

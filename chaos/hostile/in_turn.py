@@ -1,4 +1,4 @@
-"""Attacks one after the other, beside a run of faults: they go on whatever they are answered, and whoever leads."""
+"""Attacks one after the other, beside a run of faults. They go on after any answer and any change of leader."""
 
 import asyncio
 import itertools
@@ -11,13 +11,13 @@ import aiohttp
 from chaos.cluster.local_nodes import LocalNode
 from chaos.hostile.attacks import ATTACKS, Scene
 
-#: Those that need no receiver of webhooks on loopback.
+#: The attacks that need no receiver of webhooks on loopback.
 CHOSEN: Final = tuple(name for name in ATTACKS if name not in ("receivers", "lookups", "ports"))
 TURN_S: Final = 15.0
 AGAIN_S: Final = 1.0
-#: Of what `hourwheel chaos hostile` sends: the run's own clients and faults share the machine.
+#: The share of the load of `hourwheel chaos hostile`: the run's own clients and faults share the machine.
 SIZE: Final = 0.05
-#: What an attacker meets where nodes are killed and cut off.
+#: The errors that an attacker gets where nodes are killed and cut off.
 _MET: Final = (aiohttp.ClientError, OSError, TimeoutError, KeyError, ValueError, AssertionError)
 
 
@@ -27,7 +27,7 @@ async def attack_in_turn(
     leader: Callable[[], str | None],
     say: Callable[[str], None],
 ) -> None:
-    """Until cancelled, if there are `names`. `leader` is the node that was last heard to lead."""
+    """Attack until cancelled, if there are `names`. `leader` returns the node that was last known to lead."""
     timeout = aiohttp.ClientTimeout(total=10, sock_connect=2)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
         for name in itertools.cycle(names):

@@ -1,4 +1,4 @@
-"""Each attack beside clients that behave, against three real nodes of its own."""
+"""Runs each attack beside clients that behave, each against three real nodes of its own."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from chaos.hostile.verdict import COMES_BACK_S, Verdict, Window, judge
 from chaos.load.webhooks import PUSH_SETTINGS
 
 BEFORE_S: Final = 8.0
-#: By name of the attack: what the good receiver is called where no name server answers.
+#: By attack: the names of the good receiver where no name server answers.
 SILENT: Final = {"lookups": tuple(f"calm{number}.test" for number in range(20))}
 
 
@@ -31,9 +31,8 @@ async def attack(
     size: float = 1.0,
     hosts: Sequence[str] = (LOOPBACK,),
 ) -> Verdict:
-    """What the clients of a running cluster see of these attacks at once. Memory has `after_s` to come back; `hosts`
-    are names of this machine that nodes can resolve.
-    """
+    """Return what the clients of a running cluster notice of these attacks at once. Memory has `after_s` to return.
+    `hosts` are names of this machine that nodes can resolve."""
     async with Bystanders(cluster, hosts) as seen:
         before = await _window(before_s)
         leader = await cluster.wait_leader()
@@ -57,7 +56,7 @@ async def _window(seconds: float) -> Window:
 
 
 async def run(directory: Path, names: Sequence[str], during_s: float, say: Callable[[str], None]) -> dict[str, Verdict]:
-    """Each attack against a cluster of its own, one after the other; `say` is told of each."""
+    """Run each attack against a cluster of its own, one after the other. `say` gets the result of each."""
     found: dict[str, Verdict] = {}
     for name in names:
         hosts = SILENT.get(name, (LOOPBACK,))

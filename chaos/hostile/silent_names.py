@@ -1,7 +1,7 @@
-"""Ground on which no name server answers: nodes see a resolv.conf and a hosts file of their own, in a mount namespace.
+"""A ground without a name server that answers: nodes get their own resolv.conf and hosts file, in a mount namespace.
 
-What `hosts` knows is resolved at once, by the file; every other name waits for a server that takes questions and says
-nothing. Needs root: a mount namespace, and port 53.
+The names in `hosts` are resolved at once, by the file. Every other name waits for a server that takes questions and
+never answers. Needs root: a mount namespace, and port 53.
 """
 
 import socket
@@ -12,13 +12,14 @@ from typing import Final, Self
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.cluster.network import Ground
 
-#: Of loopback, and nobody's.
+#: An unused address of loopback.
 SERVER: Final = "127.53.53.53"
 _MOUNT: Final = 'mount --bind "$0" /etc/resolv.conf && mount --bind "$1" /etc/hosts && shift && exec "$@"'
 
 
 class SilentNames(Ground):
-    """Loopback, where `hosts` are this machine and nobody knows other names. Raises PermissionError without root."""
+    """Loopback where the names `hosts` are this machine, and other names have no answer. Raises PermissionError without
+    root."""
 
     name = "loopback without names"
 
@@ -34,7 +35,7 @@ class SilentNames(Ground):
         self._server.close()
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """As on loopback; the two files stand beside the nodes."""
+        """Place the nodes as on loopback, with the two files beside them."""
         self._resolv, self._hosts = directory / "resolv.conf", directory / "hosts"
         self._resolv.write_text(f"nameserver {SERVER}\n", encoding="ascii")
         self._hosts.write_text("".join(f"{LOOPBACK} {host}\n" for host in ("localhost", *self.hosts)), encoding="ascii")

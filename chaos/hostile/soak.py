@@ -1,8 +1,8 @@
 """`python -m chaos.hostile.soak`: failures of all kinds for an hour, and the memory of each node.
 
-30 topics: pushed ones, each to a receiver that misbehaves in a way of its own, and pulled ones whose consumers ack,
-nack, extend or forget. What a node holds must follow from what is open, which stays the same: from the tenth minute on
-its memory is flat. A leader holds more than a follower, so it is compared with itself since it leads.
+30 topics: some push, each to a receiver that misbehaves in its own way. The others have consumers that ack, nack,
+extend or forget. A node's memory must follow from its open messages, whose number stays the same. So from the tenth
+minute on its memory is flat. A leader uses more than a follower, so it is compared with itself as leader.
 """
 
 import argparse
@@ -22,23 +22,23 @@ from chaos.hostile.bystanders import Look, resident_bytes
 from chaos.hostile.receivers import Receivers
 from chaos.load.webhooks import PUSH_SETTINGS
 
-#: So that all clients together send about 55 requests a second.
+#: All clients together send about 55 requests a second.
 SEND_S: Final = 0.05
 WEIGH_S: Final = 5.0
 SETTLED_S: Final = 600.0
-#: From then on no node grows by more: what fragments and caches add, and a share of what it has.
+#: From SETTLED_S on no node grows by more: the growth of fragments and caches, and a share of its memory.
 FLAT_BYTES: Final = 15e6
 FLAT_SHARE: Final = 0.05
-#: Minutes whose median is compared, and those that a node takes to hold what it holds in its new role.
+#: The minutes whose median is compared, and the minutes until a node's memory fits its new role.
 WINDOW_MIN: Final = 5
 CHANGED_MIN: Final = 2
-#: Of those of a window so many are to be known.
+#: This many minutes of a window must be known.
 KNOWN_MIN: Final = 3
 CONSUMERS: Final = ("ack", "nack", "extend", "forget", "reject", "ack") * 3
 
 
 class Soak:
-    """The work on one running cluster, and what was weighed meanwhile."""
+    """The load on one running cluster, and the measured memory."""
 
     def __init__(self, cluster: Cluster, http: aiohttp.ClientSession, urls: dict[str, str]) -> None:
         self._cluster, self._http = cluster, http
@@ -46,11 +46,11 @@ class Soak:
         self.begun_s = time.monotonic()
         self.memory: list[Look] = []
         self.led: dict[int, str] = {}
-        """By minute: who led when it ended."""
+        """By minute: the leader at its end."""
         self.answered: dict[int, int] = {}
 
     async def run(self, seconds: float) -> None:
-        """Until the time is over."""
+        """Run for this time."""
         leader = await self._cluster.wait_leader()
         self._url = self._cluster.nodes[leader.node_id].url
         retry = {"min_backoff": "1s", "max_backoff": "10s", "max_attempts": 4, "max_age": "1m"}
@@ -133,9 +133,9 @@ class Soak:
 
 
 def grown(curves: dict[str, list[float]], led: dict[int, str], settled: int) -> dict[str, str]:
-    """Which nodes grew, and by how much; `curves`: [minutes] in MB. A leader holds more than a follower, so the last
-    minutes are compared with the first ones since the node led last, or came to lead; from the minute `settled` on.
-    Where those are too few it is not known."""
+    """The nodes that grew, and by how much. `curves`: [minutes] in MB, judged from the minute `settled` on. A leader
+    uses more than a follower. So the last minutes are compared with the first ones of the node's present role. With too
+    few of those the growth is not known."""
     found, leader = {}, list[str]()
     for minute in range(max(map(len, curves.values()), default=0)):
         leader.append(led.get(minute, leader[-1] if leader else ""))

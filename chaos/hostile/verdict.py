@@ -1,4 +1,4 @@
-"""Whether clients that behave noticed an attack."""
+"""Judges if clients that behave noticed an attack."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,13 +6,14 @@ from typing import Final
 
 from chaos.hostile.bystanders import PULLED, PUSHED, Bystanders, Look
 
-#: A look at /livez takes no longer.
+#: A check of /livez takes at most this long.
 LIVEZ_MS: Final = 100.0
-#: Lateness may double, and what is below this is no delay at all.
+#: Lateness may double. Below this it is no delay at all.
 LATENESS_TIMES: Final = 2.0
 LATENESS_MS: Final = 20.0
-#: No node grows by more, nor stays grown by more after such a time. Python returns an arena of 1 MB when it is empty.
-#: What lives on stands between what a crowd held: 8,000 consumers leave 100 MB, which the next crowd uses again.
+#: The most that a node grows, and the most that stays after COMES_BACK_S. Python returns an arena of 1 MB when it is
+#: empty, but living objects stand between those of a crowd. So 8,000 consumers leave 100 MB, which the next crowd uses
+#: again.
 GROWN_BYTES: Final = 150e6
 STAYS_BYTES: Final = 120e6
 COMES_BACK_S: Final = 60.0
@@ -26,13 +27,13 @@ class Window:
     end_s: float
 
     def of(self, looks: Iterable[Look], node: str | None = None) -> list[float]:
-        """The values that lie in it."""
+        """The values within the window."""
         return [look.value for look in looks if self.begin_s <= look.at_s < self.end_s and node in (None, look.node)]
 
 
 @dataclass
 class Verdict:
-    """What was measured; what is wrong with it however slow the machine is, and what took too long."""
+    """The figures. `wrong` are violations on a machine of any speed, `slow` are times above their bounds."""
 
     figures: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -40,7 +41,7 @@ class Verdict:
 
 
 def p99(values: Sequence[float]) -> float:
-    """The 99th percentile; 0 of none."""
+    """The 99th percentile. 0 for no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] if ordered else 0.0
 
@@ -48,7 +49,7 @@ def p99(values: Sequence[float]) -> float:
 def judge(
     seen: Bystanders, before: Window, during: Window, after: Window, terms: tuple[int, int], stored_bytes: float = 0.0
 ) -> Verdict:
-    """`terms`: of the leader, before and after. `stored_bytes`: what each node keeps in memory of what was stored."""
+    """`terms`: of the leader, before and after. `stored_bytes`: the memory of each node for stored messages."""
     verdict = Verdict()
     figures, wrong, slow = verdict.figures, verdict.wrong, verdict.slow
     if terms[0] != terms[1]:
