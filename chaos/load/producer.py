@@ -1,6 +1,5 @@
-"""Producers: open loop. Messages leave at their moment whatever became of those before, so that a stalled cluster is
-seen as unknown and late, not as a slower workload.
-"""
+"""Open-loop producers: messages leave at their moment, whatever became of earlier ones. So a stalled cluster shows as
+unknown and late messages, not as a slower workload."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from chaos.plan.load_plan import Plan
 
 
 class Producer:
-    """Offers the plan's messages to any of `nodes` that is a member; what it sees goes into `history`."""
+    """Offers the plan's messages to any of `nodes` that is a member. It records what it sees in `history`."""
 
     def __init__(
         self,
@@ -31,11 +30,11 @@ class Producer:
         self._stopped = False
 
     def stop(self) -> None:
-        """Nothing new is offered from now on."""
+        """Stop offering."""
         self._stopped = True
 
     async def run(self) -> None:
-        """Sends every message at its moment, until all or `stop`; returns when each has its final outcome."""
+        """Send every message at its moment, until all or `stop`. Return when each has its final outcome."""
         plan, loop = self._plan, asyncio.get_running_loop()
         start, count = loop.time(), plan.count
         strict = (plan.topic, plan.push_topic) if plan.strict else ()

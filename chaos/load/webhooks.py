@@ -1,9 +1,8 @@
 """Webhooks received under chaos, and the nodes' own accounts of them.
 
-The receiver's log is the judge of what was delivered: every request becomes a `HandedOver` in the moment in which it is
-read, before it is answered. When the leader began a hand-over only the leader knows; its delivery log says so, written
-before the first byte left, and is read after the run: a webhook without a start in any node's log breaks a promise of
-its own.
+The receiver's log decides what was delivered. Every request becomes a `HandedOver` when it is read, before it is
+answered. Only the leader knows when it began a push. Its delivery log has that, written before the first byte left, and
+is read after the run. A webhook without a start in any node's log breaks a promise of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,9 +24,9 @@ from storage.format.message_id import encode_ids
 from storage.format.rows import HEADER_SIZE, take_rows
 from storage.record.delivery_record import DELIVERY, PUSH, START, sound
 
-#: What lets a node push to this machine.
+#: The settings that let a node push to this machine.
 PUSH_SETTINGS: Final = {"push": {"allow": ["127.0.0.0/8"]}}
-#: What a push lease lasts beyond the attempt's timeout.
+#: The lease of a push is this much longer than the attempt's timeout.
 LEASE_MORE_MS: Final = 5_000
 REFUSED: Final = 500
 
@@ -35,7 +34,7 @@ Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
 
 
 class Webhooks:
-    """Receives what is pushed to `host` and records it; answers a share of it with an error. Use as `async with`."""
+    """Receives and records pushes to `host`, and answers a share of them with an error. Use as `async with`."""
 
     def __init__(self, plan: Plan, history: History, host: str = LOOPBACK) -> None:
         self._plan, self._history, self._host = plan, history, host
@@ -52,7 +51,7 @@ class Webhooks:
         await self._receiver.close()
 
     def topic(self) -> dict[str, object]:
-        """The settings of the topic that is pushed here."""
+        """The settings of the topic that pushes here."""
         plan = self._plan
         retry = {"min_backoff": plan.push_backoff_ms, "max_backoff": plan.push_backoff_ms, "max_attempts": 1_000}
         target = {"url": self.url, "timeout": plan.push_timeout_ms}
@@ -85,10 +84,10 @@ class Webhooks:
 
 
 def starts(data_paths: Mapping[str, Path], kept: Iterable[tuple[str, Path]] = ()) -> dict[Name, tuple[str, int]]:
-    """When each push began and at which node, by the delivery logs of nodes that are stopped; their data directories by
-    node id. `kept` are copies of delivery logs from directories that were damaged or emptied.
+    """The node and the moment of each push's begin, by the delivery logs of stopped nodes. `data_paths` are their
+    directories by node id. `kept` are copies of delivery logs from directories that were damaged or emptied.
 
-    Rows that are not as written tell nothing: a power cut tears what was not synced.
+    Damaged rows are skipped: a power cut tears unsynced bytes.
     """
     found: dict[Name, tuple[str, int]] = {}
     for node_id, data_path in (*kept, *data_paths.items()):
@@ -109,9 +108,8 @@ def _starts(node_id: str, path: Path) -> Iterator[tuple[Name, tuple[str, int]]]:
 
 
 def account(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> History:
-    """The history with the moment, the node and the lease of each push filled in from the nodes' own logs; those
-    without a start keep their zeros.
-    """
+    """The history with the moment, the node and the lease of each push, from the nodes' own logs. Pushes without a
+    start keep their zeros."""
     lease_ms = plan.push_timeout_ms + LEASE_MORE_MS
     events = list(history.events)
     for place, event in enumerate(events):

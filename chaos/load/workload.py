@@ -1,8 +1,8 @@
-"""A whole run: consumers on every node, producers, then waiting for what is still outstanding.
+"""A whole run: consumers on every node, producers, then the wait for outstanding messages.
 
-Outstanding is an acknowledged message that neither was handed over nor may have been cancelled. The run ends when none
-is left and every ack has its answer, or when `drain_s` is over: then the rest is lost as far as anybody outside can
-tell, and the checkers say so.
+A message is outstanding if it is acknowledged, not handed over, and cannot have been cancelled. The run ends when none
+is left and every ack has its answer, or after `drain_s`. The rest is then lost for every outside observer, and the
+checkers say so.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from chaos.load.webhooks import Webhooks
 from chaos.plan.load_plan import Plan
 
 AGAIN_S: Final = 0.05
-#: Acks of a consumer go together once in so many seconds.
+#: The time between two beats, at which a consumer's acks go together.
 BEAT_S: Final = 0.05
-#: A change aims so much earlier after one that came too late.
+#: A change aims this much earlier after one that came too late.
 AIM_MS: Final = 5
-#: One of so many messages that were changed is looked at.
+#: One of this many changed messages is looked at.
 LOOKED: Final = 4
 
 
 class Outstanding:
-    """Numbers acknowledged and not yet handed over or cancelled; counts for displays."""
+    """The numbers of messages that are acknowledged and not yet handed over or cancelled, with counts for displays."""
 
     def __init__(self, history: History) -> None:
         self.acknowledged_count = 0
@@ -66,7 +66,7 @@ class Outstanding:
                 return
 
     async def none_left(self) -> None:
-        """Returns when nothing is outstanding; call it after the last offer's outcome."""
+        """Return when nothing is outstanding. Call it after the last offer's outcome."""
         await self._none_left.wait()
 
 
@@ -91,8 +91,8 @@ async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[st
 class Workload:
     """One run of `plan` against `nodes`, recorded in `history`.
 
-    Changes and offers go to the nodes of which `is_member` says that they are members now. `webhooks` listens at `host`
-    as long as its owner wants: what a killed leader had on the wire comes again after `run`.
+    Changes and offers go to nodes that are members now, by `is_member`. `webhooks` listens at `host` as long as its
+    owner wants: pushes that a killed leader had on the wire come again after `run`.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class Workload:
         self._consumers: list[Consumer] = []
 
     def stop(self) -> None:
-        """Nothing new is offered; `run` goes on until what was offered is over."""
+        """Stop offering. `run` goes on until all offered messages are over."""
         self._producer.stop()
 
     async def run(self) -> bool:
-        """Offers and consumes everything; False when something was still outstanding at the end."""
+        """Offer and consume everything. False if messages were outstanding at the end."""
         plan = self.plan
         pulled = {"mode": "pull", "lease": plan.lease_ms, "handover": plan.handover}
         await configure(self.nodes, plan.topic, pulled, plan.request_s)
@@ -126,7 +126,7 @@ class Workload:
 
     @contextlib.asynccontextmanager
     async def consuming(self) -> AsyncIterator[None]:
-        """Consumers and the changer run inside this block; what is under way at its end is given up, and its outcome
+        """Run consumers and the changer inside this block. Calls at work at its end are given up, and their outcome is
         not recorded."""
         plan = self.plan
         async with (
@@ -157,7 +157,7 @@ class Workload:
                 tasks.cancel()
 
     async def drain(self) -> bool:
-        """Waits until nothing is outstanding and all acks are answered; False when `drain_s` went by first."""
+        """Wait until nothing is outstanding and all acks are answered. False if `drain_s` went by first."""
         try:
             async with asyncio.timeout(self.plan.drain_s):
                 await self.outstanding.none_left()
@@ -169,7 +169,7 @@ class Workload:
 
 
 def manners(plan: Plan) -> Manners:
-    """How the plan's consumers treat what they take."""
+    """How the plan's consumers treat their messages."""
     odd: tuple[tuple[Fate, float], ...] = (
         ("twice", plan.twice_share),
         ("late", plan.late_share),
