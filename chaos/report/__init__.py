@@ -1,5 +1,5 @@
-"""What people read of a run.
+"""The reports of a run for people.
 
-In: a history and its verdicts. Out: a timeline as text, JSON and a picture; what clients saw, for the reconciliation.
-timeline.py computes it once; the other timeline files only draw.
+In: a history and its verdicts. Out: a timeline as text, JSON and a picture, and the clients' records for the
+reconciliation. timeline.py computes the timeline once. The other timeline files only draw it.
 """

@@ -1,10 +1,11 @@
-"""What clients saw, for the reconciliation: its files, and whether its ledger and the checkers say the same.
+"""The clients' records for the reconciliation: its files, and if its ledger and the checkers agree.
 
-The checkers know what clients saw, the ledger what nodes wrote down, and neither reads the other's. They must agree on
-every repeat of which both hand-overs were seen: it is a duplicate in both, for the same cause, in the same terms. The
-ledger has more where a leader was killed in the middle of a hand-over: of one that reached nobody only its account
-tells, and that its receiver refused it, or let it time out, the leader did not hear, so that the repeat is no retry by
-its records.
+The checkers know what clients saw, the ledger what nodes recorded, and neither reads the other's. They must agree on
+every repeat with both hand-overs seen: it is a duplicate in both, for the same cause, in the same terms.
+
+The ledger has more if a leader was killed in the middle of a hand-over. If that reached no client, only the leader's
+account has it. If the receiver refused it, or let it time out, the leader did not hear that. So by its records the
+repeat is no retry.
 """
 
 from collections import Counter
@@ -21,14 +22,14 @@ from chaos.history.history import History
 from chaos.history.repeats import Repeat, repeats
 
 TAKEN: Final = 200
-#: What the checker calls the cause -> what the ledger may call it.
+#: The checker's cause -> the ledger's possible causes.
 _LEDGER_CAUSES: Final = {
     "failover": ("failover",),
     "after_lease": ("lease_ended", "unknown_outcome", "acked_late"),
     "same_name": ("unexplained",),
     "unnamed": ("unexplained",),
 }
-#: Of two messages, not of one handed over twice.
+#: A cause for two messages, not for one that was handed over twice.
 _OF_TWO: Final = "scheduled_twice"
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
@@ -44,9 +45,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Duplicates by cause as the ledger calls them: `ledger` all of its own, and of them `unseen`: clients did not see
-    both hand-overs, `unheard`: the earlier one had failed, and nobody was left to hear it. `checkers`: the checkers'
-    own. No `differences`: they agree, and ledger = unseen + unheard + checkers.
+    """Duplicates by cause, in the ledger's words.
+
+    - `ledger`: all duplicates of the ledger.
+    - `unseen`: of those, clients did not see both hand-overs.
+    - `unheard`: of those, the earlier hand-over had failed, and no leader was left to hear it.
+    - `checkers`: the duplicates of the checkers.
+
+    Without `differences` they agree, and ledger = unseen + unheard + checkers.
     """
 
     ledger: dict[str, int]
@@ -57,9 +63,8 @@ class Agreement:
 
 
 def write_evidence(history: History, directory: Path) -> Evidence:
-    """acknowledged.ndjson: ids that producers were answered with; receipts.ndjson: what consumers and webhook receivers
-    got, with the status of their answer.
-    """
+    """Write acknowledged.ndjson with the ids in answers to producers, and receipts.ndjson with the deliveries to
+    consumers and webhook receivers and the status of their answers."""
     found = Evidence(directory / "acknowledged.ndjson", directory / "receipts.ndjson")
     answers = history.acknowledged().values()
     _write(found.acknowledged, ({"id": each.message_id, "at_ms": each.wall_ms} for each in answers))
@@ -68,9 +73,8 @@ def write_evidence(history: History, directory: Path) -> Evidence:
 
 
 def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str, Any]]) -> Agreement:
-    """Holds the ledger's duplicates (id, term, attempt, before_term, before_attempt, cause) against the checkers'
-    repeats; `history` is the accounted one, in which webhooks have the moment of their hand-over.
-    """
+    """Compare the ledger's duplicates (id, term, attempt, before_term, before_attempt, cause) with the checkers'
+    repeats. `history` is the accounted one, in which webhooks have the moment of their hand-over."""
     rows = [row for row in duplicates if row["cause"] != _OF_TWO]
     by_name = {_name(row): row for row in rows}
     seen = {(event.message_id, event.term, event.attempt) for event in history.of(HandedOver)}
@@ -98,16 +102,16 @@ def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str
 
 
 def _failed_unheard(repeat: Repeat, row: Mapping[str, Any]) -> bool:
-    """Whether what the checker calls a retry may be a duplicate by the records. A push whose time was over when it came
-    again is a retry to the checker, whether its leader lived to say so or only its lease ended."""
+    """True if a retry by the checker may be a duplicate by the records. The checker calls a repeat of a timed-out push
+    a retry. It does so if its leader lived to record the failure, and also if only its lease ended."""
     before = repeat.before
     timed_out = before.pushed and repeat.after.handed_over_ms >= before.gives_up_ms
     return not before.taken or (timed_out and row["cause"] == "unknown_outcome")
 
 
 def _differs(name: Name, repeat: Repeat, row: Mapping[str, Any] | None, seen: set[Name]) -> Iterator[str]:
-    """What the ledger says otherwise of a repeat that clients saw. One between the two that nobody saw explains that
-    the ledger counts from it."""
+    """The differences between the ledger and a repeat that clients saw. The ledger may count from an unseen hand-over
+    between the two: that is no difference."""
     if row is None:
         yield f"{_said(name)}: {repeat.cause} by the checkers, no duplicate by the ledger"
     elif _before(row) in seen:

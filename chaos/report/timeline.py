@@ -1,12 +1,12 @@
 """A run on one axis of time: faults, leaders, rates, lateness, duplicates; as text, JSON and a picture.
 
-A verdict says whether a promise held; the timeline shows what it was held through. It reads the history alone, as the
+A verdict says if a promise held. The timeline shows what happened meanwhile. It reads the history alone, as the
 checkers do, so it can be drawn again from the file. All times are seconds since the first event, by the observer's
 monotonic clock.
 
-Who led is told by signs of life: a node that says so of itself, and hand-overs of its term. A reign is shown from its
-first sign to the fault that hit its node before the next term's first sign, so the white between two reigns is time in
-which nobody was seen to lead.
+Signs of life show the leader: a node's own word, and hand-overs of its term. A leader's time is shown from its first
+sign. It ends with the fault that hit its node before the next term's first sign. So the white between two leaders is
+time in which no node was seen to lead.
 """
 
 import itertools
@@ -26,16 +26,16 @@ from chaos.history.verdict import percentiles
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-#: What a repeat is called here; what is no duplicate (an attempt that failed) comes last.
+#: The names of repeats here. The last one, after a failed attempt, is no duplicate.
 CAUSES: Final = ("failover", "after_lease", "unexplained", "retried")
 _CALLED: Final = {"same_name": "unexplained", "unnamed": "unexplained"}
-#: Widths that read well on an axis, seconds.
+#: Readable widths on an axis, seconds.
 _WIDTHS_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0)
 
 
 @dataclass(frozen=True)
 class FaultSpan:
-    """One fault from its begin to its end, None: it was not over when the run was."""
+    """One fault from its begin to its end. None: it was not over at the end of the run."""
 
     kind: str
     node: str
@@ -47,7 +47,7 @@ class FaultSpan:
 
 @dataclass(frozen=True)
 class Reign:
-    """A term, who led it ("": nobody said), and when that was seen."""
+    """A term, its leader ("": unknown), and when that was seen."""
 
     term: int
     node: str
@@ -57,7 +57,7 @@ class Reign:
 
 @dataclass(frozen=True)
 class End:
-    """A node's process ended by itself; `expected`: a fault put on its disk explains it."""
+    """A node's process ended by itself. `expected`: a fault on its disk explains it."""
 
     node: str
     at_s: float
@@ -67,9 +67,8 @@ class End:
 
 @dataclass(frozen=True)
 class TermChange:
-    """From one term seen to the next: how long nobody was seen to lead, and what was handed over in both. `span_ms`:
-    the hand-over time that the failover duplicates span; `planned`: leadership was moved on purpose.
-    """
+    """The change from one seen term to the next: the time without a leader, and the failover duplicates. `span_ms`: the
+    hand-over time that these duplicates span. `planned`: leadership was moved on purpose."""
 
     before: int
     after: int
@@ -82,9 +81,8 @@ class TermChange:
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The run cut into equal widths: row i is from `edges_s[i]` to `edges_s[i + 1]`. Counts are of events; lateness is
-    in ms, of first hand-overs by when they came, NaN where none did.
-    """
+    """The run in bins of equal width: row i is from `edges_s[i]` to `edges_s[i + 1]`. Counts are of events. Lateness is
+    of first hand-overs by when they came, in ms, NaN without one."""
 
     edges_s: Floats
     offered: Counts
@@ -98,15 +96,14 @@ class Bins:
 
     @property
     def width_s(self) -> float:
-        """Of each bin."""
+        """The width of each bin."""
         return float(self.edges_s[1] - self.edges_s[0])
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Arrays are seconds since the start, one element an event, in the order of the history; `lateness_ms[i]` is of the
-    message first handed over at `first_s[i]`.
-    """
+    """Arrays are seconds since the start, one element an event, in the order of the history. `lateness_ms[i]` is of the
+    message first handed over at `first_s[i]`."""
 
     began_wall_ms: int
     length_s: float
@@ -159,11 +156,11 @@ class Timeline:
 
     @property
     def duplicates(self) -> int:
-        """Hand-overs of what had been handed over, but for those after a failed attempt."""
+        """Repeated hand-overs of a message, without those after a failed attempt."""
         return sum(len(times) for cause, times in self.repeats_s.items() if cause != "retried")
 
     def bins(self, count_max: int) -> Bins:
-        """The run in at most so many bins, of a width that reads well."""
+        """The run in at most `count_max` bins, of a readable width."""
         width_s = next((width for width in _WIDTHS_S if self.length_s / width <= count_max), self.length_s / count_max)
         count = max(1, int(np.ceil(self.length_s / width_s - 1e-9)))
         edges_s = np.arange(count + 1, dtype=np.float64) * width_s
@@ -185,7 +182,7 @@ class Timeline:
         )
 
     def totals(self) -> dict[str, object]:
-        """What the whole run comes to."""
+        """The sums of the whole run."""
         return {
             "length_s": round(self.length_s, 3),
             "faults": len(self.faults),
@@ -201,7 +198,8 @@ class Timeline:
         }
 
     def document(self, count_max: int = 240) -> dict[str, Any]:
-        """For programs: totals, faults, reigns, term changes and at most so many bins, every list in order of time."""
+        """The timeline for programs: totals, faults, leaders, term changes and at most `count_max` bins, every list in
+        order of time."""
         bins = self.bins(count_max)
         columns: dict[str, list[Any]] = {
             "begin_s": np.round(bins.edges_s[:-1], 3).tolist(),
@@ -275,20 +273,20 @@ def _faults(history: History, start: float) -> tuple[FaultSpan, ...]:
 
 
 def _nodes(history: History, reigns: Sequence[Reign]) -> tuple[str, ...]:
-    """All nodes that the history names, in order; links and groups of nodes are none."""
+    """All nodes that the history names, in order. Links and groups of nodes do not count."""
     named = {event.node for event in history.of(Answered)} | {event.node for event in history.of(HandedOver)}
     named |= {reign.node for reign in reigns} | {event.node for event in history.of(Fault)}
     return tuple(sorted(name for name in named if name and name.isalnum()))
 
 
 def hits(target: str, node: str) -> bool:
-    """Whether a fault with this target concerns this node: it is its name, or a link or a group has its name in it."""
+    """True if a fault with this target hits this node: the target is its name, or a link or group with its name."""
     names = target.replace(">", " ").replace("-", " ").replace("|", " ").replace(",", " ").split()
     return node in names or "*" in names
 
 
 def _reigns(history: History, start: float, length_s: float, faults: Sequence[FaultSpan]) -> tuple[Reign, ...]:
-    """One a term, from its first sign to its last, or to what ended it; terms that nobody saw are not there."""
+    """One row for each seen term, from its first sign to its last, or to the fault that ended it."""
     signs: dict[int, list[float]] = {}
     leaders: dict[int, str] = {}
     for event in history.events:
@@ -316,9 +314,8 @@ def _reigns(history: History, start: float, length_s: float, faults: Sequence[Fa
 
 
 def _changes(history: History, bounds: Bounds, reigns: Sequence[Reign]) -> tuple[TermChange, ...]:
-    """One for each pair of neighbouring reigns; failover duplicates belong to the change that ended the term of the
-    earlier hand-over.
-    """
+    """One row for each pair of neighbouring terms. Failover duplicates belong to the change that ended the term of the
+    earlier hand-over."""
     planned = {event.term_before for event in history.of(Transferred)}
     earlier_ms: dict[int, list[int]] = {}
     for repeat in repeats(history, bounds):

@@ -1,7 +1,7 @@
-"""The upper part of the timeline's picture: a lane for every node with its reigns, its faults in rows below.
+"""The upper part of the timeline's picture: a lane for every node with its time as leader, its faults in rows below.
 
-Rows are packed from the top: a fault goes into the first one in which its bar and its name touch nothing. All sizes
-are inches of the picture, so that what fits in one run's picture fits in every run's.
+Rows are packed from the top: a fault goes into the first one in which its bar and its name touch nothing. All sizes are
+inches of the picture, so a size that fits one run's picture fits every run's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from chaos.report.timeline import FaultSpan, Reign, Timeline
 from reconcile.report.palette import AMBER, BLUE, FAINT, GREY, INK, PAPER, RED, TEAL, VIOLET
 
-#: Family -> colour and the kinds in it; a kind that is in none is grey.
+#: Family -> colour and its kinds. A kind without a family is grey.
 _FAMILIES: Final = {
     "process fault": (RED, ("kill", "stop", "restart", "rolling", "wipe", "replace", "crash", "pause")),
     "network fault": (BLUE, ("partition", "cut", "loss", "delay", "duplicate", "bandwidth", "reorder", "flap")),
@@ -32,7 +32,8 @@ _SMALL: Final = 7
 
 @dataclass(frozen=True)
 class _Bar:
-    """A fault in its row, inches from the lane's left end; its name stands left of it where it would not fit right."""
+    """A fault in its row, inches from the lane's left end. Its name stands on the left where it would not fit on the
+    right."""
 
     fault: FaultSpan
     name: str
@@ -42,31 +43,31 @@ class _Bar:
 
     @property
     def taken_in(self) -> tuple[float, float]:
-        """From where to where nothing else may stand."""
+        """The range in which no other bar may stand."""
         name_in = len(self.name) * _LETTER_IN + 0.1
         return (self.begin_in - name_in, self.end_in) if self.name_left else (self.begin_in, self.end_in + name_in)
 
 
 @dataclass(frozen=True)
 class Lane:
-    """A node's lane, or that of all that is done to links."""
+    """A node's lane, or the lane of all faults of links."""
 
     name: str
     rows: tuple[tuple[_Bar, ...], ...]
 
     @property
     def height_in(self) -> float:
-        """Of the reigns, if it is a node's, of the rows, and of the air below."""
+        """The height of the strip that shows leadership, of the rows, and of the air below."""
         return self.head_in + _AIR_IN + _ROW_IN * len(self.rows)
 
     @property
     def head_in(self) -> float:
-        """Of the strip that shows reigns."""
+        """The height of the strip that shows leadership."""
         return 0.0 if self.name == LINKS else _REIGN_IN
 
 
 def lanes_of(timeline: Timeline, width_in: float) -> list[Lane]:
-    """A lane a node in order of names, and one for links if they were touched; `width_in` is the whole run's."""
+    """One lane for each node in order of names, and one for links with faults. `width_in` is the whole run's."""
     by_lane: dict[str, list[FaultSpan]] = {node: [] for node in timeline.nodes}
     for fault in timeline.faults:
         by_lane.setdefault(fault.node if fault.node in timeline.nodes else LINKS, []).append(fault)
@@ -97,7 +98,7 @@ def _packed(bars: Sequence[_Bar]) -> tuple[tuple[_Bar, ...], ...]:
 
 
 def legend_of(timeline: Timeline) -> list[Patch]:
-    """What the colours mean, as far as they are used."""
+    """The meaning of the used colours."""
     used = {_COLOURS.get(fault.kind, GREY) for fault in timeline.faults}
     patches = [Patch(color=INK, label="leads")]
     patches += [Patch(color=colour, label=name) for name, (colour, _) in _FAMILIES.items() if colour in used]
@@ -105,7 +106,7 @@ def legend_of(timeline: Timeline) -> list[Patch]:
 
 
 def draw_lanes(axes: Axes, timeline: Timeline, lanes: Sequence[Lane], width_in: float) -> None:
-    """Draws the lanes from the top down; a unit of the axis is an inch."""
+    """Draw the lanes from the top down. A unit of the axis is an inch."""
     total_in = top_in = sum(lane.height_in for lane in lanes)
     places = []
     for lane in lanes:

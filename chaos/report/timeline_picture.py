@@ -1,8 +1,8 @@
-"""The timeline as a picture: lanes of nodes with their reigns and faults, then rates, lateness and duplicates, all on
+"""The timeline as a picture: lanes of nodes with their leadership and faults, then rates, lateness and duplicates, on
 one axis.
 
-Where a term ended without being handed on, a thin line goes through the panels below the lanes: what follows it there
-is its doing.
+Where a term ended without a transfer, a thin line goes through the panels below the lanes, because that end caused what
+follows it there.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ _CAUSES: Final = {
     "after_lease": (AMBER, "lease ended"),
     "unexplained": (INK, "unexplained"),
 }
-#: Keeps figures readable before bars.
+#: A light edge that keeps figures readable before bars.
 _HALO: Final = [withStroke(linewidth=2.5, foreground=PAPER)]
-#: Longer runs are read in minutes.
+#: Longer runs are shown in minutes.
 _MINUTES_S: Final = 180
 
 
 def draw(timeline: Timeline, title: str, paths: Sequence[Path]) -> None:
-    """Writes the picture to each path, by its ending: .svg, or .png and what else matplotlib knows."""
+    """Write the picture to each path, by its ending: .svg, .png, or another format of matplotlib."""
     with style():
         figure = _figure(timeline, title)
         for path in paths:
@@ -75,7 +75,7 @@ def _figure(timeline: Timeline, title: str) -> Figure:
 
 
 def _draw_head(figure: Figure, timeline: Timeline, title: str, height_in: float) -> None:
-    """Title, the figures of the run, and what the colours of faults mean."""
+    """Draw the title, the figures of the run, and the colours of faults."""
     found = timeline.totals()
     late = found["lateness_ms"]
     assert isinstance(late, dict)
@@ -155,7 +155,7 @@ def _draw_duplicates(axes: Axes, timeline: Timeline, bins: Bins) -> None:
 
 
 def _told(timeline: Timeline) -> list[TermChange]:
-    """The term changes that have room for their figures, those with the most duplicates first."""
+    """The term changes with room for their figures, those with the most duplicates first."""
     told: list[TermChange] = []
     for change in sorted(timeline.changes, key=lambda each: each.failover, reverse=True):
         if change.failover and all(abs(other.at_s - change.at_s) > timeline.length_s * 0.055 for other in told):
@@ -175,7 +175,7 @@ def _legend(axes: Axes) -> None:
 
 
 def _draw_time(axes: Sequence[Axes], timeline: Timeline) -> None:
-    """One axis of time, under the last panel."""
+    """Draw one axis of time, under the last panel."""
     long = timeline.length_s > _MINUTES_S
     margin_s = timeline.length_s * _MARGIN
     axes[-1].set_xlim(-margin_s, timeline.length_s + margin_s)

@@ -1,13 +1,11 @@
-"""The timeline for a terminal: a lane for every node, sparklines below, then all that happened in order of time.
+"""The timeline for a terminal: a lane for every node, sparklines below, then all events in order of time.
 
-```
-seconds     0                             4.2                             8.4
-n1          ━━━━━━━━━━━━━━━kill░░░░░░░░░░░···································
-n2          ···················━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
-scheduled   ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▂ ▁▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇  999/s
-```
+``` seconds     0                             4.2                             8.4 n1
+━━━━━━━━━━━━━━━kill░░░░░░░░░░░··································· n2
+···················━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ scheduled   ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▂
+▁▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇  999/s ```
 
-`━` leads, `·` does not, a fault's name stands from its begin to its end; the blocks of lateness are powers of ten.
+`━` leads, `·` does not. A fault's name stands from its begin to its end. The blocks of lateness are powers of ten.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +44,7 @@ def _summary(timeline: Timeline) -> str:
 
 
 def _lanes(timeline: Timeline) -> Iterator[str]:
-    """The axis, a lane a node, and one for the links if they were touched."""
+    """The axis, a lane for each node, and one for links with faults."""
     second = timeline.length_s / _COLUMNS
     axis = "".join(f"{place * second:<{_COLUMNS // 4}.1f}" for place in range(0, _COLUMNS, _COLUMNS // 4))
     yield f"{'seconds':<{_LABEL}}{axis}{timeline.length_s:.1f}"
@@ -70,14 +68,14 @@ def _lane(name: str, lane: list[str], faults: Sequence[FaultSpan], timeline: Tim
 
 
 def _fill(lane: list[str], begin: float, end: float, name: str, rest: str) -> None:
-    """Writes `name`, then `rest`, from one column to another: at least one column."""
+    """Write `name`, then `rest`, from one column to another: at least one column."""
     first = min(int(begin), _COLUMNS - 1)
     for place in range(first, max(first + 1, min(int(np.ceil(end)), _COLUMNS))):
         lane[place] = name[place - first] if place - first < len(name) else rest
 
 
 def _sparks(timeline: Timeline) -> Iterator[str]:
-    """Rates (six eighths: what all but the busiest twentieth stay below), lateness by powers, duplicates as digits."""
+    """Rates (six eighths: the level of the 95th percentile), lateness by powers, duplicates as digits."""
     edges_s = np.linspace(0, timeline.length_s, _COLUMNS + 1)
 
     def counts(times_s: Floats) -> Counts:

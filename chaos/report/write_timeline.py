@@ -1,4 +1,4 @@
-"""The timeline of a run as files: text, JSON, and a picture where matplotlib is installed."""
+"""Writes the timeline of a run as files: text, JSON, and a picture where matplotlib is installed."""
 
 import json
 from pathlib import Path
@@ -8,9 +8,8 @@ from chaos.report.timeline_text import describe
 
 
 def write(timeline: Timeline, directory: Path, title: str = "") -> list[Path]:
-    """Writes timeline.txt and timeline.json, and timeline.png and timeline.svg where matplotlib is installed; the files
-    written. `title` stands above the picture.
-    """
+    """Write timeline.txt and timeline.json, and timeline.png and timeline.svg where matplotlib is installed. Return the
+    files. `title` stands above the picture."""
     text, document = directory / "timeline.txt", directory / "timeline.json"
     text.write_text(describe(timeline) + "\n", encoding="utf-8")
     document.write_text(json.dumps(timeline.document()) + "\n", encoding="utf-8")
