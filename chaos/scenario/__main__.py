@@ -1,4 +1,4 @@
-"""`python -m chaos.scenario SCENARIO` runs one kind of fault; without a name it runs all."""
+"""`python -m chaos.scenario SCENARIO` runs one kind of fault. Without a name it runs all."""
 
 from chaos.scenario.run import main
 

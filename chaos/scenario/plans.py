@@ -6,15 +6,17 @@ from typing import Final
 from chaos.plan.fault_plan import FaultPlan
 
 CALM_S: Final = 1.5
-#: What a fault excuses is over before the next one: two seconds after a pause, five where no node is left.
+#: The effects that a fault excuses end before the next fault: two seconds after a pause, five if no node is left.
 PAUSED_CALM_S: Final = 3.0
 NONE_LEFT_CALM_S: Final = 7.0
-#: The load ends when all faults have come; if they do not, after so long.
+#: The load ends when all faults have come, or after this time.
 LONGEST_S: Final = 3_600.0
 TWO_HOURS_S: Final = 7_200
-#: Wall clocks, one after the other: the leader's steps ten seconds either way, and it yields; it is 300 ms off, and
-#: drifts, and it leads on; a follower's is two hours ahead while the leader is paused, and a minute behind while the
-#: leader is killed.
+#: Wall clocks, one after the other:
+#: - the leader's steps ten seconds either way, and the leader yields;
+#: - the leader's is 300 ms off, then drifts, and the leader leads on;
+#: - a follower's is two hours ahead while the leader is paused;
+#: - a follower's is a minute behind while the leader is killed.
 _CLOCKS: Final = (
     ("+{calm} jump leader for=+{calm} by=10",),
     ("+{calm} jump leader for=+{calm} by=-10",),
@@ -26,51 +28,51 @@ _CLOCKS: Final = (
 
 
 def plan(lines: Iterable[str]) -> FaultPlan:
-    """Of three nodes."""
+    """A plan for three nodes."""
     return FaultPlan.parse("\n".join([f"plan seed=1 nodes=3 seconds={LONGEST_S:g}", *lines]), "live")
 
 
 def again_and_again(times: int, fault: str, targets: Sequence[str], lasts: str, calm_s: float = CALM_S) -> list[str]:
-    """So many faults, on these targets in turn. `lasts` is their `for`."""
+    """`times` faults, on these targets in turn. `lasts` is their `for`."""
     return [f"+{calm_s} {fault} {targets[turn % len(targets)]} for={lasts}" for turn in range(times)]
 
 
 def kills(times: int, *targets: str, calm_s: float = CALM_S) -> list[str]:
-    """kill -9; the node is started again when the service has run without it."""
+    """kill -9. The node is started again when the service has run without it."""
     return again_and_again(times, "kill", targets, f"+{calm_s}", calm_s)
 
 
 def slowed(lines: Sequence[str], by_s: float) -> list[str]:
-    """The same while every sync of both followers takes so long, whoever follows."""
+    """The same while every sync of both present followers takes `by_s`."""
     return [f"0 slow followers for={LONGEST_S:g} by={by_s:g}", *lines]
 
 
 def pauses(times: int, seconds: float) -> list[str]:
-    """SIGSTOP the leader, and wake it under another."""
+    """SIGSTOP the leader, and wake it under another leader."""
     return again_and_again(times, "pause", ["leader"], f"{seconds:g}", PAUSED_CALM_S)
 
 
 def of_all(times: int, fault: str) -> list[str]:
-    """It hits all nodes at once, and they are started again at once."""
+    """Hit all nodes at once, and start them again at once."""
     return again_and_again(times, fault, ["*"], "0", NONE_LEFT_CALM_S)
 
 
 def transfers(times: int, calm_s: float = CALM_S) -> list[str]:
-    """Leadership moves on purpose: to one follower, to the other, to the best."""
+    """Move leadership on purpose: to one follower, to the other, to the best."""
     return again_and_again(times, "transfer", ["follower", "last", "*"], "0", calm_s)
 
 
 def rolling_restarts(times: int, calm_s: float = CALM_S / 2) -> list[str]:
-    """Every node is stopped in order and started again, one after the other; so many rounds."""
+    """`times` rounds in which every node is stopped in order and started again, one after the other."""
     return again_and_again(3 * times, "stop", ["n1", "n2", "n3"], f"+{calm_s}", calm_s)
 
 
 def replacements(times: int, calm_s: float = CALM_S / 2) -> list[str]:
-    """A new node is added and the one that was there longest is removed: in three rounds every founder goes."""
+    """Add a new node and remove the oldest one. Three rounds replace every founder."""
     return again_and_again(times, "replace", [f"n{number + 1}" for number in range(times)], f"+{calm_s}", calm_s)
 
 
 def clock_steps(times: int, calm_s: float = CALM_S) -> list[str]:
-    """So many of _CLOCKS."""
+    """The first `times` of _CLOCKS, in a circle."""
     words = {"calm": calm_s, "two_hours": TWO_HOURS_S}
     return [line.format(**words) for turn in range(times) for line in _CLOCKS[turn % len(_CLOCKS)]]

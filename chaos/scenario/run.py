@@ -1,8 +1,8 @@
-"""`make chaos-scenarios`: one kind of fault at a time, 20 of each; `python -m chaos.scenario SCENARIO` runs one of
+"""`make chaos-scenarios`: one kind of fault at a time, 20 of each. `python -m chaos.scenario SCENARIO` runs one of
 them.
 
-Each prints its verdicts with their figures, how many trials they stand for (n trials without a failure say only "less
-than 3/n"), and leaves its history and its timeline behind for looking at. Exit status 1 if any promise is broken.
+Each prints its verdicts with their figures, and for how many trials they stand. n trials without a failure say only
+"less than 3/n". Each leaves its history and its timeline. Exit status 1 if any promise is broken.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from chaos.scenario.plans import (
 
 @dataclass(frozen=True)
 class Scenario:
-    """Faults as lines of a plan, the load they come under, and how it is judged."""
+    """Faults as lines of a plan, the load under them, and the bounds."""
 
     lines: Sequence[str]
     load: Plan
@@ -53,7 +53,7 @@ class Scenario:
 
     @property
     def times(self) -> int:
-        """How many faults come one after the other."""
+        """The number of faults that come one after the other."""
         return sum(fault.begins == "+" for fault in self.plan.faults)
 
 
@@ -61,12 +61,12 @@ class Scenario:
 BUSY_CALM_S: Final = 0.5
 #: A leader outvoted by one clock only, while the third node is paused, may be this much early (docs/operating.md).
 SKEWED: Final = replace(ONE_BY_ONE, skew_ms=510)
-#: Where no node is left, three processes begin at once on two cores before anybody can lead.
+#: Where no node is left, three processes start at once on two cores before one can lead.
 NONE_LEFT: Final = replace(ONE_BY_ONE, window_ms=5_000)
 
 
 def scenarios(times: int) -> dict[str, Scenario]:
-    """All scenarios by name, each with so many faults."""
+    """All scenarios by name, each with `times` faults."""
     common = Plan(batch=10, lease_ms=10_000, push_share=0.4, push_fail_share=0.02)
     load = replace(common, rate=1_000, cancel_share=0.01)
     pinned = replace(common, rate=1_500, batch=15, consumers_per_node=4)
@@ -97,7 +97,7 @@ def scenarios(times: int) -> dict[str, Scenario]:
 
 
 async def run(name: str, scenario: Scenario, directory: Path) -> bool:
-    """Runs one scenario and prints what came out; whether all promises held."""
+    """Run one scenario and print the result. True if all promises held."""
     plan, load = scenario.plan, scenario.load
     print(f"{name}: {scenario.times} faults at {load.rate:g} messages/s ...", flush=True)
     directory.mkdir(parents=True)
@@ -117,7 +117,7 @@ async def run(name: str, scenario: Scenario, directory: Path) -> bool:
 
 
 def main() -> None:
-    """Runs the scenarios named (default: all) and judges them by the promises."""
+    """Run the named scenarios (default: all) and judge them by the promises."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(scenarios(1))}")
     parser.add_argument("--times", type=int, default=20, help="faults in each")
