@@ -1,6 +1,6 @@
-"""The build that a cluster is upgraded from: a commit of this repository, named in `older-commit` beside this file.
+"""The build before an upgrade: a commit of this repository, named in `older-commit` beside this file.
 
-Tests run its processes beside those of this build. The file moves forward with each release in CHANGELOG.md: it names
+Tests run its processes beside those of this build. The file moves forward with each release in CHANGELOG.md. It names
 the commit of the release before, which is what users upgrade from.
 """
 
@@ -14,7 +14,8 @@ from chaos.cluster.local_nodes import python_of
 ROOT = Path(__file__).resolve().parents[2]
 NAMED = Path(__file__).with_name("older-commit")
 
-#: Builds before the rooms have the frame elsewhere. The package is asked: an editable install finds this build's too.
+#: Older builds have the frame at another path. The code asks the package, because an editable install finds this
+#: build's too.
 _SAY = (
     "import os, replication; from importlib import import_module; "
     "roomy = os.path.isdir(os.path.join(replication.__path__[0], 'wire')); "
@@ -24,16 +25,17 @@ _SAY = (
 
 
 class NoOlderBuild(Exception):
-    """The commit is not in this clone; says how to fetch it."""
+    """The commit is not in this clone. The text says how to fetch it."""
 
 
 def older_commit() -> str:
-    """Its full hash."""
+    """The full hash of the commit."""
     return next(line for line in NAMED.read_text(encoding="utf-8").splitlines() if not line.startswith("#")).strip()
 
 
 def check_out(directory: Path) -> Path:
-    """The files of that commit in `directory`, which is made; the repository stays as it is. Raises NoOlderBuild."""
+    """Write the files of that commit into `directory`, which is made. The repository stays as it is. Raises
+    NoOlderBuild."""
     commit = older_commit()
     git = ["git", "-C", str(ROOT)]
     if subprocess.run([*git, "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True, check=False).returncode:
@@ -52,7 +54,7 @@ def check_out(directory: Path) -> Path:
 
 
 def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`hourwheel WORDS` by the build below `root`; with `-c CODE` that code instead."""
+    """Run `hourwheel WORDS` by the build below `root`. With `-c CODE` run that code instead."""
     command = [*python_of(root), *words]
     if words[0] == "-c":
         code = f"import sys; sys.path.insert(0, sys.argv.pop(1)); {words[1]}"

@@ -2,12 +2,14 @@
 
     all old -> n1 new -> (n1 old again, n1 new) -> n1 n2 new -> all new, level 1 -> (n2 old again, n2 new) -> level 2
 
-In every mix each node leads in turn, old ones too; a follower and then the leader itself are killed. What needs the new
-level is refused until then, by the name of a node that lags. Before the level rises each build opens what the other one
-wrote, and verifies it; afterwards the older one is refused by name: by its own reader of the directory, at the
-handshake, and where it asks to join. The history is judged as any other: nothing lost, early or doubled.
+In every mix each node leads in turn, old ones too. A follower and then the leader itself are killed. Requests that need
+the new level are refused until then, with the name of a node that lags.
 
-`make soak-versions` lets each node lead for two minutes in each mix; tests/chaos/versions/test_run.py for moments.
+Before the level rises each build opens and verifies the other's files. Afterwards the older one is refused by name: by
+its own reader of the directory, at the handshake, and where it asks to join. The history is judged as any other:
+nothing lost, early or doubled.
+
+`make soak-versions` lets each node lead for two minutes in each mix, tests/chaos/versions/test_run.py for moments.
 """
 
 import argparse
@@ -40,26 +42,26 @@ LEAD_S = 60.0
 LONGEST_S = 36_000.0
 OLD, NEW = "old", "new"
 ASKED = {"HOURWHEEL_RAFT_UPGRADE": "asked"}
-"""As an operator who wants to be able to go back: an older build does not know the key, and would refuse it in a file.
-"""
+"""Set by an operator who wants to be able to go back. An older build does not know the key, and would refuse it in a
+file."""
 _NOT_COMPARED = "lock.mdb"  # LMDB's table of readers; every opening writes it
 
 
 class Upgrade:
-    """The story of one run, for `LiveRun.run`. `older` is where the older build lies; each node leads for as long as
-    it takes to hand over `calm` messages; `say` is told how far it is. Not `thorough`: one leader is killed, an
-    older one, beside the nodes that are upgraded, and what is done twice in different ways is done once."""
+    """The story of one run, for `LiveRun.run`. `older` is the directory of the older build. Each node leads for `calm`
+    hand-overs. `say` gets lines of progress. Not `thorough`: one leader of the older build is killed, beside the
+    upgraded nodes, and steps that exist in two ways are done once."""
 
     def __init__(self, older: Path, calm: int, say: Callable[[str], None], *, thorough: bool = True) -> None:
         self.older, self.calm, self._say, self._thorough = older, calm, say, thorough
         self.led: list[tuple[str, str, str]] = []
-        """(mix, node, build) of each that led."""
+        """(mix, node, build) of each leader."""
         self.refusals: list[str] = []
-        """How the older build was refused, in the words of a log or an answer."""
+        """The refusals of the older build, in the words of a log or an answer."""
         self._turn = 0
 
     async def __call__(self, live: LiveRun) -> None:
-        """The whole story."""
+        """Run the whole story."""
         self._nemesis, self._cluster = live.nemesis, live.cluster
         self._watch, self._served = live.nemesis.watch, live.nemesis.service.served
         nodes = list(self._cluster.nodes)
@@ -84,7 +86,7 @@ class Upgrade:
     # -- builds
 
     async def build(self, node_id: str) -> str:
-        """Which build the node's process is, as its answers show: the cluster page of the older one knows no level."""
+        """The build of the node's process, by its answers: the cluster page of the older one has no level."""
         found: list[str] = []
 
         async def said() -> bool:
@@ -96,8 +98,8 @@ class Upgrade:
         return found[0]
 
     async def switch(self, node_id: str, build: str, how: Literal["kill", "stop"], *, keep: bool = False) -> None:
-        """End the node, have the other build verify what it wrote, and start that there. `keep` a copy of the files as
-        they are in between."""
+        """End the node, let the other build verify its files, and start that build there. With `keep` make a copy of
+        the files in between."""
         async with self.down(node_id, how):
             path = self._cluster.nodes[node_id].data_path
             if keep:
@@ -114,7 +116,7 @@ class Upgrade:
         self._say(f"{node_id} is {build}")
 
     def _faults(self, build: str, path: Path) -> str:
-        """What this build finds wrong in a directory that the other one wrote."""
+        """The faults that this build finds in a directory of the other one."""
         if build == NEW:
             return "\n".join(verify(path).faults)
         verified = run(self.older, "verify", str(path))
@@ -122,7 +124,7 @@ class Upgrade:
 
     @asynccontextmanager
     async def down(self, node_id: str, how: Literal["kill", "stop"]) -> AsyncIterator[None]:
-        """Inside, the node's process has ended, and another leads if it led; afterwards it is ready."""
+        """In the block the node's process has ended, and another node leads if it led. After it the node is ready."""
         leadership = await self._watch.wait_leader()
         async with self._nemesis.on(Fault(0, how, node_id, 0)):
             if leadership.node_id == node_id:
@@ -133,7 +135,7 @@ class Upgrade:
     # -- mixes
 
     async def mix(self, name: str) -> None:
-        """Each node leads in turn; a follower is killed meanwhile, and the leader at the end."""
+        """Let each node lead in turn. Kill a follower meanwhile, and the leader at the end."""
         nodes = list(self._cluster.nodes)
         for node_id in nodes:
             await self.lead(node_id)
@@ -155,7 +157,7 @@ class Upgrade:
         return (leader,) if first_old else ()
 
     async def lead(self, node_id: str) -> None:
-        """Move leadership to a node; one that has not caught up yet is asked again."""
+        """Move leadership to a node. A node that has not caught up yet is asked again."""
         until_s = time.monotonic() + LEAD_S
         while True:
             leader = (await self._watch.wait_leader()).node_id
@@ -170,13 +172,13 @@ class Upgrade:
                 await self._served(1)
 
     async def ask(self) -> None:
-        """Something new is asked of every node: of an older build it is unknown, of this one refused, naming who lags,
-        until all are new; where the level is reached it is fine."""
+        """Ask every node for the new level. An older build does not know the request. This build refuses it with the
+        name of a node that lags, until all are new. Where the level is reached it agrees."""
         for node_id in self._cluster.running():
             build = await self.build(node_id)
             older = sorted(self._cluster.other_builds)
             if build == NEW and not older and await self.level(node_id) == 1:
-                continue  # asked now, it would rise
+                continue  # a request would raise it now
             await self._cluster.until(partial(self._is_answered, node_id, older), f"{node_id} asked", ASK_S)
 
     async def _is_answered(self, node_id: str, older: list[str]) -> bool:
@@ -191,7 +193,8 @@ class Upgrade:
 
     @staticmethod
     def _expect(status: int, wanted: dict[int, bool], document: dict[str, Any]) -> bool:
-        """Whether it is the answer wanted; one that says "try again" is none. Any other is a fault."""
+        """True if it is the wanted answer. False for an answer that says "try again". Any other raises
+        ClusterFailed."""
         if status in (0, 409, 503, 504):
             return False
         if not wanted.get(status, False):
@@ -199,12 +202,12 @@ class Upgrade:
         return True
 
     async def level(self, node_id: str) -> int:
-        """As the node says."""
+        """The level by the node's own page."""
         page = await self._cluster.status(node_id)
         return int(page.get("level", 1)) if page else 0
 
     async def post(self, node_id: str, path: str, document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """(status, answer); status 0 if nobody answered."""
+        """(status, answer). Status 0 without an answer."""
         try:
             timeout = aiohttp.ClientTimeout(total=10)
             url = f"{self._cluster.nodes[node_id].url}{path}"
@@ -216,7 +219,7 @@ class Upgrade:
     # -- the new level
 
     async def raise_level(self) -> None:
-        """Ask for it; all nodes follow."""
+        """Ask for the new level. All nodes follow."""
         nodes = list(self._cluster.nodes)
         if {await self.level(node_id) for node_id in nodes} != {1}:
             raise ClusterFailed("the level rose though nobody asked for it")
@@ -229,8 +232,8 @@ class Upgrade:
         self._say("level 2")
 
     async def refused_by_its_reader(self, node_id: str) -> None:
-        """The older build does not start on a directory of the new level: neither on what a kill has left, where the
-        journal tells, nor on what a node left that ended in order, where the checkpoint does. Nothing is changed."""
+        """The older build does not start on a directory of the new level. After a kill the journal tells it, after a
+        stop in order the checkpoint. Nothing is changed."""
         ends: tuple[Literal["kill", "stop"], ...] = ("kill", "stop") if self._thorough else ("stop",)
         for how in ends:
             async with self.down(node_id, how):
@@ -255,7 +258,8 @@ class Upgrade:
         self._heard(said, "version 2")
 
     async def refused_at_the_handshake(self, node_id: str) -> None:
-        """The older build on a copy of the directory from before the level rose: nobody talks with it."""
+        """Start the older build on a copy of the directory from before the level rose. No node accepts its
+        handshake."""
         real = self._cluster.nodes[node_id]
         stale = replace(real, directory=real.directory / "stale")
 
@@ -274,7 +278,7 @@ class Upgrade:
         self._heard(last_words(stale, 1_000), "is at level 2")
 
     async def refused_to_join(self, spare: LocalNode) -> None:
-        """An empty node of the older build: adding it names what it reads."""
+        """Start an empty node of the older build. The refusal to add it names the versions that it reads."""
         process = start_process(spare, other_build=self.older)
         wanted = {"id": spare.node_id, "raft": spare.raft, "http": spare.http}
         said: list[str] = []
@@ -300,7 +304,7 @@ class Upgrade:
 
 
 def content(path: Path) -> dict[str, bytes]:
-    """Every file of a data directory, but the one that each opening writes."""
+    """Every file of a data directory, except the one that each opening writes."""
     files = [each for each in sorted(path.rglob("*")) if each.is_file() and each.name != _NOT_COMPARED]
     return {str(each.relative_to(path)): each.read_bytes() for each in files}
 
@@ -308,7 +312,7 @@ def content(path: Path) -> dict[str, bytes]:
 async def upgrade(
     directory: Path, older: Path, *, rate: float, hold_s: float, say: Callable[[str], None], thorough: bool = True
 ) -> Upgrade:
-    """Runs the story below `directory`. Raises ClusterFailed, also when a promise is broken."""
+    """Run the story below `directory`. Raises ClusterFailed, also when a promise is broken."""
     load = Plan(rate=rate, batch=5, lease_ms=4_000, cancel_share=0.01, push_share=0.3)
     script = Upgrade(older, max(8, round(rate * hold_s)), say, thorough=thorough)
     bounds = replace(ONE_BY_ONE, on_time_ms=2_000, acknowledged_share=0.8)
@@ -323,7 +327,7 @@ async def upgrade(
 
 
 def main() -> None:
-    """Each node leads in each mix for `--hold` seconds."""
+    """Let each node lead in each mix for `--hold` seconds."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--hold", type=float, default=120.0, help="seconds for which each node leads in each mix")
     parser.add_argument("--rate", type=float, default=500.0, help="messages a second")
