@@ -1,15 +1,17 @@
-/* A disk that is slow, fails once, or says that it has no room, for one process; and a machine that was started anew.
+/* A disk that is slow, fails once, or reports no space, for one process. Also the boot id of a machine that was started anew.
  *
- * Loaded into a node with LD_PRELOAD. CHAOS_DISK names a file of 40 bytes that is mapped at start: five signed 64-bit numbers
- * {delay_ns, free_bytes, write_errno, sync_errno, failed}, so a node's disk is set, changed and mended while the node runs.
+ * Loaded into a node with LD_PRELOAD. CHAOS_DISK names a file of 40 bytes that is mapped at start. It holds five signed 64-bit numbers
+ * {delay_ns, free_bytes, write_errno, sync_errno, failed}. So a node's disk is set, changed and mended while the node runs.
  *
- * delay_ns: every sync takes so long. The delay comes before the real call: what was written meanwhile is then synced too, as with a device
- * that is slow to take commands. write_errno, sync_errno: the next positional write or sync does nothing, fails with that number, and the
- * number is taken back: exactly one call fails, and `failed` counts it. free_bytes: what statvfs reports as free, -1 for the truth.
+ * delay_ns: every sync takes this long. The delay comes before the real call, so bytes written meanwhile are synced too. A device that is
+ * slow to take commands does the same.
+ * write_errno, sync_errno: the next positional write or sync does nothing and fails with that number. The number is then taken back: exactly
+ * one call fails, and `failed` counts it.
+ * free_bytes: the free bytes that statvfs reports, -1 for the truth.
  *
- * CHAOS_BOOT names the file that is opened in place of BOOT_ID: a process whose power was cut finds another run of the kernel.
+ * CHAOS_BOOT names the file that is opened instead of BOOT_ID: a process whose power was cut finds another run of the kernel.
  *
- * Positional writes are those to the data (a node's log goes out with write): storage/file/disk.py and LMDB both use pwrite.
+ * Positional writes go to the data: storage/file/disk.py and LMDB both use pwrite. A node's log goes out with write.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -47,7 +49,7 @@ __attribute__((constructor)) static void map_control(void)
         control = mapped;
 }
 
-/* Whether this call is the one that fails; errno is then set. */
+/* True if this call is the one that fails. It then sets errno. */
 static int fails(int64_t *number)
 {
     int64_t chosen = control == NULL ? 0 : __atomic_exchange_n(number, 0, __ATOMIC_ACQ_REL);
@@ -161,7 +163,7 @@ static const char *path_of(const char *path)
     return boot != NULL && path != NULL && strcmp(path, BOOT_ID) == 0 ? boot : path;
 }
 
-/* With a mode or without: who gives none reads none. */
+/* A mode is read only if the caller passes one. */
 #define OPEN(name) \
     int name(const char *path, int flags, ...) \
     { \

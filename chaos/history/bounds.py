@@ -18,12 +18,12 @@ class Bounds:
     messages."""
 
     skew_ms: int = 1  # one machine, one clock, floored to milliseconds on both sides
-    late_ms: int | None = None  # for first hand-overs outside fault windows; None: only reported
+    late_ms: int | None = None  # for first hand-overs outside fault windows. None: only reported
     duplicate_span_ms: int = 50
-    gap_ms: int | None = None  # without a hand-over around a transfer, under load; None: only reported
-    gap_p99_ms: int | None = None  # the same for all transfers of a run; None: only reported
+    gap_ms: int | None = None  # without a hand-over around a transfer, under load. None: only reported
+    gap_p99_ms: int | None = None  # the same for all transfers of a run. None: only reported
     recovery_ms: int | None = (
-        None  # from a fault to the first acknowledgement and the first on-time hand-over; None: only reported
+        None  # from a fault to the first acknowledgement and the first on-time hand-over. None: only reported
     )
     on_time_ms: int = 100  # the lateness that counts as on time after a fault
     window_ms: int = 2_000  # a fault excuses for this long

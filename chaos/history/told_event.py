@@ -66,7 +66,8 @@ class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """An answer about a message from a cluster that was made from the backup. It is the answer to a cancel, the
-    ledger's account, or that the message is unknown. `again`: this cluster had made so many hand-overs of it before."""
+    ledger's account, or that the message is unknown. `again` counts the hand-overs of it that this cluster had made
+    before."""
 
     number: int
     message_id: str

@@ -1,4 +1,4 @@
-"""What GET and the ledger say of messages, asked of real nodes at the end of a run."""
+"""Asks GET and the ledger of real nodes about messages at the end of a run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from chaos.cluster.local_nodes import LocalNode
 from chaos.history.history import History
 from chaos.load.client import Tasks, caller_of, session
 
-#: So many messages are asked about, a few at a time.
+#: The number of messages to ask about, AT_ONCE at a time.
 SAMPLE: Final = 1_000
 AT_ONCE: Final = 8
 REQUEST_S: Final = 20.0
 
 
 async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, count: int = SAMPLE) -> None:
-    """Ask for `count` of the acknowledged messages, drawn by `seed`."""
+    """Ask about `count` of the acknowledged messages, drawn by `seed`."""
     known = list(history.acknowledged().values())
     async with session(REQUEST_S) as http, asyncio.TaskGroup() as group:
         accounts = Accounts(caller_of(nodes, http, Tasks(group), f"{seed}/account"), history)

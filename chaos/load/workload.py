@@ -71,7 +71,7 @@ class Outstanding:
 
 
 async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[str, object], request_s: float) -> None:
-    """Creates a topic, so that there is one to wait at; tries the nodes in turn until one has done it.
+    """Create a topic, so that consumers can wait at it. Try the nodes in turn until one has done it.
 
     Raises RuntimeError when its settings are refused.
     """

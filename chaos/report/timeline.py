@@ -123,7 +123,7 @@ class Timeline:
 
     @classmethod
     def of(cls, history: History, bounds: Bounds) -> "Timeline":
-        """Raises ValueError for a history without events."""
+        """Make the timeline of a history. Raises ValueError if it has no events."""
         if not history.events:
             raise ValueError("a history without events has no timeline")
         start = min(event.mono_ms for event in history.events)

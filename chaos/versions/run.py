@@ -42,8 +42,8 @@ LEAD_S = 60.0
 LONGEST_S = 36_000.0
 OLD, NEW = "old", "new"
 ASKED = {"HOURWHEEL_RAFT_UPGRADE": "asked"}
-"""Set by an operator who wants to be able to go back. An older build does not know the key, and would refuse it in a
-file."""
+"""The setting of an operator who wants to be able to go back. An older build does not know the key, and would refuse it
+in a file."""
 _NOT_COMPARED = "lock.mdb"  # LMDB's table of readers; every opening writes it
 
 

@@ -103,7 +103,7 @@ def _cancels(truth: Truth) -> Iterable[str]:
 
 
 def _looks(truth: Truth) -> Iterable[str]:
-    """Check what GET says of hand-overs."""
+    """Check the hand-overs in the answers to GET."""
     drifts = [fault.argument("ppm", FAST_PPM) for fault in truth.history.of(Fault) if fault.kind == "drift"]
     round_ms = ROUND_MS + (SET_BACK_MS if any(abs(ppm) >= FAST_PPM for ppm in drifts) else 0)
     for look in truth.history.of(Looked):

@@ -1,4 +1,4 @@
-"""What counts and the ledger's sums say, held against what can have been: a part of `answers`."""
+"""Compares counts and the ledger's sums with the possible numbers: a part of `answers`."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -108,11 +108,11 @@ def _most_ahead_ms(history: History, begun: Mapping[HandOverName, Begun]) -> dic
 
 
 def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
-    """How long clocks can have run wrong since this node heard the others, ms. The node keeps what it heard for at most
-    `known_s`.
+    """How long clocks can have run wrong since this node heard the others, ms. The node keeps another clock's time for
+    at most `known_s`.
 
-    A drift that was under way then counts from its begin. Its end sets the clock right. What the node heard is then
-    wrong by all that the clock had gained.
+    A drift that was under way then counts from its begin. Its end sets the clock right. The time that the node has is
+    then wrong by all that the clock had gained.
     """
     known_ms = event.known_s * 1000
     since_ms = event.mono_ms - known_ms - DRIFT_MS

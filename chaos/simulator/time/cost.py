@@ -78,7 +78,7 @@ class Meter:
     def charge(self, what: str, us: float) -> None:
         """Charge for work."""
         self.owed_us += us
-        self.by[what] += us  # type: ignore[assignment]  # Counter counts what adds up
+        self.by[what] += us  # type: ignore[assignment] # Counter can hold floats
 
     def read(self, path: str, size: int) -> None:
         """Charge for bytes read from a file."""
