@@ -1,4 +1,5 @@
 """One checker for each promise: a function of a history alone.
 
-In: a history. Out: a verdict. engine judges what nodes do among themselves, message what clients get and are told.
+In: a history. Out: a verdict.
+engine judges what nodes do among themselves, message what clients get and are told.
 """

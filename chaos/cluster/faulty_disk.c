@@ -3,8 +3,8 @@
  * Loaded into a node with LD_PRELOAD. CHAOS_DISK names a file of 40 bytes that is mapped at start. It holds five signed 64-bit numbers
  * {delay_ns, free_bytes, write_errno, sync_errno, failed}. So a node's disk is set, changed and mended while the node runs.
  *
- * delay_ns: every sync takes this long. The delay comes before the real call, so bytes written meanwhile are synced too. A device that is
- * slow to take commands does the same.
+ * delay_ns: every sync takes this long. The delay comes before the real call, so bytes written meanwhile are synced too. A device
+ * that is slow to take commands does the same.
  * write_errno, sync_errno: the next positional write or sync does nothing and fails with that number. The number is then taken back: exactly
  * one call fails, and `failed` counts it.
  * free_bytes: the free bytes that statvfs reports, -1 for the truth.

@@ -1,12 +1,12 @@
 /* Moves the wall clock of one process, and nothing else.
  *
- * Loaded into a node with LD_PRELOAD. CHAOS_CLOCK names a file of 32 bytes that is mapped at start. It holds four signed 64-bit numbers
- * {sequence, offset_ns, drift_ppb, since_ns}. CLOCK_REALTIME is moved by offset_ns + (monotonic - since_ns) * drift_ppb / 1e9, from the next
- * call after each write to the file. The writer makes `sequence` odd while it writes, so that no half of a change is used.
+ * Loaded into a node with LD_PRELOAD. CHAOS_CLOCK names a file of 32 bytes that is mapped at start. It has four signed 64-bit
+ * numbers {sequence, offset_ns, drift_ppb, since_ns}. CLOCK_REALTIME is moved by offset_ns + (monotonic - since_ns) * drift_ppb / 1e9, from
+ * the next call after each write to the file. The writer makes `sequence` odd while it writes, so that no half of a change is used.
  *
  * The monotonic clocks pass through untouched. libfaketime, which keeps a monotonic clock of its own, breaks time.sleep of Python 3.11.
- * Python takes its wall clock from clock_gettime(CLOCK_REALTIME), also for datetime. C code may call gettimeofday and time, so they move too.
- * All three reach the vDSO only from inside the C library, so a library in front of it is enough.
+ * Python takes its wall clock from clock_gettime(CLOCK_REALTIME), also for datetime. C code may call gettimeofday and time, so they
+ * move too. All three reach the vDSO only from inside the C library, so a library in front of it is enough.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
