@@ -1,16 +1,20 @@
-"""What this node must say loudly: its clock is off, or nodes differ and nobody can tell whose state is right.
+"""Reports what an operator must know at once: this node's clock is off, or nodes differ and no majority agrees.
 
-The clock guard in one place. A leader knows every clock from the echoes (node/cluster/clock_skew.py); a follower knows
-its own from the heartbeats, which carry the median as the leader sees it. Past `[clock] skew_max_ms`, either way, a
-node is not ready (`/readyz`), stands for election after the others (replication/election/may_vote.py), and a leader
-that a majority contradicts hands over (node/cluster/transfer.py). Nothing here changes what is done with messages.
+The leader knows every clock from the echoes (node/cluster/clock_skew.py). A follower knows its own from the heartbeats,
+which carry the median as the leader sees it. A clock is off if it differs from the median by more than `[clock]
+skew_max_ms`, either way. A node whose clock is off is not ready (`/readyz`) and stands for election after the others
+(replication/election/may_vote.py). A leader that a majority contradicts hands over (node/cluster/transfer.py). Nothing
+here changes what is done with messages.
 
-| who is off | who notices | what happens |
-|---|---|---|
-| one follower | itself, and the leader's metrics | not ready; stands after the others; nothing is late or early |
-| the leader, against a majority that agrees | itself, at once | not ready; stamps at most 500 ms past it; yields |
-| one of two nodes that are up, of three | the follower, and the metrics | who is wrong? the leader leads on |
-| a majority, together | nobody | the median is wrong: time is what most clocks say |
+    whose clock is off                        who notices                      what happens
+    one follower's                            itself, the leader's metrics     not ready, stands after the others;
+                                                                               nothing is late or early
+    the leader's, and a majority agrees       itself, at once                  not ready, stamps at most 500 ms past
+                                                                               that majority, yields
+    of three nodes two are up, one is off     the follower, the metrics        no node can say which one is wrong:
+                                                                               the leader leads on
+    a majority's, together                    no node                          the median is wrong: time is what most
+                                                                               clocks say
 """
 
 from __future__ import annotations
@@ -27,12 +31,12 @@ from replication.group import RaftGroup
 
 log = structlog.get_logger()
 
-#: How often the same trouble is said again.
+#: The same trouble is logged again after this time.
 SAY_EVERY_S = 30.0
 
 
 class ClockGuard(Collector):
-    """Reads; says; counts. `watch` is called from housekeeping. Also collects the skew of each peer for /metrics."""
+    """Logs and counts what is wrong. Housekeeping calls `watch`. Also collects the skew of each peer for /metrics."""
 
     def __init__(self, skew: Skew, group: RaftGroup, clock: NodeClock, skew_max_ms: int) -> None:
         self._skew, self._group, self._clock, self._bound_ms = skew, group, clock, skew_max_ms
@@ -48,7 +52,7 @@ class ClockGuard(Collector):
             self._say(f"clock of {peer}", f"the clock of {peer} is {_side(ahead_ms)} this leader's" if off else "")
 
     def clock_check(self) -> str:
-        """`ok`, or by how much this node's clock is off; for /readyz. Ok while there is nobody to compare with."""
+        """Return `ok`, or by how much this node's clock is off, for /readyz. It is ok while no other clock is known."""
         ahead_ms = self._skew.ahead_ms()
         if ahead_ms is None or abs(ahead_ms) <= self._bound_ms:
             return "ok"
@@ -59,12 +63,12 @@ class ClockGuard(Collector):
 
     @property
     def split(self) -> str:
-        """Which nodes differ without a majority on one side, as the leader finds it; empty if none do."""
+        """The nodes that differ without a majority on one side, as the leader finds them. Empty if none do."""
         found = self._group.agreement.split
         return str(found) if found is not None else ""
 
     def values(self) -> dict[str, float]:
-        """Rows of the table of node.cluster.metrics. The clock's is NaN while there is nobody to compare with."""
+        """Rows of the table of node.cluster.metrics. The clock's row is NaN while no other clock is known."""
         ahead_ms = self._skew.ahead_ms()
         return {
             "hourwheel_clock_ahead_seconds": float("nan") if ahead_ms is None else ahead_ms / 1000,
@@ -73,11 +77,11 @@ class ClockGuard(Collector):
         }
 
     def describe(self) -> list[Metric]:
-        """Nothing: peers are not there yet when the registry asks at registration."""
+        """Return nothing: the registry asks at registration, before there are peers."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """Yield the skew of each peer, for the registry."""
         family = GaugeMetricFamily(
             "hourwheel_clock_skew_seconds", "How far a peer's clock is ahead of this leader's", labels=["node"]
         )
@@ -86,7 +90,7 @@ class ClockGuard(Collector):
         yield family
 
     def _skews(self) -> list[tuple[str, float]]:
-        """Of each peer heard in this term, how far its clock is ahead of ours, ms."""
+        """For each peer heard in this term, how far its clock is ahead of ours, ms."""
         peers = sorted(self._group.peers.items())
         return [(node_id, peer.clock_offset_ms) for node_id, peer in peers if self._skew.hears(peer)]
 

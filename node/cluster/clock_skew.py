@@ -1,15 +1,16 @@
-"""What the nodes' clocks say about ours: how far ahead the median is, and whether this leader is outvoted.
+"""Compares our clock with the other nodes': how far ahead their median is, and if a majority contradicts this leader.
 
-Every echo of a heartbeat carries the clock of its sender, so only a leader knows the others'; its heartbeats carry the
-median of them, so a follower knows how far its own is off. Two things follow. A leader's stamps stay within 500 ms
-past the median (runtime/clock.py): that holds from the first stamp on. And a leader that a majority of the nodes
-contradict, agreeing with each other, hands leadership to one of them: a clock that is behind would make everything
-late, and one that is ahead everything early, if only by the 500 ms.
+Every echo of a heartbeat carries the clock of its sender, so only a leader knows the others' clocks. Its heartbeats
+carry their median, so a follower knows how far its own clock is off. Two things follow:
 
-What waited on the way counts for neither (replication/election/median.py, replication/raft/options.py): after a pause
-it says where clocks were.
+- A leader's stamps stay within 500 ms past the median (runtime/clock.py), from the first stamp on.
+- If a majority agrees with each other and contradicts the leader, the leader hands leadership to a node of that
+  majority. A clock that is behind would make everything late. One that is ahead would make it early, by up to 500 ms.
 
-To contradict is to be farther off than the configured bound, which is at most those 500 ms.
+A clock contradicts the median if it is farther off than the configured bound, which is at most those 500 ms.
+
+A message that waited on the way counts for neither (replication/election/median.py, replication/raft/options.py). After
+a pause it says where clocks were.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from replication.raft.options import Peer, parted_ms
 
 
 class Skew:
-    """Asks the group for its peers' clocks. `led_since_s`: echoes from before (monotonic seconds) say nothing."""
+    """Asks the group for its peers' clocks. Echoes from before `led_since_s` (monotonic seconds) do not count."""
 
     def __init__(self, group: RaftGroup, clock: NodeClock, bound_ms: int = STEP_MS) -> None:
         self._group = group
@@ -34,33 +35,35 @@ class Skew:
         self._found: Median | None = None
 
     def median_ms(self) -> float:
-        """How far the median of the nodes' clocks is ahead of ours; known to the leader alone, 0 elsewhere.
+        """Return how far the median of the nodes' clocks is ahead of ours. Only the leader knows it; elsewhere it is 0.
 
-        A node that was not heard counts as one that stands where the median was when it was last known, which time has
-        moved on since: so one whose wall clock jumped before it was elected knows that it is off, though another node
-        is away and of two nobody could tell. Was it never known, as after all nodes were down at once, one that is down
-        is left out, and of two clocks the lower one counts: late by a slow clock can be borne, early by a fast one can
-        not. So one that is up and about to be heard counts as the lowest: two fast ones of five may be heard first.
+        A peer that was not heard counts as if its clock stood at the last known median, moved on by the time since. So
+        a node whose wall clock jumped before its election knows that it is off, though another node is away. Of two
+        clocks alone nobody could tell which is wrong.
+
+        If the median was never known, as after all nodes were down at once:
+        - A peer that is down is left out. Of two clocks the lower counts: being late is bearable, being early is not.
+        - A peer that is up and not heard yet counts as the lowest clock: two fast ones of five may be heard first.
         """
         return self._median()[0]
 
     def least_median_ms(self) -> float:
-        """The same, at the lowest that the ways of the echoes, and slack and age of what is known, allow. The first
-        echoes of a term may have been slow. A leader's stamps keep to it. It is never below the lowest clock of a
-        majority that is heard."""
+        """Return the lowest value that `median_ms` may have. It allows for slow echoes, and for slack and age of the
+        known median, because the first echoes of a term may have been slow. A leader's stamps keep to it. It is never
+        below the lowest clock of a majority that is heard."""
         now, voters = self._clock.monotonic(), self.voters
         heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
         known = self.known or Median(0.0, now)
         return self._median_of(voters, heard_ms, known.slack_ms + parted_ms(now - known.at_s))
 
     def told_ms(self) -> tuple[int, int]:
-        """For a leader's heartbeats: by how much its clock is ahead of the median, and by how much more it may be."""
+        """For a leader's heartbeats: how far its clock is ahead of the median, and how much farther it may be."""
         median_ms, slack_ms = self._median()
         return -round(median_ms), math.ceil(slack_ms)
 
     def _median(self) -> tuple[float, float]:
-        """See `median_ms`; and how much less it may be, by the ways of the echoes and what was told of theirs. Age does
-        not count: the next leader would count it again, and each after it, for a clock that is away for days."""
+        """Return `median_ms` and how much less it may be, by the ways of the echoes and the slack that was told. Age
+        does not count. Each leader after this one would count it again, for a clock that is away for days."""
         voters, known = self.voters, self.known
         heard = [peer for peer in voters if self._heard(peer)]
         median_ms = self._median_of(voters, [peer.clock_offset_ms for peer in heard])
@@ -71,7 +74,8 @@ class Skew:
         return median_ms, slack_ms
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
-        """Of the clocks of those that were heard, with our own; and what is known of the others', less so much."""
+        """The median of our own clock, the clocks that were heard, and the known median less `known_less_ms` for the
+        others."""
         if not self._clock.leading:
             return 0.0
         offsets_ms, known_ms = [0.0, *heard_ms], self._known_ms()
@@ -82,17 +86,18 @@ class Skew:
 
     @property
     def voters(self) -> list[Peer]:
-        """The peers whose clocks count. One without a vote may be away, or wrong, for as long as it likes."""
+        """The peers whose clocks count. A peer without a vote may be away, or wrong, for any time."""
         return [peer for peer in self._group.peers.values() if not peer.learner]
 
     @property
     def known(self) -> Median | None:
-        """The median of the nodes' clocks as this leader found it last or was told it."""
+        """The newest median of the nodes' clocks that this leader found or was told."""
         return max((each for each in (self._found, self._group.median) if each), key=lambda at: at.at_s, default=None)
 
     def some_right_ms(self) -> float:
-        """How far a moment is ahead of our clock that some right clock among those heard has not passed yet, where a
-        majority of all nodes' clocks are right. Known to the leader, which heard a majority since it leads."""
+        """Return how far a moment is ahead of our clock which some right clock among those heard has not passed yet. It
+        assumes that a majority of all nodes' clocks are right. Known to the leader, which heard a majority since it
+        leads."""
         voters = self.voters
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         offsets_ms = sorted([0.0, *heard_ms], reverse=True)
@@ -100,40 +105,40 @@ class Skew:
         return offsets_ms[max(0, len(offsets_ms) - wrong_at_most - 1)]
 
     def _known_ms(self) -> float | None:
-        """How far the median that was known last is ahead of our clock now."""
+        """Return how far the last known median is ahead of our clock now."""
         if self.known is None:
             return None
         return self.known.ms + (self._clock.monotonic() - self.known.at_s) * 1000 - self._clock.own_ms()
 
     def agrees(self, peer: Peer) -> bool:
-        """Whether the peer's clock is within the bound of the median."""
+        """True if the peer's clock is within the bound of the median."""
         return self._heard(peer) and abs(peer.clock_offset_ms - self.median_ms()) <= self._bound_ms
 
     def hears(self, peer: Peer) -> bool:
-        """Whether this node leads and knows the peer's clock."""
+        """True if this node leads and knows the peer's clock."""
         return self._clock.leading and self._heard(peer)
 
     def ahead_ms(self) -> float | None:
-        """How far this node's clock is ahead of the median: by the echoes as leader, by its leader's word else. None
-        where there is no leader, or nobody to compare with."""
+        """Return how far this node's clock is ahead of the median. A leader knows it by the echoes, a follower by its
+        leader's heartbeats. None without a leader, or if no other clock is known."""
         if self._clock.leading:
             return -self.median_ms() if any(map(self._heard, self.voters)) else None
         known_ms = self._known_ms() if self._group.leader_id is not None else None
         return None if known_ms is None else -known_ms
 
     def outvoted(self) -> bool:
-        """Whether this leader is farther off the median than the bound, and a majority of all nodes is not: of two
-        nodes nobody can say whose clock is wrong, nor with one of three down, unless the median is still known."""
+        """True if this leader is farther off the median than the bound and a majority of all nodes is not. False if no
+        majority is known: with two nodes, or with one of three down, unless the median is still known."""
         agreeing = sum(map(self.agrees, self.voters)) + self._absent()
         return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
-        """Whether that peer would be outvoted as leader."""
+        """True if the others would outvote that peer as leader."""
         others = sum(self.agrees(each) for each in self.voters if each is not peer) + self._absent()
         return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
 
     def _absent(self) -> int:
-        """How many nodes are down that agree with the median, as it was known when they were not."""
+        """Count the nodes that are down and agreed with the median when they were last heard."""
         known_ms = self._known_ms()
         if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
             return 0

@@ -1,18 +1,18 @@
 """A node that goes on purpose, for good (SIGTERM) or from leading and serving only (`hourwheel node drain`).
 
-Whoever goes gives leadership away first (transfer.py), and then waits for its pushes on the wire: it finishes them, and
-their outcomes go to the leader of now (push/outcomes.py). That is all, as long as a majority stays. When a majority
-goes at once, as when a whole cluster is stopped, it is not: outcomes are entries, entries need a majority, and a push
-whose outcome got into no log comes again when its lease ends. So those that leave stay until the leader lets them go:
+The node gives leadership away first (transfer.py). Then it finishes its pushes on the wire and sends their outcomes to
+the new leader (push/outcomes.py). That is enough as long as a majority stays. When a majority goes at once, as when a
+whole cluster is stopped, it is not enough. Outcomes are entries, and entries need a majority. A push whose outcome got
+into no log comes again when its lease ends. So nodes that leave stay until the leader lets them go:
 
     node that leaves     echo {leaving, busy} -->  leader   counts who stays
                        <-- heartbeat {released}             a majority stays: go; else: wait, until all is written
 
-The leader, leaving or not, that sees no majority stay is a *caretaker*: it hands nothing over any more, takes the
-outcomes of all nodes' pushes into the log, and then lets everybody go. A node that is elected while it leaves, because
-leadership was given to it a moment before it was told to stop, is one from the beginning.
+A leader that sees no majority stay is a *caretaker*, also if it leaves itself. It hands nothing over any more, takes
+the outcomes of all nodes' pushes into the log, and then lets all nodes go. A node may be elected while it leaves,
+because leadership was given to it a moment before it was told to stop. It is a caretaker from the beginning.
 
-Every wait is bounded: a receiver that hangs, or a node that died, holds up nobody for longer than LEAVE_S.
+Every wait is bounded: a receiver that hangs, or a node that died, holds up no node for longer than LEAVE_S.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ log = structlog.get_logger()
 
 #: How long a node waits to be let go, its own pushes included. Process managers usually give 30 s.
 LEAVE_S: Final = DRAIN_S + PASS_ON_S
-#: A leader that leaves leads on for so long, to hear whether those that it could give leadership to leave as well: two
-#: heartbeats. Orders to stop that come later than that find their node a leader, or about to be one: a caretaker.
+#: A leader that leaves leads on for two heartbeats, to hear if the nodes that could lead instead leave as well. A node
+#: that is told to stop later than that is a leader or about to be one, and becomes a caretaker.
 HEAR_S: Final = 0.1
-#: How long the leader may take to be asked for the long polls that were passed on to it.
+#: How long the leader may take to end the long polls that this node passed on to it.
 WAITS_S: Final = 0.3
-#: How often the state of others, which comes with heartbeats and echoes, is looked at.
+#: How often the state of other nodes is looked at. It comes with heartbeats and echoes.
 LOOK_S: Final = 0.01
-#: Without a leader for so long, nobody is there to be waited for. An election takes 0.4 to 1.2 s.
+#: After this time without a leader a node waits for no other. An election takes 0.4 to 1.2 s.
 ALONE_S: Final = 2.0
-#: A peer that did not echo for so long after the caretaker asked is not waited for.
+#: A peer that did not echo for this long after the caretaker asked is not waited for.
 SILENT_S: Final = 1.0
 
 
 class Drain:
-    """What one node has to do before it goes, and whether it is drained."""
+    """The work of one node before it goes, and its state of being drained."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class Drain:
         self._push_feed, self._proposer, self._peers = push_feed, proposer, peers
         self._clock, self._leadership, self._life = clock, leadership, life
         self._status_changed, self._drained = status_changed, False
-        #: The process is about to end: nothing is waited for any more.
+        #: The process is about to end and waits for nothing any more.
         self.gone = False
         self._caring: asyncio.Task[None] | None = None
 
     @property
     def drained(self) -> bool:
-        """Whether an operator wants this node to lead nothing and to take no requests."""
+        """True if an operator wants this node to lead nothing and to take no requests."""
         return self._drained
 
     @drained.setter
@@ -88,24 +88,25 @@ class Drain:
 
     @property
     def retiring(self) -> bool:
-        """Whether this node shall not lead. Others may still have elected it, if nobody else was there."""
+        """True if this node shall not lead. Others may still have elected it, if no other node was up."""
         return self.drained or self._life.draining
 
     # -- drain
 
     async def drain(self, name: str | None) -> DrainView:
-        """Give leadership away, refuse new work, wait for pushes on the wire. `unknown-node` if another one is meant;
-        `not-caught-up` when nobody can lead instead, `change-in-progress`: then nothing has changed."""
+        """Give leadership away, refuse new work, and wait for pushes on the wire. Raises `unknown-node` if another node
+        is meant. Raises `not-caught-up` if no other node can lead, and `change-in-progress`. Then nothing has changed.
+        """
         self._check(name)
         led, was = self._leadership.term is not None, self.drained
-        self.drained = True  # from here on nobody gives leadership back
+        self.drained = True  # from here on no node gives leadership back
         try:
             if self._group.is_leader and not (led and self._transfer.target_of_best()):
                 raise Problem("not-caught-up", "no other node is up and able to lead; this node serves on")
             if led:
                 await self._transfer.run(None)
         except Problem as problem:
-            if problem.code != "outcome-unknown":  # leadership is gone, whoever has it
+            if problem.code != "outcome-unknown":  # leadership is gone, whichever node has it
                 self.drained = was
                 raise
         with contextlib.suppress(TimeoutError):
@@ -115,7 +116,7 @@ class Drain:
         return self._view(led)
 
     async def undo(self, name: str | None) -> DrainView:
-        """Serve again. `unknown-node` if another one is meant."""
+        """Serve again. Raises `unknown-node` if another node is meant."""
         self._check(name)
         self.drained = False
         return self._view(self._leadership.term is not None)
@@ -139,12 +140,12 @@ class Drain:
     # -- the end of the process
 
     async def leave(self) -> None:
-        """Before this node ends in order: see the module. Bounded by about LEAVE_S."""
+        """Do what a node does before it ends in order (see the module). Bounded by about LEAVE_S."""
         if self._group.peers:
             await self._leave()
         else:
             self._transfer.freeze()
-            await self._push_feed.drain()  # nobody else could take the outcomes
+            await self._push_feed.drain()  # no other node could take the outcomes
             await self._write_last()
         self.gone = True
         self._group.resign()  # so that an election begins while connections are closed
@@ -161,13 +162,13 @@ class Drain:
             await self._push_feed.drain()
         led_s = loop.time()
         while not self._life.failed and loop.time() < until_s and any(peer.connected for peer in group.peers.values()):
-            # Given to this node when nobody knew that it leaves, or nobody could take it.
+            # Leadership was given to this node before others knew that it leaves, or no other node could take it.
             if self._leadership.term is not None:
                 await self._give_away()
                 if self._leadership.term is not None:
                     await self._care(until_s)
                     break
-                await self._push_feed.drain()  # deposed meanwhile: what is on the wire is this node's to finish
+                await self._push_feed.drain()  # deposed meanwhile: this node finishes its pushes on the wire
             if group.leader_id is not None and not group.is_leader:
                 led_s = loop.time()
                 if group.released:
@@ -177,7 +178,7 @@ class Drain:
             await asyncio.sleep(LOOK_S)
 
     async def _end_waits(self) -> None:
-        """Let the leader answer the long polls that this node passed on: what it has just handed over to one of them
+        """Let the leader answer the long polls that this node passed on. The messages it has just handed over to them
         would be lost with the connection."""
         if self._group.leader_id in (None, self._node_id):
             return
@@ -186,7 +187,7 @@ class Drain:
                 await self._peers.end_waits()
 
     async def _give_away(self) -> None:
-        """If this node leads and anybody can take it; and hear who took it."""
+        """Give leadership away if this node leads and another can take it, and wait until the new leader is heard."""
         number, moved = self._group.term, await self._transfer.leave()
         if moved:
             with contextlib.suppress(Problem):
@@ -195,8 +196,9 @@ class Drain:
             await self._push_feed.drain()
 
     async def _care(self, until_s: float, over: Callable[[], bool] = lambda: False) -> None:
-        """As the leader of nodes that go, this one perhaps among them: hand nothing over, take all outcomes, let go. Or
-        nothing more once there is no need of it (`over`): whoever hands over again has pushes on the wire for ever."""
+        """Act as caretaker: hand nothing over, take all outcomes, let the nodes go. This node may go too. Stop if
+        `over` says that there is no need any more, because a leader that hands over again always has pushes on the
+        wire."""
         loop = asyncio.get_running_loop()
         term, began_s = self._leadership.term, self._clock.monotonic()
         self._transfer.freeze()
@@ -212,14 +214,14 @@ class Drain:
                 self._proposer.resume()
 
     async def _write_last(self) -> None:
-        """As a leader that hands nothing over any more: the Leases of what it handed over, and what waits, are in the
-        log; at most 2 * QUIESCE_S."""
+        """Write the Leases of what this leader handed over, and what waits, to the log. It hands nothing over any more.
+        Takes at most 2 * QUIESCE_S."""
         proposer = self._proposer
         if await proposer.seal(QUIESCE_S, self._transfer.freeze):
             await proposer.landed(QUIESCE_S)
 
     def _awaited(self, began_s: float) -> list[str]:
-        """The peers that have pushes on the wire, or did not say since then that they have none."""
+        """The peers that have pushes on the wire, or did not say since `began_s` that they have none."""
         now_s = self._clock.monotonic()
         return [
             peer.node_id
@@ -228,8 +230,8 @@ class Drain:
         ]
 
     def look(self) -> None:
-        """From time to time, on a leader: care for those that want to go and leave no majority; and a node that shall
-        not lead and was elected, because nobody else was there, gives leadership away as soon as it can."""
+        """Called from time to time; acts only on a leader. Care for nodes that want to go and leave no majority. A
+        drained node that was elected, because no other node was up, gives leadership away as soon as it can."""
         if self._leadership.term is None or self._life.draining or self._caring is not None:
             return
         if self._group.outnumbered and any(peer.leaving and peer.connected for peer in self._group.peers.values()):
@@ -245,8 +247,8 @@ class Drain:
         self._caring = None
 
     async def _care_for_others(self) -> None:
-        """While this node stays: frozen until it has a majority again, or leads no more. If it leads anew by then it is
-        not thawed from here, as it may be frozen for a transfer; `look` cares in the later term."""
+        """Act as caretaker while this node stays: frozen until it has a majority again or leads no more. If it leads
+        anew by then, this task does not thaw it: it may be frozen for a transfer. `look` cares in the later term."""
         term = self._leadership.term
 
         def over() -> bool:
@@ -255,12 +257,13 @@ class Drain:
         await self._care(asyncio.get_running_loop().time() + LEAVE_S, over)
         await _until(lambda: over() or self._life.draining)
         if (self._leadership.term is term or not self._group.is_leader) and not self._life.draining:
-            self._group.let_go(False)  # hand-overs go on: the next ones that leave wait for theirs
+            self._group.let_go(False)  # hand-overs go on; the next nodes that leave wait for theirs
             self._transfer.thaw()
 
 
 async def _until(met: Callable[[], bool]) -> None:
-    """What others say comes with their messages and changes no object that could be waited for."""
+    """Wait until `met`, by looking again and again. The state of other nodes comes with their messages and changes no
+    object that could be waited for."""
     while True:
         if met():
             return

@@ -1,4 +1,4 @@
-"""What the first leader founds a cluster with."""
+"""The Genesis with which the first leader founds a cluster."""
 
 from node.runtime.config import Config
 from node.runtime.entropy import Entropy
@@ -6,7 +6,7 @@ from replication.command.genesis import Genesis
 
 
 def genesis_of(config: Config, entropy: Entropy) -> Genesis:
-    """With a new id and a new secret, and the nodes that its configuration names."""
+    """Make a Genesis with a new id, a new secret, and the nodes that the configuration names."""
     founders = sorted(config.peers, key=lambda peer: peer.id)
     return Genesis(
         cluster_id=entropy.bytes(16),

@@ -1,12 +1,12 @@
-"""When the level of the cluster rises: the leader sees to it, every node follows what is applied.
+"""Raises the level of the cluster: the leader proposes it, and every node follows what is applied.
 
     every node    says in its hello which entries it reads
     leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of
                   its own
     every node    applies it: entries, files and hello of the new level; peers that do not read it are refused
 
-A member that is away holds the level where it is: it may come back as an older build, and could not read what the
-others wrote meanwhile. With `raft.upgrade = "asked"` nothing rises by itself, so that an operator can go back until he
+A member that is away holds the level where it is. It may come back as an older build, and could not read what the
+others wrote meanwhile. With `raft.upgrade = "asked"` no level rises by itself, so that an operator can go back until he
 asks for it.
 """
 
@@ -49,7 +49,7 @@ class Levels:
         *,
         upgrade: str,
     ) -> None:
-        """`upgrade`: whether it rises by itself, `auto`, or when it is asked to."""
+        """`upgrade`: `auto` raises the level by itself, `asked` when it is asked to."""
         self._members, self._machine, self._transport, self._group = members, machine, transport, group
         self._entries, self._proposer = entries, proposer
         self._leadership, self._life, self._upgrade = leadership, life, upgrade
@@ -59,16 +59,16 @@ class Levels:
 
     @property
     def level(self) -> int:
-        """As applied here."""
+        """The level that is applied here."""
         return self._machine.level
 
     def reads(self) -> dict[str, Range | None]:
-        """Of each member which versions of entries it reads; None if it is not connected."""
+        """The versions of entries that each member reads. None if it is not connected."""
         heard, own = self._transport.reads(), self._members.own
         return {member: LEVELS if member == own else heard.get(member) for member in self._members.ids()}
 
     def lagging(self, level: int) -> str | None:
-        """Which member cannot be at this level, and why, in words; None if all can."""
+        """Name a member that cannot be at this level, and why. None if all can."""
         for member, span in sorted(self.reads().items()):
             if span is None:
                 return f"{member} is not connected, so nobody knows what it reads"
@@ -77,7 +77,7 @@ class Levels:
         return None
 
     def require(self, feature: str) -> None:
-        """Raises `not-supported-yet`, which names the member that lags, unless the cluster has the feature."""
+        """Raise `not-supported-yet`, which names the member that lags, unless the cluster has the feature."""
         if not has(self.level, feature):
             raise self._not_yet(NEEDS[feature])
 
@@ -92,7 +92,7 @@ class Levels:
         if not self._free() or self._raising:
             raise Problem("change-in-progress", "the members or the leader are being changed; try again in a moment")
         while self.level < wanted:
-            self._require_readers(wanted)  # one may have left since the last one
+            self._require_readers(wanted)  # a member may have left since the last step
             self._refuse(await self._raise(self.level + 1))
         return self.level
 
@@ -119,7 +119,7 @@ class Levels:
         raise Problem("change-in-progress", f"{error}; try again in a moment")
 
     def look(self) -> None:
-        """On the leader, now and then: raise the level if all members read the next one."""
+        """Called on the leader now and then: raise the level if all members read the next one."""
         due = self._upgrade == AUTO and self.level < LEVELS[1]
         if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
             self._raising = True
@@ -127,7 +127,7 @@ class Levels:
 
     async def _follow(self) -> None:
         try:
-            if self.lagging(self.level + 1) is None:  # a turn of the loop has gone by, in which one may have left
+            if self.lagging(self.level + 1) is None:  # a step of the loop has gone by, in which a member may have left
                 await self._raise(self.level + 1)
         finally:
             self._raising = False
@@ -137,11 +137,11 @@ class Levels:
         return term is not None and term.trusted() and not self._life.draining
 
     def _free(self) -> bool:
-        """Whether neither leadership nor the members are being changed."""
+        """True unless leadership or the members are being changed."""
         return not self._leadership.frozen and not self._group.changing
 
     async def _raise(self, level: int) -> str | None:
-        """Propose it; None if it rose, or else what a proposal says."""
+        """Propose the level. Return None if it rose, else the error of the proposal."""
         outcome = await self._entries.propose(RaiseLevel(level, self._members.table.index).pack(), version=level)
         applied: Applied | None = outcome.result
         if outcome.error is not None or applied is None:
@@ -149,7 +149,7 @@ class Levels:
         return None if self.level >= level else "the members changed meanwhile"
 
     def _rose(self) -> None:
-        """A RaiseLevel was applied; called from inside the group's tick."""
+        """Follow a RaiseLevel that was applied. Called inside the group's tick."""
         log.info("the level of the cluster rose", level=self.level, index=self._group.applied_index + 1)
         self._tell()
         if self._leadership.term is not None:

@@ -4,10 +4,10 @@
     promote  it is up, its disk forgets nothing, it lacks next to nothing, a majority of the new voters is up -> a voter
     remove   enough of those that stay are up, and have what it takes to go on at once     -> out
 
-One at a time: from an addition until the vote nothing but taking that learner out again is begun. A leader that is to
-go gives leadership to another one first, so nobody waits for an election; should it be elected with its own removal in
-the log, it steps down when it has applied it. Whoever was removed ends, in order, and says why: when it applies its own
-removal, or when a peer tells it, as it tells one that was down meanwhile.
+One change is made at a time: from an addition until the vote the only other change is to take that learner out again. A
+leader that is to go gives leadership to another node first, so no client waits for an election. If it is elected with
+its own removal in the log, it steps down when it has applied it. A removed node ends in order and says why. It ends
+when it applies its own removal. If it was down then, a peer tells it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from storage.tables.members import LEARNER, REMOVED, VOTER, Member
 
 log = structlog.get_logger()
 
-#: How often a leader looks whether a learner can have its vote.
+#: How often a leader looks if a learner can have its vote.
 PROMOTE_S = 0.25
-#: How often to look whether the sync that a change goes with has been made.
+#: How often to look if the sync that a change goes with has been made.
 SPREAD_S = 0.002
 
 
 class MemberChanges:
-    """The changes of one node's group. `begin` once the group and the transport are there, before they start."""
+    """The changes of one node's group. Call `begin` when the group and the transport exist, before they start."""
 
     def __init__(
         self,
@@ -96,14 +96,14 @@ class MemberChanges:
         self._leadership.require()
         known = self._table.find(node_id)
         if known is not None and known.role != REMOVED and (known.raft, known.http) == (raft, http):
-            return _view(known)  # asked again by somebody who got no answer
+            return _view(known)  # asked again by a client that got no answer
         self._check_new(node_id, raft, http)
         said = await self._transport.probe(node_id, address_of(raft))
         if said is None:
             raise _fault("/raft", f"no node of this build answers at {raft}; start it first, with join = true")
-        if isinstance(said, Refusal) and said.reason != UNKNOWN_NODE:  # which it will say until it is added
+        if isinstance(said, Refusal) and said.reason != UNKNOWN_NODE:  # it refuses with this reason until it is added
             raise _fault("/raft", f"the node at {raft} cannot join: {said.detail}")
-        # The others would send there, once it leads, what they are asked; an address is fixed with the member.
+        # The other nodes send requests to this address once the node leads. The address is fixed with the member.
         there = await self._peers.who(http)
         if there != node_id:
             found = "no node answers" if there is None else f"not {node_id} but {there} answers"
@@ -118,7 +118,7 @@ class MemberChanges:
         if member is None:
             raise Problem("unknown-node", f"no member of this cluster is named {node_id[:64]}")
         if member.role == REMOVED:
-            return _view(member)  # asked again by somebody who got no answer
+            return _view(member)  # asked again by a client that got no answer
         self._check_free(but=node_id)
         if member.role == VOTER:
             self._check_quorum(node_id)
@@ -128,7 +128,7 @@ class MemberChanges:
         return await self._change(ChangeMember(REMOVE, node_id, self._table.index))
 
     async def promote(self) -> None:
-        """Until cancelled: give learners their votes, on the leader."""
+        """Give learners their votes, on the leader, until cancelled."""
         while True:
             await next_look(PROMOTE_S)
             ready = next(filter(self._has_caught_up, self._group.peers.values()), None)
@@ -174,7 +174,7 @@ class MemberChanges:
                 raise _in_progress(f"{member.id} is being added: wait until it has its vote, or remove it")
 
     def _check_quorum(self, node_id: str) -> None:
-        """Whether those that stay can go on at once without that voter."""
+        """Raise a Problem unless the voters that stay can go on at once without that voter."""
         stay = [member.id for member in self._table.current() if member.role == VOTER and member.id != node_id]
         if not stay:
             raise Problem("quorum-loss", f"{node_id} is the last node with a vote; a cluster needs one")
@@ -205,7 +205,7 @@ class MemberChanges:
     # -- what is applied
 
     def _applied(self) -> None:
-        """A change, or Genesis, was applied; called from inside the group's tick."""
+        """Follow a change, or Genesis, that was applied. Called inside the group's tick."""
         self._count()
         self._life.spawn(self._spread(self._journal.write_seq))
         own = self._table.find(self._own)
@@ -213,8 +213,8 @@ class MemberChanges:
             self._life.end(NodeRemoved(why_removed(own)))
 
     async def _spread(self, seq: int) -> None:
-        """Talk to the members of now, when this disk knows that the change is committed: whoever was removed is told by
-        that, and ends, and nobody who stays may need its vote any more."""
+        """Talk to the new list of members once this disk knows that the change is committed. That tells a removed node,
+        and it ends. No node that stays may need its vote any more."""
         while True:
             if self._journal.durable_seq >= seq:
                 break
@@ -230,13 +230,13 @@ class MemberChanges:
         self._proposer.node = self._delivery_log.node = self._members.number
 
     def _believes(self, index: int) -> bool:
-        """Whether to talk to those whom another's list names, as of the change at `index`. A node that hears a leader
-        learns of changes from the log, and what it has applied it knows better."""
+        """True if this node talks to the members of another node's list, as of the change at `index`. A node that hears
+        a leader learns of changes from the log. Of what it has applied it knows better itself."""
         group = self._group
         return group.leader_id is None and group.applied_index < index <= group.last_index + HEARSAY_MAX
 
     def _told(self, why: str) -> None:
-        """By a peer that knows it."""
+        """End this node: a peer says that it was removed."""
         self._life.end(NodeRemoved(f"{why}. {ADVICE}"))
 
 

@@ -1,8 +1,8 @@
-"""Who the members are, as this node has applied it.
+"""The members of the cluster, as this node has applied them.
 
-The table of the catalog decides (storage/tables/members.py, replication/raft/members.py); the configuration's peers
-are what a node starts from before it has one. Only then, and to move a member to another address: of a member that is
-listed there, the configured addresses are used.
+The table of the catalog decides (storage/tables/members.py, replication/raft/members.py). The configuration's peers
+have two uses only. A node starts from them before it has a table. And they move a member to another address: if the
+configuration lists a member, its configured addresses are used.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ADVICE = (
 
 
 class NodeRemoved(Exception):
-    """This node is no member of its cluster any more: it ends, and does not start again on this directory."""
+    """This node is no member of its cluster any more. It ends, and does not start again on this directory."""
 
 
 class Members:
-    """Of one node's group. `own` is its node id, `table` the catalog's."""
+    """The members of one node's group. `own` is its node id, `table` the catalog's."""
 
     def __init__(self, config: Config, table: Table, heard: Callable[[], Contacts]) -> None:
         """`heard`: the newest list of addresses that this node has heard of. Raises NodeRemoved."""
@@ -38,8 +38,8 @@ class Members:
 
     @property
     def number(self) -> int:
-        """This node's number in records: from the table, before there is one its place in the configuration; 0 while
-        it is no member."""
+        """This node's number in records, from the table. Before there is a table it is its place in the configuration.
+        It is 0 while the node is no member."""
         member = self.table.find(self.own)
         if member is not None or self.table.index or self.joins:
             return member.number if member is not None else 0
@@ -59,14 +59,15 @@ class Members:
         return next((member.id for member in self.table.all() if member.number == number), "")
 
     def role(self, node_id: str) -> str:
-        """voter, learner or removed; before there is a table the configured nodes are voters, but one that joins."""
+        """Return voter, learner or removed. Before there is a table the configured nodes are voters, except one that
+        joins."""
         member = self.table.find(node_id)
         if member is not None:
             return member.role
         return LEARNER if self.joins and node_id == self.own else VOTER
 
     def contacts(self) -> Contacts:
-        """Addresses that this node knows by itself. A member takes them from the table, any other node from its
+        """The addresses that this node knows by itself. A member takes them from the table, any other node from its
         configuration."""
         removed = frozenset(member.id for member in self.table.all() if member.role == REMOVED)
         current = self.table.current()
@@ -77,5 +78,5 @@ class Members:
 
 
 def why_removed(own: Member) -> str:
-    """Why a node ends that was removed, and what to do with its machine."""
+    """Say why a removed node ends, and what to do with its machine."""
     return f"node {own.id} was removed from the cluster at entry {own.since_index}. {ADVICE}"

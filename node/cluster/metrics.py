@@ -71,11 +71,11 @@ class Metrics(Collector):
             self._registry.register(other)
 
     def describe(self) -> list[Metric]:
-        """Nothing: values are not there yet when the registry asks at registration."""
+        """Return nothing: the registry asks at registration, before there are values."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """Yield the table's values, for the registry."""
         values = self._read()
         assert set(values) == {name for name, _, _ in TABLE}, set(values) ^ {name for name, _, _ in TABLE}
         for name, kind, sentence in TABLE:
@@ -83,7 +83,7 @@ class Metrics(Collector):
             yield family(name, sentence, value=values[name])
 
     def families(self) -> MetricFamilies:
-        """As they are now, as they cross to a front."""
+        """Return all metrics as they are now, in the form that crosses to a front."""
         return MetricFamilies(tuple(map(_family, self._registry.collect())))
 
 

@@ -22,7 +22,7 @@ from storage.tables.members import LEARNER
 
 
 class Status:
-    """Reads the node's parts; changes nothing."""
+    """Reads the node's parts and changes nothing."""
 
     def __init__(
         self,
@@ -41,14 +41,15 @@ class Status:
         snapshot: Callable[[str], dict[str, Any] | None],
         caught_up: Callable[[], bool],
     ) -> None:
-        """`snapshot`: the one that a member is taking over. `caught_up`: whether this node has, since it started."""
+        """`snapshot`: the one that a member is taking over. `caught_up`: true once this node has caught up since its
+        start."""
         self._members, self._group, self._machine, self._store = members, group, machine, machine.store
         self._transport, self._levels, self._guard, self._lateness = transport, levels, guard, lateness
         self._reserve, self._drain, self._leadership, self._life = reserve, drain, leadership, life
         self._snapshot, self._caught_up = snapshot, caught_up
 
     def cluster(self) -> dict[str, Any]:
-        """The document of GET /v1/cluster; the top level is group 0's."""
+        """The document of GET /v1/cluster. The top level is group 0's."""
         group, machine = self._group, self._machine
         dispatch = {
             "tick": machine.tick,
@@ -78,7 +79,7 @@ class Status:
         }
 
     def _member(self, node_id: str) -> dict[str, Any]:
-        """One node as this one sees it. Peers' figures come in echoes of the leader's heartbeats; others know null."""
+        """One node as this node sees it. Peers' figures come in echoes of the leader's heartbeats; followers show null."""
         group = self._group
         listed, learns = self._members.contact(node_id), self._members.role(node_id) == LEARNER
         role = "leader" if group.leader_id == node_id else "learner" if learns else "follower"
@@ -107,8 +108,9 @@ class Status:
     def ready(self) -> Readiness:
         """Ready: a leader is known, and what was committed when this node met it is applied here.
 
-        A node that is short of space says so and is ready: it serves acks and pulls, which make room, and whatever
-        node is asked instead, the same leader refuses the same new messages."""
+        A node that is short of space says so and is ready. It serves acks and pulls, which make room. Another node
+        would not help: the same leader refuses the same new messages.
+        """
         group = self._group
         leader = group.leader_id
         checks = {

@@ -1,22 +1,25 @@
-"""Moving leadership on purpose, so that nobody notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
+"""Moves leadership on purpose, so that no client notices: POST /v1/cluster/transfer, SIGTERM, a clock that is off.
 
-    seal     when the entry in flight is applied, what waits is proposed, the Leases of all hand-overs and the dispatch
-             state with it; from then on nothing is (write/proposer.py)
-    freeze   in the same step: nothing is taken from ready, new requests wait in the forwarder for whoever leads next
+    seal     when the entry in flight is applied, the last entry is proposed: all that waits, the Leases of all
+             hand-overs, the dispatch state; after it nothing is proposed (write/proposer.py)
+    freeze   in the same step: nothing is taken from ready, new requests wait in the forwarder for the next leader
     wait     until the target has all of that on disk and applied (replication/transfer.py)
     give     this node steps down in its term, and then tells the target to stand for election
     answer   when another leader is heard; what waited in the forwarder is sent to it
-    account  the new leader says when it could hand over first, and whether it repeated anything (leader/takeover.py)
+    account  the new leader says when it could hand over first, and if it repeated anything (leader/takeover.py)
 
-Until the last moment it can be called off, and then everything goes on here. Why nothing is handed over twice: every
-hand-over of this term was made before the freeze, so its Lease is in the log before the target is asked, and the target
-has applied it. Why no request is proposed twice or lost: one that was put into an entry has its result from this node,
-for that entry is committed before it steps down; one that was not is sent on, once, or refused as `no-leader`, which
-says that nothing happened.
+Until this node steps down the transfer can be called off, and then everything goes on here.
 
-The gap is measured on one clock, the old leader's monotonic one: from the freeze, the last moment at which it could
-hand anything over, to the moment at which the new leader's account arrives, less the time for which that leader says it
-could hand over by then. So it is too long by the way of that answer, and never too short; no two clocks are compared.
+- Why nothing is handed over twice: every hand-over of this term was made before the freeze. So its Lease is in the log
+  before the target is asked, and the target has applied it.
+- Why no request is proposed twice or lost: this node answers each request that it put into an entry, because that entry
+  is committed before the node steps down. Any other request is sent on, once, or refused as `no-leader`, which says
+  that nothing happened.
+
+The gap is measured on one clock, the old leader's monotonic one, so no two clocks are compared. It begins with the
+freeze, the last moment at which the old leader could hand anything over. It ends when the new leader's account arrives,
+less the time for which the new leader says it could hand over by then. So it is too long by the way of that answer, and
+never too short.
 """
 
 from __future__ import annotations
@@ -48,17 +51,17 @@ log = structlog.get_logger()
 
 #: How long the entry before the last one may take to be applied.
 QUIESCE_S = 1.0
-#: How soon a leader whose clock is off tries again to hand over to one of those that outvote it.
+#: After this time a leader whose clock is off tries again to hand over to one of the nodes that outvote it.
 YIELD_EVERY_S = 10.0
-#: What followers passed on to a leader that stops, before they heard its successor, is still read, and refused as
-#: `draining`, so that they pass it on there; a connection closed over it would leave its outcome unknown.
+#: A leader that stops still reads what followers passed on before they heard its successor. It refuses that as
+#: `draining`, so that they pass it on there. A closed connection would leave the outcome unknown.
 LINGER_S = 0.25
-#: How long to wait for the new leader's first word: one lost message, an election timeout, an election, and some.
+#: How long to wait until the new leader is heard: one lost message, an election timeout, an election, and some.
 SUCCESSOR_S = 5.0
 
 
 class Transfer:
-    """The transfers of one node; at most one is under way."""
+    """The transfers of one node. At most one is under way."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Transfer:
         self._members, self._group, self._store, self._clock, self._skew = members, group, store, clock, skew
         self._proposer, self._push_feed, self._peers = proposer, push_feed, peers
         self._leadership, self._life = leadership, life
-        self._frozen_s = 0.0  # since when nothing is handed over and no request begun here
+        self._frozen_s = 0.0  # when the freeze began
         self._giving = asyncio.Lock()
         self._told: asyncio.Future[bool] | None = None
         self._task: asyncio.Task[TransferResult] | None = None
@@ -85,9 +88,10 @@ class Transfer:
 
     async def run(self, to: str | None) -> TransferResult:
         """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
-        nothing. `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`, `no-leader`."""
+        nothing. Raises `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`,
+        `no-leader`."""
         if self._leadership.term is not None:
-            await self._leadership.term.sure()  # first of all: whatever is looked at below may be otherwise after it
+            await self._leadership.term.sure()  # first of all: what is looked at below may change in it
         if to is not None and to not in self._members.ids():
             raise Problem("unknown-node", f"no node of this cluster is named {to}")
         term = self._leadership.require()
@@ -111,8 +115,8 @@ class Transfer:
         return await asyncio.shield(self._task)
 
     async def leave(self) -> bool:
-        """Before this node stops, as its leader: whether leadership was given away. All goes on if nobody can take
-        it."""
+        """Give leadership away before this node stops. Return true if it was given away. All goes on if no node can
+        take it."""
         if self._task is not None:
             await asyncio.wait((self._task,))
         target = self._best()
@@ -122,29 +126,29 @@ class Transfer:
         return self._task is not None or self._giving.locked() or self._leadership.frozen
 
     def target_of_best(self) -> str | None:
-        """Who would be asked to lead now; None if nobody can."""
+        """The peer that would be asked to lead now. None if no peer can."""
         return self._best()
 
     @property
     def giving(self) -> bool:
-        """Asked in the step in which this node stops leading: whether it is because it gives leadership away (else the
-        transfer, if there was one, has been called off by then)."""
+        """True if this node stops leading because it gives leadership away. Asked in the step in which it stops. If the
+        reason is another, the transfer, if there was one, has been called off by then."""
         return self._told is not None and not self._told.done()
 
     def freeze(self) -> None:
-        """Nothing is handed over and no request begun here from now on."""
+        """Hand nothing over and begin no request here from now on."""
         if not self._leadership.frozen:
             self._leadership.frozen, self._frozen_s = True, self._clock.monotonic()
 
     def thaw(self) -> None:
-        """This leader leads on."""
+        """Hand over and begin requests again: this leader leads on."""
         self._leadership.frozen = False
         self._proposer.resume()
         if self._leadership.term is not None:
             self._leadership.term.poke()
 
     async def give_up(self) -> None:
-        """This leader should not lead: hand over to the best peer, or step down and leave it to an election."""
+        """Hand over to the best peer, because this leader should not lead. Or step down and leave it to an election."""
         if self._busy() or not self._group.is_leader:
             return
         target = self._best()
@@ -152,8 +156,8 @@ class Transfer:
             self._group.resign()
 
     async def yield_if_outvoted(self) -> None:
-        """This leader's clock is off, as far as a majority can tell: hand over to one of them. If nobody can take it,
-        lead on, on a clock that is held to theirs, and try again later."""
+        """Hand over to a peer of the majority that says that this leader's clock is off. If none can take it, lead on,
+        on a clock that is held to theirs, and try again later."""
         if self._busy() or not self._clock.leading or not self._skew.outvoted():
             return
         now_s, target = self._clock.monotonic(), self._best()
@@ -164,7 +168,7 @@ class Transfer:
             await self._give(target)
 
     def leader_changed(self) -> None:
-        """Another leader is known, or none."""
+        """Note that another leader is known, or none."""
         self._heard.set()
 
     def _ended(self, task: asyncio.Task[TransferResult]) -> None:
@@ -174,7 +178,8 @@ class Transfer:
             self._life.fatal(error)
 
     def _target(self, to: str | None) -> str:
-        """Whom to ask. `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth waiting."""
+        """The peer to ask. Raises `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth
+        waiting."""
         if to is None:
             best = self._best()
             if best is None:
@@ -191,14 +196,14 @@ class Transfer:
         return to
 
     def _best(self) -> str | None:
-        """The peer that lacks least, of those whose clocks agree with the others' if there are such."""
+        """The peer that lacks least, preferably one whose clock agrees with the others'."""
         able = [peer for peer in self._group.peers.values() if self._unable(peer) is None]
         in_time = [peer for peer in able if self._skew.agrees(peer)]
         best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
         return None if best is None else best.node_id
 
     def _unable(self, peer: Peer) -> str | None:
-        """Why this peer cannot take leadership; None: it can."""
+        """Say why this peer cannot take leadership. None if it can."""
         if not peer.connected:
             return "is down"
         if not peer.voter:
@@ -209,12 +214,12 @@ class Transfer:
         return f"lacks the last {lag} entries" if lag > CATCHING_UP else None
 
     def _lag(self, peer: Peer) -> int:
-        """Entries it lacks on disk or has not applied."""
+        """Count the entries that the peer lacks on disk or has not applied."""
         return self._group.last_index - min(peer.match_index, peer.applied_index)
 
     async def _move(self, to: str) -> TransferResult:
         leading = self._leadership.term
-        if leading is None:  # lost since `run` looked: a task begins in a later step of the loop
+        if leading is None:  # lost since `run` looked, because a task begins in a later step of the loop
             raise Problem("no-leader", "leadership was lost by itself meanwhile; look who leads")
         term, begun_s = self._group.term, self._clock.monotonic()
         if not await self._give(to):
@@ -246,8 +251,8 @@ class Transfer:
         return result
 
     def _open_hand_overs(self, term: Term) -> OpenHandOvers:
-        """What this leader handed over and knows of no end of: the pushes on the wire, and what it handed over last, as
-        far as the records have it open."""
+        """What this leader handed over and knows no end of: the pushes on the wire, and the newest hand-overs that the
+        records still have open."""
         pushes = [attempt for attempt in self._push_feed.attempts.values() if attempt.term == term.term]
         newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
@@ -256,8 +261,8 @@ class Transfer:
         return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _give(self, to: str) -> bool:
-        """Whether leadership was given away. If not, everything goes on as before. One at a time: the end of one that
-        fails would thaw another that is about to give."""
+        """Give leadership away. Return true if it was given; if not, everything goes on as before. One call at a time:
+        the end of one that fails would thaw another that is about to give."""
         async with self._giving:
             return self._group.is_leader and await self._seal_and_give(to)
 
@@ -265,7 +270,7 @@ class Transfer:
         told = asyncio.get_running_loop().create_future()
         given = False
         try:
-            if await self._proposer.seal(QUIESCE_S, self.freeze):  # in the log, hence before whatever the target leads
+            if await self._proposer.seal(QUIESCE_S, self.freeze):  # in the log, so before any term of the target
                 self._told = told
                 self._group.transfer(to, told.set_result)
                 given = await told
@@ -278,7 +283,7 @@ class Transfer:
         return given
 
     async def successor(self, term: int) -> str:
-        """Who leads a term after this one. `outcome-unknown` if nobody is heard in time."""
+        """Return the node that leads a term after this one. Raises `outcome-unknown` if none is heard in time."""
         group = self._group
         try:
             async with asyncio.timeout(SUCCESSOR_S):

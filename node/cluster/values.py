@@ -17,7 +17,7 @@ from replication.journal.journal import Journal
 
 
 class Values:
-    """Reads the node's parts; changes nothing."""
+    """Reads the node's parts and changes nothing."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Values:
         clock: NodeClock,
         others: Sequence[Callable[[], Mapping[str, float]]],
     ) -> None:
-        """`others`: of parts that tell rows of their own."""
+        """`others`: functions of parts that have rows of their own."""
         self._leadership, self._proposer, self._counters = leadership, proposer, counters
         self._group, self._machine, self._store, self._journal = group, machine, machine.store, journal
         self._checkpointer, self._reserve, self._clock, self._others = checkpointer, reserve, clock, others
@@ -71,7 +71,7 @@ class Values:
         }
 
     def _kept(self) -> dict[str, float]:
-        """Of the last checkpoint: its oldest hour, and what is held by messages still open after the retentions."""
+        """Of the last checkpoint: its oldest hour, and the bytes that messages still open after the retentions keep."""
         kept, genesis = self._checkpointer.kept, self._store.catalog.genesis
         retention_ms = max(genesis.retention_ms, genesis.key_retention_ms) if genesis is not None else 0
         return {
