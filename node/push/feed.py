@@ -1,18 +1,18 @@
-"""The pump of webhooks: from the ready windows of push topics to receivers, as fast as each of them takes.
+"""The pump of webhooks: from the ready windows of push topics to receivers, as fast as each receiver takes them.
 
     dispatcher's window -- stage --> lanes -- take, hand_over_staged --> PushWork to the wire -- PushDone --> outcome
                             (lanes.py)       a lease of timeout + 5 s    (node/push_wire)                 (outcomes.py)
 
-A unit is staged before it is handed over, because its record says where it goes and its receiver may have no room. How
-much is staged is bounded per topic and in all (`[push] staged_*`), so a topic with a million due units costs no more
-than one with a thousand, and what is beyond the bound waits in the windows. The lease begins when a slot is free, right
-before the attempt; whether this node may act the wire asks once more when the connection stands (TrustWindow).
+A unit is staged before it is handed over, because its record says where it goes and its receiver may have no room.
+Staged units are bounded per topic and in all (`[push] staged_*`), so a million due units of a topic cost no more than a
+thousand. Units beyond the bound wait in the windows. The lease begins when a slot is free, right before the attempt.
+When the connection stands, the wire asks once more if this node may act (TrustWindow).
 
-All work is in `turn`, which the leader calls after each of its steps, and again a moment after attempts have ended;
-much work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task.
+All work is in `turn`, which the leader calls after each of its steps, and again a moment after attempts have ended.
+Much work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task.
 
-When the term ends nothing staged is left behind (the records have it), attempts on the wire go on, and their outcomes
-go to whoever leads.
+When the term ends nothing stays staged, because the records have it. Attempts on the wire go on, and their outcomes go
+to the next leader.
 """
 
 from __future__ import annotations
@@ -47,29 +47,30 @@ from storage.format.message_id import encode_ids
 from storage.store import Store
 from storage.tables.topic import Subscription
 
-#: A push lease lasts the attempt's timeout and this: time to write the outcome down.
+#: A push lease lasts the attempt's timeout and this margin: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000
-#: A look at the records costs as much as several attempts, so for each moment of looks the pump owes so many of rest,
-#: and what comes meanwhile shares the next look. It rests when it owes more than the credit, never longer than the
-#: bound: single messages go at once, and the busier the machine the more of them go together.
+#: A look at the records costs as much as several attempts. For each moment of looks the pump owes REST moments of rest,
+#: and units that come meanwhile share the next look. It rests when it owes more than the credit, never longer than the
+#: bound. So single messages go at once, and the busier the machine the more of them go together.
 REST: Final = 4.0
 CREDIT_S: Final = 0.005
 REST_MOST_S: Final = 0.010
-#: How often it looks while the clock has gone back, at least.
+#: While the clock has gone back, the pump looks at least this often.
 BEHIND_S: Final = 0.1
 #: Units handed over in one turn, about: 30 us each.
 SENT_A_TURN: Final = 256
-#: After attempts ended, the pump waits so long for others to end before it fills the slots.
+#: After attempts ended, the pump waits this long for others to end before it fills the slots.
 GATHER_S: Final = 0.002
-#: When to try again what may not be handed over for the moment (no trust, or the stop rule).
+#: When to try again units that may not be handed over for the moment (no trust, or the stop rule).
 AGAIN_S: Final = 0.02
-#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Not 30 s in all.
+#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Under 30 s in
+#: all.
 DRAIN_S: Final = 20.0
 PASS_ON_S: Final = 5.0
 
 
 class PushFeed:
-    """The pushes of one group on this node, through all its terms as leader. `window`: when the wire may send."""
+    """The pushes of one group on this node, through all its terms as leader. `window` says when the wire may send."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class PushFeed:
         self._pump_at_s = 0.0
         self._rests_until_s = 0.0
         self._last_number = 0  # of work for the wire
-        self.attempts: dict[int, Attempt] = {}  # those on the wire by number, in the order in which they were begun
+        self.attempts: dict[int, Attempt] = {}  # attempts on the wire by number, in the order in which they began
         self._quiet = asyncio.Event()  # nothing is on the wire
         self._quiet.set()
 
@@ -124,43 +125,43 @@ class PushFeed:
     # -- life
 
     def start(self) -> None:
-        """Before anything is pushed."""
+        """Attach to the receivers, before anything is pushed."""
         self._loop = asyncio.get_running_loop()
         self._receivers.attach(self._group, self._window, self._done)
 
     def begin(self, term: Term) -> None:
-        """This node leads: push what is ready."""
+        """Push what is ready: this node leads."""
         self._term = term
 
     def end(self) -> None:
-        """The term is over. What is on the wire goes on."""
+        """Drop everything staged and planned: the term is over. Attempts on the wire go on."""
         self._term = None
         self._plans.clear()
         self._lanes.clear()
 
     @property
     def busy(self) -> bool:
-        """Whether something is on the wire, or its outcome not where it belongs."""
+        """True while an attempt is on the wire, or its outcome is not written yet."""
         return self.on_wire > 0 or not self._outcomes.quiet
 
     async def quiet(self) -> None:
-        """Until not busy; who wants that lets no new attempt begin."""
+        """Wait until not busy. The caller first lets no new attempt begin."""
         while self.busy:
             await self._quiet.wait()
             await self._outcomes.settled()
 
     async def drain(self) -> None:
-        """Begin no attempt any more and wait until those on the wire have ended and their outcomes are where they
-        belong; at most DRAIN_S for the one and PASS_ON_S for the other."""
+        """Begin no attempt any more, and wait until those on the wire have ended and their outcomes are written. Waits
+        at most DRAIN_S for the first and PASS_ON_S for the second."""
         self._draining = True
-        with suppress(TimeoutError):  # their leases end, and they come again
+        with suppress(TimeoutError):  # leases of the rest end, and their messages come again
             async with asyncio.timeout(DRAIN_S):
                 await self._quiet.wait()
             async with asyncio.timeout(PASS_ON_S):
                 await self._outcomes.settled()
 
     async def close(self) -> None:
-        """Let go of everything; attempts on the wire end without outcome."""
+        """Stop everything. Attempts on the wire end without outcome."""
         self._draining = True
         if self._pumping is not None:
             self._pumping.cancel()
@@ -168,14 +169,14 @@ class PushFeed:
         await self._outcomes.close()
 
     def on_topic(self, number: int) -> None:
-        """A topic was created or deleted, or its settings changed."""
+        """Note that a topic was created or deleted, or that its settings changed."""
         self._staging.on_topic(number)
 
     # -- the pump
 
     def turn(self, now_ms: int) -> None:
-        """Stage what has room, hand over what may go. Cheap when nothing is ready, and put off for a moment when much
-        is: what comes while the pump rests goes in one look at the records."""
+        """Stage units that have room, and hand over those that may go. Cheap when nothing is ready. Put off for a
+        moment when much is ready: units that come while the pump rests go in one look at the records."""
         if self._loop.time() >= self._rests_until_s:
             self._turn(now_ms)
         else:
@@ -187,7 +188,7 @@ class PushFeed:
             return
         began_s = self._loop.time()
         staged = self._staging.turn(term, now_ms)
-        if staged:  # there may be more, or its pace is used up, or a pull waits for what went back
+        if staged:  # there may be more, the pace may be used up, or a pull may wait for units that went back
             term.poke()
         if self._staging.more:
             self._pump_in(0)
@@ -203,9 +204,9 @@ class PushFeed:
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
     def _hand_over(self, term: Term, now_ms: int) -> tuple[int, float]:
-        """Fill free slots: one look at the records per timeout. Returns how many units had their turn, and the seconds
-        of it that they were sent for. Units of strict topics are planned, and sent when their Leases are committed and
-        their time has come."""
+        """Fill free slots with one look at the records per timeout. Return how many units had their turn, and how many
+        seconds of it went into sending them. Units of strict topics are planned. They are sent when their Leases are
+        committed and their time has come."""
         if not self._lanes.staged:
             return 0, 0.0
         if not term.handing_over.strict.subscriptions and not (term.trusted() and term.handing_over.allows(now_ms)):
@@ -238,21 +239,21 @@ class PushFeed:
             self._pump_in(AGAIN_S)
         elif (wait_ms := self._lanes.wait_ms(now_ms)) is not None:
             self._pump_in(wait_ms / 1000)
-        if len(taken) > len(left):  # not for what is refused for lack of trust: the step would bring it right back here
-            term.poke()  # Leases wait for the beat, those over their limit for their end
+        if len(taken) > len(left):  # not for units that lack trust: the step would come right back here
+            term.poke()  # Leases wait for the beat, units over their limit for their end
         return len(taken) - len(left), sending_s
 
     def leased(self, hand_over: HandOver) -> None:
-        """The Lease of a planned push is applied."""
+        """Follow the Lease of a planned push, which is applied."""
         if self._term is not None:
             self._plans.leased(self._term, hand_over)
 
     def unplan(self) -> None:
-        """What is planned is released: leadership is about to move."""
+        """Release what is planned: leadership is about to move."""
         self._plans.clear()
 
     def _freed(self) -> None:
-        """Planned pushes that are not sent gave their slots back."""
+        """Fill slots again: planned pushes that are not sent gave theirs back."""
         if not self.on_wire:
             self._quiet.set()
         self._pump_in(GATHER_S)
@@ -265,7 +266,7 @@ class PushFeed:
         now_ms: int,
         went: list[tuple[HandOver, list[StagedUnit]]],
     ) -> list[StagedUnit]:
-        """Hand over what may go, into `went`; returns what is left for the moment."""
+        """Hand over units that may go, into `went`. Return units that may not go for the moment."""
         left: list[StagedUnit] = []
         units.sort(key=_subscription)
         for subscription, group in groupby(units, key=_subscription):
@@ -280,7 +281,7 @@ class PushFeed:
         return left
 
     def _begin(self, term: Term, went: list[tuple[HandOver, list[StagedUnit]]], now_ms: int) -> None:
-        """These were handed over: into the delivery log, then onto the wire."""
+        """Write units that were handed over to the delivery log, then send them."""
         records = [unit.record for _, units in went for unit in units]
         homes = np.array([record.position for record in records], np.uint64)
         random = np.array([record.random for record in records], np.uint64)
@@ -336,10 +337,10 @@ class PushFeed:
         )
 
     def _done(self, done: PushDone) -> None:
-        """An attempt is over, a slot is free. What fails here is a fault of the node, not of a receiver: those are
-        codes."""
+        """Take the outcome of an attempt, and free its slot. An error raised here is a fault of the node: a receiver's
+        failure is a code."""
         attempt = self.attempts.pop(done.number, None)
-        if attempt is None:  # told twice, or never begun here
+        if attempt is None:  # reported twice, or never begun here
             return
         try:
             self.metrics.count(done.code, done.took_us / 1e6)
@@ -354,12 +355,12 @@ class PushFeed:
             self._life.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
-        """Turn once more, so soon, or when the pump has rested; the soonest of several requests counts for all."""
+        """Turn once more after `seconds`, or when the pump has rested. The soonest of several requests counts."""
         if self._term is None or self._draining:
             return
         at_s = max(self._loop.time() + seconds, self._rests_until_s)
         if self._pumping is not None:
-            if self._pump_at_s <= at_s:  # uvloop's handle of what is due at once does not say when
+            if self._pump_at_s <= at_s:  # uvloop's handle of a call that is due at once does not say when
                 return
             self._pumping.cancel()
         self._pumping, self._pump_at_s = self._loop.call_at(at_s, self._pump), at_s

@@ -1,24 +1,24 @@
-"""Which staged unit goes next: one lane per receiver, fair between receivers and between the topics of each.
+"""Chooses which staged unit goes next: one lane per receiver, fair between receivers and between the topics of each.
 
     topic's units ---> lane of receiver A:  topic 1 [u u u]   topic 4 [u]      <- taken in turn
                   '--> lane of receiver B:  topic 1 [u u]                      <- lanes taken in turn
 
-There is no queue before the lanes, so a receiver that hangs holds up nobody who waits for another one. Two bounds hold
-per lane: `per_target` attempts on the wire, and no more than there are free slots in all. The second is how switches
-share a buffer: n receivers that hang have total / (n + 1) slots each and leave as many free, so a receiver that answers
-always finds some, however many do not.
+There is no queue before the lanes, so a receiver that hangs holds up only its own messages. Each lane has two bounds:
+`per_target` attempts on the wire, and no more than there are free slots in all. Switches share a buffer by the second
+one: n receivers that hang have total / (n + 1) slots each and leave as many free. So a receiver that answers always
+finds some, however many hang.
 
-Who names receivers may name many. A receiver without a success in the last minute is on trial (node.push.trial): one
-topic that names 2,000 receivers that hang takes neither the slots of other topics nor of receivers that answer, nor the
-loop.
+A client that names receivers may name many. A receiver without a success in the last minute is on trial
+(node.push.trial). So a topic with 2,000 receivers that hang does not hold the loop, and takes no slots of other topics
+or of receivers that answer.
 
-A receiver two thirds of whose attempts fail is *ill*. Failures are dear (each moves its message on every node), and one
-that refuses connections fails thousands a second. So ill receivers get a few attempts in turn, together, every now and
-then: their failures share an entry. The rest of their messages wait in the windows, where they cost nothing and use up
-no attempts. An ill receiver has a tenth of the slots, and a single success makes it well.
+A receiver two thirds of whose attempts fail is *ill*. Failures are dear, because each moves its message on every node,
+and a receiver that refuses connections fails thousands of times a second. So ill receivers get a few attempts in turn,
+together, every ILL_MS: their failures share an entry. The rest of their messages wait in the windows, where they cost
+nothing and use up no attempts. An ill receiver has a tenth of the slots, and a single success makes it well.
 
-The same rule shares out what may be staged, among topics. A topic's units for a saturated receiver fill its share of
-staged units at worst; only then do its units for other receivers wait behind them.
+The same rule shares out the room for staged units among topics. A topic's units for a saturated receiver at worst fill
+the topic's share. Only then do its units for other receivers wait behind them.
 
 Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wire.
 """
@@ -35,59 +35,58 @@ from node.push.unit import StagedUnit
 from storage.tables.topic import Subscription
 
 ILL_MS: Final = 250
-"""Between some attempts to ill receivers and the next."""
+"""Time between two groups of attempts to ill receivers."""
 
 ILL_TOGETHER: Final = 16
-"""Attempts to ill receivers that begin at the same time, at most. Their failures are one entry, which costs a node
+"""At most so many attempts to ill receivers begin at the same time. Their failures are one entry, which costs a node
 little more than one failure does."""
 
-IDLE_MAX: Final = 1_000  # receivers with nothing to do whose failures are remembered
+IDLE_MAX: Final = 1_000  # idle receivers whose failures are remembered
 
-PROVEN_MS: Final = 60_000  # so long after a success a receiver is not on trial
+PROVEN_MS: Final = 60_000  # after a success a receiver is not on trial for this time
 
 PROVEN_MAX: Final = 20_000
-"""Receivers whose last success is remembered, 250 bytes each. With 1,000 of them, 1,200 that all answered were on trial
-for ever."""
+"""Receivers whose last success is kept, 250 bytes each. At 1,000, 1,200 that all answered were on trial for ever."""
 
-PROVEN_EVERY_MS: Final = 1_000  # a success is written down again after so long
+PROVEN_EVERY_MS: Final = 1_000  # a success is noted again after this time
 
-UNITS_MAX: Final = 1 << 40  # as many as there are
+UNITS_MAX: Final = 1 << 40  # no bound
 
 _ILL: Final = 2 / 3
 _WEIGHT: Final = 1 / 8
-"""Of the newest outcome in a lane's share of failures: nine in a row make a receiver ill."""
+"""Weight of the newest outcome in a lane's share of failures: nine failures in a row make a receiver ill."""
 
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """What waits for one receiver, and how much is on the wire to it."""
+    """The units that wait for one receiver, and the number of attempts on the wire to it."""
 
     origin: Origin
     on_wire: int = 0
     failing: float = 0.0  # share of failures among the newest outcomes
-    proven_ms: int = -PROVEN_MS  # when its receiver last answered, to a second
+    proven_ms: int = -PROVEN_MS  # when the receiver last answered, to a second
     queues: dict[Subscription, deque[StagedUnit]] = field(default_factory=dict)  # never empty; the first is next
-    queued: bool = False  # whether it stands in the round, waits for a trial, or among the ill
-    waits: bool = False  # whether it waits for a trial
+    queued: bool = False  # it is in the round, waits for a trial, or is among the ill
+    waits: bool = False  # it waits for a trial
 
     @property
     def ill(self) -> bool:
-        """Whether two of three attempts fail."""
+        """True if two of three attempts fail."""
         return self.failing > _ILL
 
     def on_trial(self, now_ms: int) -> bool:
-        """Whether its receiver has not answered in the last minute."""
+        """True if the receiver has not answered in the last minute."""
         return now_ms - self.proven_ms >= PROVEN_MS
 
     def note(self, *, failed: bool) -> None:
-        """An attempt has ended like this."""
+        """Count the outcome of an attempt."""
         if failed:
             self.failing += _WEIGHT * (1 - self.failing)
         else:
             self.failing = min(self.failing, _ILL) * (1 - _WEIGHT)
 
     def add(self, unit: StagedUnit, *, first: bool) -> None:
-        """At the end of its subscription's units, or before them."""
+        """Put the unit behind its subscription's units, or before them."""
         queue = self.queues.setdefault(unit.subscription, deque())
         if first:
             queue.appendleft(unit)
@@ -95,7 +94,7 @@ class Lane:
             queue.append(unit)
 
     def next(self, subscription: Subscription) -> StagedUnit:
-        """Take the next unit of this subscription, which goes to the end of the lane's turn."""
+        """Take the next unit of this subscription. The subscription goes to the end of the lane's turn."""
         queue = self.queues.pop(subscription)
         unit = queue.popleft()
         if queue:
@@ -105,7 +104,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be on the wire and staged; counts of units."""
+    """How much may be on the wire and staged, as counts of units."""
 
     per_target: int = 100
     total: int = 2_000
@@ -121,12 +120,12 @@ class Lanes:
         assert 0 < bounds.per_target <= bounds.total, f"{bounds.per_target} per target of {bounds.total} in all"
         self._bounds = bounds
         self._lanes: dict[Origin, Lane] = {}
-        self._idle: dict[Origin, None] = {}  # of those, the ones without units or attempts; the oldest first
-        self._round: deque[Lane] = deque()  # those that have something and are below their limit, some of them ill
-        self._ill: deque[Lane] = deque()  # the ill ones; a lane is in one of these
-        self._ill_ms = 0  # when the next of them may go
+        self._idle: dict[Origin, None] = {}  # lanes without units or attempts, the oldest first
+        self._round: deque[Lane] = deque()  # lanes with units and below their limit, some of them ill
+        self._ill: deque[Lane] = deque()  # ill lanes; a lane is in one of the two
+        self._ill_ms = 0  # when the next ill lane may go
         self._trials: Trials[Lane] = Trials(bounds.total)
-        self._proven_ms: dict[Origin, int] = {}  # of lanes, those forgotten too: the longest ago first
+        self._proven_ms: dict[Origin, int] = {}  # of all receivers, also of forgotten lanes; the longest ago first
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
         self.bytes = 0  # what those hold
@@ -134,20 +133,20 @@ class Lanes:
         self._bytes: dict[Subscription, int] = {}  # what those hold
         self._freed = False
         self._put_back: set[Subscription] = set()
-        self._revisions: dict[Subscription, int] = {}  # its topic's revision as of those
+        self._revisions: dict[Subscription, int] = {}  # the topic's revision as of those units
 
     def take_freed(self) -> bool:
-        """Whether units have gone since this was asked last: there may be room again."""
+        """True if units have gone since the last call: there may be room again."""
         freed, self._freed = self._freed, False
         return freed
 
     def take_put_back(self) -> set[Subscription]:
-        """Subscriptions of which units were put back since this was asked last."""
+        """The subscriptions of which units were put back since the last call."""
         put_back, self._put_back = self._put_back, set()
         return put_back
 
     def revision(self, subscription: Subscription) -> int | None:
-        """The subscription's revision when its oldest staged unit was staged; None without one."""
+        """The subscription's revision when its oldest staged unit was staged. None if it has no staged unit."""
         return self._revisions.get(subscription)
 
     @property
@@ -169,19 +168,19 @@ class Lanes:
         return self._units.get(subscription, 0)
 
     def add(self, unit: StagedUnit) -> None:
-        """A unit was staged, after those before it."""
+        """Add a staged unit after those before it."""
         self._add(unit, first=False)
 
     def put_back(self, units: list[StagedUnit]) -> None:
-        """Units that were taken and may not go now: off the wire, first in line again, in the same order."""
+        """Put units back that were taken and may not go now: off the wire, first in line again, in the same order."""
         for unit in reversed(units):
             self.done(unit, 0)
             self._add(unit, first=True)
             self._put_back.add(unit.subscription)
 
     def take(self, now_ms: int, most: int = UNITS_MAX) -> list[StagedUnit]:
-        """What may go now, lane by lane in turn, until there are `most` of it or a few more; each is on the wire until
-        `done`, or put back."""
+        """Take `most` units that may go now, or a few more, lane by lane in turn. Each is on the wire until `done` or
+        `put_back`."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
         while self._round and self._free and len(taken) < most:
@@ -204,7 +203,7 @@ class Lanes:
         return taken
 
     def _take_trials(self, now_ms: int, blocked: list[Lane]) -> list[StagedUnit]:
-        """Units for receivers on trial, a topic's after another's."""
+        """Take units for receivers on trial, topic by topic in turn."""
         trials, taken = self._trials, list[StagedUnit]()
         trials.begin_moment(now_ms)
         subscriptions = trials.subscriptions()
@@ -230,7 +229,7 @@ class Lanes:
         return taken
 
     def _take_ill(self, now_ms: int) -> list[StagedUnit]:
-        """The next units of the ill lanes, in turn. Few begin together, so they do not count among those on trial that
+        """Take the next units of the ill lanes, in turn. Few begin together, so they do not count among the trials that
         do."""
         taken: list[StagedUnit] = []
         while len(taken) < ILL_TOGETHER and self._ill and self._free:
@@ -248,7 +247,7 @@ class Lanes:
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """When to take again for the sake of ill receivers or of those on trial, from now; None: not for them."""
+        """How long until ill receivers or receivers on trial may be taken. None if time changes nothing for them."""
         if not self._free:
             return None
         trial_ms = self._trials.wait_ms(now_ms, self._free)
@@ -262,11 +261,11 @@ class Lanes:
         return self._bounds.total - self.on_wire
 
     def _pausing(self, now_ms: int) -> bool:
-        """Whether attempts to ill receivers were a moment ago. Between two terms the clock may go back by hours."""
+        """True shortly after attempts to ill receivers. Between two terms the clock may go back by hours."""
         return 0 < self._ill_ms - now_ms <= ILL_MS
 
     def done(self, unit: StagedUnit, now_ms: int, *, failed: bool | None = None) -> None:
-        """An attempt has ended; `failed` None: it says nothing of the receiver."""
+        """Note that an attempt has ended. `failed` is None if the end says nothing of the receiver."""
         lane = self._lanes.get(unit.origin)
         assert lane is not None, f"an attempt to {unit.origin} ends that never began"
         assert lane.on_wire > 0, f"an attempt to {unit.origin} ends that never began"
@@ -286,7 +285,7 @@ class Lanes:
         self._enter(lane)
 
     def _prove(self, lane: Lane, now_ms: int) -> None:
-        """Its receiver has answered."""
+        """Note that the receiver has answered."""
         lane.proven_ms = now_ms
         if lane.waits:
             self._leave(lane)
@@ -297,7 +296,7 @@ class Lanes:
             del self._proven_ms[next(iter(self._proven_ms))]
 
     def drop(self, subscription: Subscription) -> list[StagedUnit]:
-        """The subscription's staged units, taken out of all lanes."""
+        """Take the subscription's staged units out of all lanes, and return them."""
         dropped: list[StagedUnit] = []
         for lane in list(self._lanes.values()):
             dropped += lane.queues.pop(subscription, ())
@@ -308,7 +307,7 @@ class Lanes:
         return dropped
 
     def clear(self) -> None:
-        """Nothing is staged any more; what is on the wire stays so."""
+        """Drop all staged units. Attempts on the wire stay."""
         for lane in self._lanes.values():
             lane.queues.clear()
         self._trials.clear()
@@ -319,8 +318,8 @@ class Lanes:
         self._sweep()
 
     def _take(self, lane: Lane, subscription: Subscription, *, trial_ms: int | None = None) -> StagedUnit:
-        """The lane's next unit of the subscription, for which there is room; at `trial_ms` if it is on trial. Who calls
-        this says where the lane stands next."""
+        """Take the lane's next unit of the subscription, for which there is room. `trial_ms` is now if the lane is on
+        trial. The caller decides where the lane goes."""
         unit = lane.next(subscription)
         unit.trial = trial_ms is not None
         if trial_ms is not None:
@@ -332,12 +331,12 @@ class Lanes:
         return unit
 
     def _wait(self, lane: Lane) -> None:
-        """It waits for a trial."""
+        """Let the lane wait for a trial."""
         lane.queued = lane.waits = True
         self._trials.wait(lane, lane.queues)
 
     def _leave(self, lane: Lane) -> None:
-        """It waits for none any more, and stands nowhere else yet."""
+        """Let the lane wait for no trial any more. It is in no other line yet."""
         lane.waits = False
         self._trials.leave(lane, lane.queues)
 
@@ -357,7 +356,7 @@ class Lanes:
         self._enter(lane)
 
     def _enter(self, lane: Lane) -> None:
-        """Into the round, if the lane has something and room; out of memory, if it is idle."""
+        """Put the lane into the round if it has units and room. Forget it if it is idle."""
         if lane.queues:
             if not lane.queued and lane.on_wire < self._limit(lane):
                 lane.queued = True
@@ -366,7 +365,7 @@ class Lanes:
             self._forget(lane)
 
     def _forget(self, lane: Lane) -> None:
-        """A lane without units or attempts. How ill its receiver is stays known for a while: its messages come back."""
+        """Forget an idle lane. The failures of its receiver stay known for a while: its messages come back."""
         if not lane.failing:
             self._lanes.pop(lane.origin, None)
             return
@@ -390,7 +389,7 @@ class Lanes:
             del self._units[subscription], self._bytes[subscription], self._revisions[subscription]
 
     def _sweep(self) -> None:
-        """After units left from the midst: lanes that have none leave the round, idle ones memory."""
+        """Clean up after units left from the middle: lanes without units leave the round, idle lanes are forgotten."""
         for lane in self._lanes.values():
             lane.queued &= bool(lane.queues)
             lane.waits &= lane.queued

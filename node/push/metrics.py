@@ -1,5 +1,6 @@
-"""What is counted of pushes: attempts by what became of them, and how long they took. No id, URL or topic is a label:
-there are too many of them, and they are the users' own."""
+"""Counts push attempts by outcome and duration. No id, URL or topic is a label: there are too many of them, and they
+are the users' own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ BUCKETS_S: Final = tuple(2**power / 1000 for power in range(20))
 
 
 class PushMetrics(Collector):
-    """Counts of one node since it started; `on_wire` and `staged` are asked when scraped."""
+    """Counts of one node since it started. `on_wire` and `staged` are asked when scraped."""
 
     def __init__(self, on_wire: Callable[[], int], staged: Callable[[], int]) -> None:
         self._on_wire = on_wire
@@ -28,13 +29,13 @@ class PushMetrics(Collector):
         self._sum_s = 0.0
 
     def count(self, code: int, took_s: float) -> None:
-        """One attempt has ended, `took_s` after it was given to the wire; 0 for one that was not."""
+        """Count one attempt that has ended, `took_s` after it was given to the wire. 0 for an attempt that was not."""
         self._codes[code] += 1
         self._buckets[bisect_left(BUCKETS_S, took_s)] += 1
         self._sum_s += took_s
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """Yield the counts, for the registry."""
         attempts = CounterMetricFamily(
             "hourwheel_push_attempts", "Push attempts that ended, by HTTP class or reason", labels=["outcome"]
         )
@@ -56,5 +57,5 @@ class PushMetrics(Collector):
 
 
 def outcome_of(code: int) -> str:
-    """`2xx` .. `5xx`, or the reason's word."""
+    """Return `2xx` .. `5xx`, or the reason's word."""
     return REASONS.get(code, f"{code // 100}xx" if 100 <= code <= 599 else "other")

@@ -1,13 +1,13 @@
-"""What became of attempts, on its way into the records: through this node's proposer while it leads, else to the new
-leader under the receipts, with all that the receiver said.
+"""Brings the outcomes of attempts into the records. While this node leads they go through its own proposer. Later they
+go to the new leader under the receipts, with all that the receiver said.
 
     attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
                                       '--- deposed --> PeerPort.outcomes to the leader, and there
                                                        settle/former_leader_outcomes.py
 
-Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. All of it may be
-said twice (the same hand-over settled again is `acked` again), so what was not answered is said again until the lease
-ends; then the records count the hand-over as ended without outcome, and the message goes out once more.
+Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. An outcome may be
+sent twice, because the same hand-over settled again is `acked` again. So an outcome without answer is sent again until
+the lease ends. Then the records count the hand-over as ended without outcome, and the message is pushed once more.
 """
 
 from __future__ import annotations
@@ -43,18 +43,17 @@ from storage.format.array import U8, U16, U32, U64
 
 log = structlog.get_logger()
 
-#: What ends within it goes in one entry: an entry costs every node more than many outcomes do, and nobody waits for
-#: these.
+#: Attempts that end within this time go in one entry. An entry costs every node more than many outcomes do, and no
+#: client waits for these.
 GATHER_S: Final = 0.005
-#: Pauses between tries to pass outcomes on; each is twice the one before.
+#: Pauses between tries to pass outcomes on. Each is twice the one before.
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MOST_S: Final = 1.0
-_TOOK_MS_MAX: Final = (1 << 32) - 1  # what a record holds, 49 days
+_TOOK_MS_MAX: Final = (1 << 32) - 1  # the most that a record holds, 49 days
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """One hand-over to a receiver: the hand-over number `number` of its message. `receipts` are those of the
-    cluster."""
+    """One hand-over to a receiver, number `number` of its message. `receipts` are the cluster's."""
 
     unit: StagedUnit
     number: int
@@ -65,7 +64,7 @@ class Attempt(msgspec.Struct, frozen=True, eq=False):
 
 
 class Outcome(NamedTuple):
-    """An attempt that has ended, at `at_ms`."""
+    """An attempt that ended at `at_ms`."""
 
     attempt: Attempt
     done: PushDone
@@ -73,7 +72,7 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """Those of one node, of whatever term they are."""
+    """The outcomes of one node, of all its terms."""
 
     def __init__(
         self,
@@ -95,23 +94,23 @@ class Outcomes:
         self._passing: dict[asyncio.Task[None], None] = {}  # in the order in which they began
 
     def add(self, attempt: Attempt, done: PushDone, at_ms: int) -> None:
-        """An attempt has ended at this time. It is in the delivery log before its outcome is proposed."""
+        """Take an attempt that ended at this time. It is in the delivery log before its outcome is proposed."""
         self._new.append(Outcome(attempt, done, at_ms))
         if self._writing is None:
             self._writing = self._begin(self._write())
 
     @property
     def quiet(self) -> bool:
-        """Whether all outcomes are where they belong."""
+        """True if all outcomes are written, or passed on."""
         return not self._new and self._writing is None and not self._passing
 
     async def settled(self) -> None:
-        """Until quiet."""
+        """Wait until quiet."""
         while tasks := [task for task in (self._writing, *self._passing) if task is not None]:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Stop; what is not passed on comes again when its lease ends."""
+        """Stop. A message whose outcome is not passed on comes again when its lease ends."""
         tasks = [task for task in (self._writing, *self._passing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -120,7 +119,7 @@ class Outcomes:
     # -- writing
 
     async def _write(self) -> None:
-        """All that ended, batch by batch."""
+        """Write all that ended, batch by batch."""
         try:
             while self._new:
                 await asyncio.sleep(GATHER_S)
@@ -136,7 +135,7 @@ class Outcomes:
             self._writing = None
 
     def _log(self, batch: list[Outcome]) -> None:
-        """The ends, in the node's own account."""
+        """Write the ends to the node's own delivery log."""
         ends = [outcome.done for outcome in batch]
         attempts = [outcome.attempt for outcome in batch]
         records = [attempt.unit.record for attempt in attempts]
@@ -158,7 +157,7 @@ class Outcomes:
                 )
 
     async def _propose(self, batch: list[Outcome]) -> None:
-        """Through the own proposer. Raises Problem when this node does not lead, or the outcome is not known."""
+        """Propose the outcomes here. Raises Problem if this node does not lead, or if the result is not known."""
         term = self._leadership.term
         if term is None:
             raise Problem("no-leader", "this node does not lead any more")
@@ -177,8 +176,8 @@ class Outcomes:
         self._topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
-        """The retry policies decide about each failure. An attempt that was never sent says nothing of its receiver and
-        does not count: its message is due at once."""
+        """Let the retry policies decide about each failure. An attempt that was never sent says nothing of its receiver
+        and does not count: its message is due at once."""
         now_ms = self._clock.now_ms()
         fates = Fates(np.array([outcome.done.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):
@@ -204,7 +203,7 @@ class Outcomes:
     # -- passing on
 
     async def _pass_on(self, batch: list[Outcome]) -> None:
-        """Until it is said to a leader, this node or another, or the leases have ended."""
+        """Try again until a leader, this node or another, has the outcomes, or the leases have ended."""
         pause_s = PAUSE_FIRST_S
         while batch:
             try:
@@ -221,7 +220,7 @@ class Outcomes:
                 batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
 
     async def _tell(self, batch: list[Outcome]) -> list[Outcome]:
-        """To the leader; returns those to say again. Raises Problem."""
+        """Send the outcomes to the leader. Return those to send again. Raises Problem."""
         again: list[Outcome] = []
         for start in range(0, len(batch), OUTCOMES_MAX):
             part = batch[start : start + OUTCOMES_MAX]
@@ -236,7 +235,7 @@ class Outcomes:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """What fails here is a fault of the node (a disk, a bug), not of a receiver."""
+        """End the node on an error: it is a fault of the node (a disk, a bug), not of a receiver."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._life.fatal(error)
 
@@ -246,7 +245,7 @@ def _topics(outcomes: list[Outcome]) -> U32:
 
 
 def took_ms(outcome: Outcome) -> int:
-    """How long an attempt took by the wall clock; 0, not known, where that was set back, or forth by weeks."""
+    """Return how long an attempt took by the wall clock. 0, not known, if the clock was set back, or on by weeks."""
     took_ms = outcome.at_ms - outcome.attempt.handed_over_ms
     return took_ms if 0 <= took_ms <= _TOOK_MS_MAX else 0
 
@@ -258,7 +257,7 @@ def _kind(done: PushDone) -> int:
 
 
 def _claims(outcomes: list[Outcome]) -> tuple[U64, U32, U16]:
-    """The hand-overs as commands name them: place, term, attempt."""
+    """The hand-overs as commands name them: position, term, attempt."""
     return (
         np.array([outcome.attempt.unit.position for outcome in outcomes], np.uint64),
         np.array([outcome.attempt.term for outcome in outcomes], np.uint32),

@@ -3,9 +3,8 @@
     add -- Lease committed --> waits for its time -- trusted, still planned --> sent
                                       '-- withdrawn, its topic changed, too late --> released, the slot is free
 
-The due time is met by steps of their own (node/runtime/step_alarm.py), which no other work of the pump puts off. What
-may not be sent for the moment, for lack of trust, is tried again for a while: its lease outlasts the attempt by a
-margin.
+Steps of their own (node/runtime/step_alarm.py) meet the due time, and no other work of the pump puts them off. A push
+that may not be sent for lack of trust is tried again for a while: its lease outlasts the attempt by a margin.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from node.runtime.step_alarm import StepAlarm
 from storage.store import Store
 from storage.tables.topic import Subscription
 
-#: A planned push that could not be sent for so long is released. Less than the margin of its lease.
+#: A planned push that could not be sent for this time is released. Less than the margin of its lease.
 LATE_MOST_MS: Final = 2_000
 #: When to look again whether this node may send.
 AGAIN_MS: Final = 20
-#: Pushes are planned so long before their time, and twice as long as a Lease took of late; AHEAD_MS at most.
+#: Pushes are planned this long before their time, plus twice the time that a Lease took of late. AHEAD_MS at most.
 AHEAD_LEAST_MS: Final = 20
-#: Of the longest time that a Lease took, what counts a second later: a slow disk is remembered for a while.
+#: The part of the longest time of a Lease that still counts a second later: a slow disk is remembered for a while.
 FORGET: Final = 0.9
 
 Went = list[tuple[HandOver, list[StagedUnit]]]
@@ -51,8 +50,8 @@ class _Plan(NamedTuple):
 
 
 class PlannedSends:
-    """Those of one node in its present term. `send` is called with what begins now, `freed` when slots are free that
-    none was sent from."""
+    """The planned pushes of one node in its present term. `send` is called with pushes that begin now. `freed` is
+    called when slots are free again without a push."""
 
     def __init__(
         self,
@@ -67,22 +66,22 @@ class PlannedSends:
         self._lanes = lanes
         self._send = send
         self._freed = freed
-        self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number; since when
+        self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number, with the time since when
         self._leased: list[_Plan] = []
         self._steps: StepAlarm | None = None  # of this term, once something was leased
         self._took_ms = AHEAD_MS / 2
-        self._took_s = 0.0  # when that was
+        self._took_s = 0.0  # the time of that Lease, s
 
     @property
     def waiting(self) -> int:
-        """Pushes planned and not sent."""
+        """Count the pushes that are planned and not sent."""
         return sum(len(units) for _, _, units in self._leasing.values()) + sum(len(plan.units) for plan in self._leased)
 
     def plan(
         self, term: Term, units: list[StagedUnit], lease_ms: int, now_ms: int
     ) -> tuple[list[StagedUnit], list[StagedUnit]]:
-        """Plan those of these units, each of which has a slot, that are of strict topics. Returns the others, and what
-        is left for the moment."""
+        """Plan the units of strict topics among these units, each of which has a slot. Return the units of other
+        topics, and those that cannot be planned for the moment."""
         handing_over = term.handing_over
         others: list[StagedUnit] = []
         left: list[StagedUnit] = []
@@ -104,7 +103,7 @@ class PlannedSends:
         return others, left
 
     def leased(self, term: Term, hand_over: HandOver) -> None:
-        """Its Lease is applied."""
+        """Follow the Lease of a planned push, which is applied."""
         leasing = self._leasing.pop(hand_over.strict, None)
         if leasing is None:  # it was given up meanwhile
             return
@@ -119,7 +118,7 @@ class PlannedSends:
         self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:
-        """The term is over, or is about to be: none of them is sent, their slots are free."""
+        """Send none of the planned pushes and free their slots: the term is over, or is about to be."""
         plans = [plan.units for plan in self._leased] + [units for _, _, units in self._leasing.values()]
         self._leasing.clear()
         self._leased.clear()
@@ -130,7 +129,7 @@ class PlannedSends:
             self._free(units)
 
     def _send_due(self, term: Term) -> int | None:
-        """Send what is due; returns when to look again."""
+        """Send the pushes that are due. Return when to look again."""
         now_ms = self._clock.now_ms()
         went: Went = []
         while self._leased and self._leased[0].send_ms <= now_ms:
@@ -146,7 +145,7 @@ class PlannedSends:
         return max(self._leased[0].send_ms, now_ms + AGAIN_MS if self._leased[0].send_ms <= now_ms else 0)
 
     def _begin(self, term: Term, plan: _Plan, now_ms: int, *, late: bool) -> Went:
-        """What of a plan is sent now; the rest is released."""
+        """Begin the units of a plan that may be sent now, and release the rest."""
         strict = term.handing_over.strict
         goes = np.array([not late and self._unchanged(unit) for unit in plan.units], np.bool_)
         begun = strict.begin(plan.hand_over.select(goes), now_ms)

@@ -1,4 +1,4 @@
-"""The key that a topic's secret stands for: what the base64 after `whsec_` says (standardwebhooks.com)."""
+"""The key in a topic's secret: `whsec_` and its base64 (standardwebhooks.com)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PREFIX: Final = "whsec_"
 
 
 def signing_key(secret: str) -> bytes:
-    """The key in a topic's secret. Raises ValueError if it is no `whsec_` and base64."""
+    """Return the key in a topic's secret. Raises ValueError unless the secret is `whsec_` and base64."""
     if not secret.startswith(PREFIX):
         raise ValueError(f"a webhook secret begins with {PREFIX}")
     try:

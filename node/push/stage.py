@@ -1,7 +1,7 @@
-"""From the windows into the lanes: what is ready, read from the records and put where its receiver's units wait.
+"""Stages ready units: reads their records and puts them into the lanes of their receivers.
 
-Work a turn follows what is ready to be pushed and has room: a bite of each of the next TOPICS_A_TURN topics. One whose
-share of the lanes is used up is left out until a unit of it has gone.
+Each turn takes a bite of each of the next TOPICS_A_TURN topics that have ready units and room. A topic whose share of
+the lanes is used up is left out until a unit of it has gone.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from storage.format.states import IS_OPEN
 from storage.store import Store
 from storage.tables.topic import Subscription, Topic, subscription_of, topic_of
 
-#: Topics looked at in one turn, units of one and of all looked at together (0.06 ms each to a new receiver), and bytes
-#: of all their records.
+#: Bounds of one turn: topics looked at, units of one topic, units of all topics, bytes of all their records. A unit to
+#: a new receiver takes 0.06 ms.
 TOPICS_A_TURN: Final = 64
 BITE_UNITS: Final = 128
 TURN_UNITS: Final = 1_024
 TURN_BYTES: Final = 4 * 1024 * 1024
-#: One of so many staged units may have ended: to look at all costs as much as to stage them again.
+#: If one of four staged units of a topic has ended, all are looked at. That costs as much as to stage them again.
 ENDED_MOST: Final = 4
 
 Bite = tuple[Topic, Subscription, U64]
 
 
 class Staging:
-    """Of one node, through all its terms as leader. `more`: whether a turn left topics that have room."""
+    """The staging of one node, through all its terms as leader. `more`: the last turn left topics that have room."""
 
     def __init__(self, store: Store, lanes: Lanes, targets: Targets) -> None:
         self._store = store
         self._lanes = lanes
         self._targets = targets
-        self._changed: set[Subscription] = set()  # those whose settings changed
-        self._short: dict[Subscription, None] = {}  # those without room, which are not in line
-        self._to_look = 0  # how many of these, from the first, may have some again
-        self._next: Subscription | None = None  # the one that comes first, since the bytes of a turn ended there
+        self._changed: set[Subscription] = set()  # topics whose settings changed
+        self._short: dict[Subscription, None] = {}  # topics without room, which are not in line
+        self._to_look = 0  # how many of `_short`, from the first, may have room again
+        self._next: Subscription | None = None  # comes first in the next turn: the bytes of a turn ended there
         self.more = False
 
     def on_topic(self, number: int) -> None:
-        """The topic's settings changed, or it was deleted."""
+        """Note that the topic's settings changed, or that it was deleted."""
         self._changed.add(subscription_of(number))
 
     def turn(self, term: Term, now_ms: int) -> bool:
-        """Take back what has changed or ended, and stage a bite of each of the next topics; whether there was
+        """Take back units that changed or ended, and stage a bite of each of the next topics. Return true if there was
         anything."""
         went_back = self._look_for_changes(term)
         handing_over, lease_ahead = term.handing_over, term.handing_over.lease_ahead
@@ -87,8 +87,8 @@ class Staging:
         return went_back or bool(bites)
 
     def _take_back_ended(self, handing_over: HandingOver, now_ms: int) -> bool:
-        """Units that ended wait for their receiver as others do, and take up room. Where many of a topic have, all of
-        it are looked at once more; whether there were any."""
+        """Look at all staged units of a topic once more if many of them ended. Units that ended take up room, and wait
+        for their receiver as others do. Return true if there were any."""
         went_back = False
         for subscription, count in handing_over.staged.take_ended().items():
             if count * ENDED_MOST >= self._lanes.units(subscription):
@@ -97,8 +97,8 @@ class Staging:
         return went_back
 
     def _give_room(self, handing_over: HandingOver) -> bool:
-        """Units have gone: there may be room again for their topics, and for others that had none beside so many. A
-        few of these are looked at; whether there are more."""
+        """Give topics without room a chance after units have gone. A few topics are looked at each time. Return true if
+        there are more."""
         if self._lanes.take_freed():
             self._to_look = len(self._short)
         if not self._lanes.left:
@@ -113,8 +113,9 @@ class Staging:
         return self._to_look > 0
 
     def _look_for_changes(self, term: Term) -> bool:
-        """Units of topics whose settings changed go back to their window: they may have another target now, or none.
-        So do those that were off the lanes at that time, and were put back since. Whether there were any."""
+        """Put units of topics whose settings changed back into their window: they may have another target now, or none.
+        The same for units that were off the lanes at that time and were put back since. Return true if there were any.
+        """
         went_back = False
         for subscription in self._changed | self._lanes.take_put_back():
             topic = self._store.catalog.topic_by_number(topic_of(subscription))
@@ -126,11 +127,11 @@ class Staging:
         return went_back
 
     def _drop(self, subscription: Subscription) -> U64:
-        """The subscription's units out of the lanes."""
+        """Take the subscription's units out of the lanes, and return their positions."""
         return np.array([unit.position for unit in self._lanes.drop(subscription)], np.uint64)
 
     def _read(self, term: Term, bites: list[Bite], now_ms: int) -> None:
-        """Into the lanes, as far as their records say and have room in the bytes of a turn. One look for all topics."""
+        """Put units into the lanes, as far as their records fit in the bytes of a turn. One look serves all topics."""
         store, handing_over = self._store, term.handing_over
         positions = np.concatenate([bite for _, _, bite in bites])
         reads = IS_OPEN[store.state_only(positions)]
@@ -141,7 +142,7 @@ class Staging:
         for topic, subscription, bite in bites:
             its = reads[start : start + len(bite)]
             start += len(bite)
-            if not its.all():  # these have ended: nothing is to be read of them, and this look forgets them
+            if not its.all():  # some have ended: they are not read, and this look forgets them
                 handing_over.look_again(subscription, bite[~its], now_ms)
             bite = bite[its]
             for position in bite[:fits].tolist():

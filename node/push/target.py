@@ -1,8 +1,8 @@
 """Where a message is pushed to: its own target over its topic's, put together once and kept.
 
-What a message says wins, field by field, and header by header; the secret is the topic's alone. The topic's headers
-often hold a credential for the topic's URL, and whoever may schedule a message chooses its URL, so they do not go along
-to another origin.
+The message's value wins, field by field and header by header. The secret is the topic's alone. The topic's headers
+often hold a credential for the topic's URL. A client that may schedule a message chooses its URL, so the headers do not
+go along to another origin.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from node.push.signing_key import signing_key
 from storage.tables.topic import Topic
 
 CACHED_MAX: Final = 4096
-"""Targets kept; with more of them in use each is put together anew now and then."""
+"""Targets kept. If more are in use, targets are put together anew now and then."""
 
 #: A URL's path and query, of characters that need no escape (RFC 3986).
 _TAIL: Final = re.compile(r"[A-Za-z]+://[^/?#]*([A-Za-z0-9\-._~:/?@!$&'()*+,;=%]*)")
 
 
 class BadTarget(Exception):
-    """There is no usable target; `code` is of node.port.failure_code."""
+    """There is no usable target. `code` is of node.port.failure_code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -38,7 +38,7 @@ class BadTarget(Exception):
 
 
 def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms: int) -> PushTarget:
-    """The topic's settings with a message's `own` target over them; `timeout_ms` where neither says. Raises
+    """Put a message's `own` target over the topic's settings. `timeout_ms` is for both without one. Raises
     BadTarget."""
     topics: Mapping[str, Any] = settings.get("target") or {}
     fields = {**topics, **{name: value for name, value in own.items() if value is not None}}
@@ -68,7 +68,7 @@ def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms:
 
 
 def _credentials(url: URL) -> dict[str, str]:
-    """Those written into the URL, as the header that carries them."""
+    """The credentials that are written into the URL, as the header that carries them."""
     if url.user is None:
         return {}
     text = f"{url.user}:{url.password or ''}"
@@ -76,7 +76,8 @@ def _credentials(url: URL) -> dict[str, str]:
 
 
 def _read_url(text: str) -> tuple[URL, Origin]:
-    """An address in any notation is written the usual way, so that the socket's guard judges it, not a parser."""
+    """Read a URL. An address in any notation is written the usual way, so that the socket's guard judges it, not a
+    parser."""
     try:
         url = URL(text)
         host, port = url.raw_host, url.port
@@ -93,7 +94,7 @@ def _read_url(text: str) -> tuple[URL, Origin]:
 
 
 def _path_of(text: str, url: URL) -> str:
-    """Path and query as they were written, if they may go out so: parsed and written again, `%2F` becomes `/`, and
+    """The path and query as the client wrote them, if they may go out so. A parser would write `%2F` as `/`, and
     receivers check signatures of the bytes they get."""
     tail = _TAIL.fullmatch(text)
     if tail is None:
@@ -109,14 +110,14 @@ def _same_origin(text: str, origin: Origin) -> bool:
 
 
 class Targets:
-    """Targets by topic, its revision and what the message says itself; `timeout_ms` where neither says."""
+    """Targets by topic, its revision and the message's own target. `timeout_ms` counts if neither has one."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._known: dict[tuple[int, int, bytes], PushTarget | BadTarget] = {}
 
     def of(self, topic: Topic, own: bytes) -> PushTarget | BadTarget:
-        """The target of a message whose record has `own` as its target; BadTarget is returned, not raised."""
+        """The target of a message whose record has `own` as its target. A BadTarget is returned, not raised."""
         name = (topic.number, topic.revision, own)
         found = self._known.get(name)
         if found is None:

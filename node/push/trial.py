@@ -1,11 +1,14 @@
-"""Receivers on trial, those without a success in the last minute: which of them may be tried next.
+"""Receivers on trial, those without a success in the last minute, and the choice which of them is tried next.
 
-Who names receivers may name many, so attempts to such ones are bounded three ways. They leave a tenth of all slots
-alone. Those of one topic may be three times as many as there are free slots. And a few begin together: each may need a
-connection, 0.5 ms of the loop, and the 2,300 receivers of one batch held back all pulls and pushes for 0.1 s.
+A client that names receivers may name many, so attempts to receivers on trial are bounded three ways:
 
-Lanes wait under each topic that has units for them, and topics are asked in turn. So a crowd of one topic, or of
-several, holds up its own strangers and nobody else's.
+- They leave a tenth of all slots alone.
+- Those of one topic may be three times as many as there are free slots.
+- A few begin together. Each may need a connection, 0.5 ms of the loop. The 2,300 receivers of one batch held back all
+  pulls and pushes for 0.1 s.
+
+Lanes wait under each topic that has units for them, and topics are asked in turn. So a crowd of new receivers holds up
+only the topics that name them.
 
 Pure: no clock.
 """
@@ -25,39 +28,39 @@ TRIALS: Final = 3
 """Attempts of one topic to receivers on trial, for each slot that is free."""
 
 MOMENT_MS: Final = 16
-"""Between some attempts that begin and the next."""
+"""Time between two groups of attempts that begin."""
 
 TOGETHER: Final = 16
-"""Attempts that begin in one moment, at most."""
+"""At most so many attempts begin in one moment."""
 
 TOPIC_TOGETHER: Final = 12
-"""And those of one topic, so that its crowd leaves some to what comes after it in the same moment."""
+"""At most so many of one topic, so that its crowd leaves some to topics that come after it in the same moment."""
 
 LOOK_TOPICS: Final = 128
 """Topics asked at a time."""
 
 
 class Trials(Generic[L]):
-    """Of one node, which has `total` slots. Lanes are the caller's."""
+    """The trials of one node, which has `total` slots. Lanes are the caller's."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._on_wire: dict[Subscription, int] = {}  # attempts; no zeros
         self._begun: dict[Subscription, int] = {}  # attempts that began in this moment
-        self._moment_ms = 0  # when it is over
+        self._moment_ms = 0  # the end of this moment
         self._waiting: dict[Subscription, OrderedDict[L, None]] = {}  # lanes, never empty; the first is next
 
     def begin_moment(self, now_ms: int) -> None:
-        """If the last one is over. Between two terms the clock may go back by hours."""
+        """Begin a new moment if the last one is over. Between two terms the clock may go back by hours."""
         if not 0 < self._moment_ms - now_ms <= MOMENT_MS:
             self._begun.clear()
 
     def has_slot(self, subscription: Subscription, free: int) -> bool:
-        """Whether one of the `free` slots is for an attempt of this subscription."""
+        """True if one of the `free` slots is for an attempt of this subscription."""
         return free > self._total // 10 and self._on_wire.get(subscription, 0) < TRIALS * free
 
     def may_begin(self, subscription: Subscription, free: int) -> bool:
-        """Whether it may begin in this moment, too."""
+        """True if it has a slot and the attempt may begin in this moment."""
         return (
             self.has_slot(subscription, free)
             and self._begun.get(subscription, 0) < TOPIC_TOGETHER
@@ -65,35 +68,36 @@ class Trials(Generic[L]):
         )
 
     def begin(self, subscription: Subscription, now_ms: int, *, counts: bool) -> None:
-        """An attempt begins; `counts`: among those of this moment."""
+        """Begin an attempt. `counts`: it counts among those of this moment."""
         self._on_wire[subscription] = self._on_wire.get(subscription, 0) + 1
         if counts:
             self._begun[subscription] = self._begun.get(subscription, 0) + 1
             self._moment_ms = now_ms + MOMENT_MS
 
     def end(self, subscription: Subscription) -> None:
-        """One of the subscription is over."""
+        """End an attempt of the subscription."""
         left = self._on_wire.pop(subscription) - 1
         if left:
             self._on_wire[subscription] = left
 
     def wait_ms(self, now_ms: int, free: int) -> int | None:
-        """When to ask again, from now; None: when an attempt has ended."""
+        """How long until the topics are asked again. None: only when an attempt has ended."""
         if not self._waiting or free <= self._total // 10:
             return None
         if self._begun:
             return max(1, min(self._moment_ms - now_ms, MOMENT_MS))
-        return MOMENT_MS if len(self._waiting) > LOOK_TOPICS else None  # topics that were not asked yet
+        return MOMENT_MS if len(self._waiting) > LOOK_TOPICS else None  # there are topics that were not asked yet
 
-    # -- who waits
+    # -- lanes that wait
 
     def wait(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
-        """The lane has units of these subscriptions; where it waits already it keeps its place."""
+        """Let the lane wait under these subscriptions, of which it has units. If it waits there already it keeps its
+        place."""
         for subscription in subscriptions:
             self._waiting.setdefault(subscription, OrderedDict()).setdefault(lane)
 
     def leave(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
-        """It waits under these no more."""
+        """Let the lane wait under these subscriptions no more."""
         for subscription in subscriptions:
             lanes = self._waiting.get(subscription)
             if lanes is not None:
@@ -102,11 +106,11 @@ class Trials(Generic[L]):
                     del self._waiting[subscription]
 
     def first(self, subscription: Subscription) -> L | None:
-        """The lane that has waited longest under it."""
+        """The lane that has waited longest under the subscription."""
         return next(iter(self._waiting.get(subscription, ())), None)
 
     def subscriptions(self) -> list[Subscription]:
-        """Those to ask now; they go to the end of the line."""
+        """The subscriptions to ask now. They go to the end of the line."""
         subscriptions = list(islice(self._waiting, LOOK_TOPICS))
         for subscription in subscriptions:
             self._waiting[subscription] = self._waiting.pop(subscription)

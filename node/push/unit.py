@@ -15,7 +15,7 @@ NOWHERE = Origin("", "", 0)
 
 @dataclass(slots=True, eq=False)
 class StagedUnit:
-    """A ready unit with all that its attempt needs. `position` is its place, the record's position its home."""
+    """A ready unit with all that its attempt needs. `position` is where it stands, the record's position its home."""
 
     topic: Topic
     subscription: Subscription
@@ -26,10 +26,10 @@ class StagedUnit:
 
     @property
     def origin(self) -> Origin:
-        """The receiver whose lane it is in."""
+        """The receiver whose lane holds the unit."""
         return self.target.origin if isinstance(self.target, PushTarget) else NOWHERE
 
     @property
     def size(self) -> int:
-        """Bytes it holds in memory, about."""
+        """The bytes that the unit holds in memory, about."""
         return len(self.record.body) + 1024
