@@ -1,7 +1,7 @@
-"""What crosses to the front for units that were handed over: columns of their records, and the bodies.
+"""The form in which deliveries cross to the front: columns of their records, and the bodies.
 
-Consumers take a thousand at a time, so nothing is made for each: a Record only if it has tags, headers, a key or a
-content type. Ids and receipts are the front's.
+Consumers take a thousand at a time, so no object is made for each message. Only one with tags, headers, a key or a
+content type has a Record. The front makes ids and receipts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.tables.topic import number_of, topic_of
 
 
 def deliveries_of(hand_over: HandOver, records: RecordRows, term: int) -> Deliveries:
-    """Of units of one topic and their records, in the order of their hand-over."""
+    """Make Deliveries of units of one topic and their records, in the order of their hand-over."""
     return Deliveries(
         topic=topic_of(hand_over.subscription),
         subscription=number_of(hand_over.subscription),

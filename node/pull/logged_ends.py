@@ -1,7 +1,7 @@
-"""Which ends of hand-overs the delivery log has, as far as this node remembers.
+"""Remembers which ends of hand-overs the delivery log has, as far as this node can.
 
-An ack that comes late changes nothing, nor does one that comes again. So a client may send the same thousand for ever.
-With a row for each time they would fill the disk, and the ledger of their hour would have more rows than it reads.
+A late or repeated ack changes nothing. So a client may send the same thousand for ever. With a row for each time they
+would fill the disk, and the ledger of their hour would have more rows than it reads.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ATTEMPT: Final = np.uint64(0xA0761D6478BD642F)
 
 
 class LoggedEnds:
-    """A mark for each, in one of a million slots: 8 MB, of which the kernel gives what is touched. The newest mark of a
-    slot replaces the one before. So of two hand-overs that share a slot both may have a row again."""
+    """A mark for each end, in one of a million slots: 8 MB, of which the kernel gives the pages that are touched. The
+    newest mark of a slot replaces the one before. So two hand-overs that share a slot may both get a row again."""
 
     def __init__(self) -> None:
         self._marks: U64 = np.zeros(1 << _SLOT_BITS, np.uint64)
 
     def first(self, named: ReceiptColumns, outcome: int) -> npt.NDArray[np.bool_]:
-        """Where this outcome of these hand-overs is news, [n]; it is remembered from now on."""
+        """Mark where this outcome of these hand-overs is new, [n], and remember it from now on."""
         marks = named.position * _SPREAD + named.term * _TERM + named.attempt * _ATTEMPT + np.uint64(outcome + 1)
         slots = marks >> np.uint64(64 - _SLOT_BITS)
         news: npt.NDArray[np.bool_] = self._marks[slots] != marks

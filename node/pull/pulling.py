@@ -1,17 +1,17 @@
 """The pulls of one term: hand-overs to consumers that ask, and to those that wait.
 
-A pull that waits makes its lease itself, in the step in which it wakes and with no await between, so that a consumer
-whose connection closed has cost nobody a lease, and trust is asked for at the moment of the hand-over. The answer is
-written in the same step. So the pull asks whether the connection is open (`gone`) before it takes anything: the end of
-a connection that was read in the step before has not yet ended the wait.
+A waiting pull makes its lease itself, in the step in which it wakes and without an await between. So a consumer whose
+connection closed costs no lease, and trust is asked for at the moment of the hand-over. The answer is written in the
+same step. The pull first asks if the connection is open (`gone`). Its end may have been read in the step before, and
+has not yet ended the wait.
 
-In a strict topic it waits once more, for its Lease to be committed; only then is the hand-over made, if this node still
-acts as leader. If the consumer has gone by then, or trust has, the lease is released: nobody got anything.
+In a strict topic a pull waits once more, for its Lease to be committed. The hand-over is made after that, if this node
+still acts as leader. If the consumer or trust has gone by then, the lease is released: no consumer got anything.
 
-A pull with a tag filter is woken only by what it has not looked at. So messages that no consumer wants wake nobody, and
-each of several filters gets its own. Filters that look much and find little rest: for each moment of looks that a
-topic's filters cost they owe four, and what comes meanwhile shares the next look; a pull that comes meanwhile waits for
-its first. Pulls of other topics, and those without a filter, do not wait for that.
+A pull with a tag filter is woken only by units that it has not looked at. So messages that no consumer wants wake no
+pull, and each filter gets its own. Filters that look much and find little rest. For each moment of looks that a topic's
+filters cost they owe four of rest. Messages that come meanwhile share the next look, and a pull that comes meanwhile
+waits for its first. Pulls of other topics, and those without a filter, do not wait for that.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ K = TypeVar("K")
 LEASE_MS: Final = TOPIC_DEFAULTS.lease_ms
 #: How long a strict pull waits for its Lease to be written.
 PLEDGE_S: Final = 5.0
-#: Different filters that may wait for one topic: a message that none of them wants costs a look by each.
+#: At most so many different filters wait for one topic: each of them looks at a message that none of them wants.
 FILTERS_MAX: Final = 1_000
-#: A step looks at topics for so long, and leaves the others to the next.
+#: A step looks at topics for this time, and leaves the others to the next step.
 WAKE_S: Final = 0.002
-#: Filters of a topic rest so many times as long as their looks took, once they owe more than the credit; not for longer
-#: than the bound.
+#: Once the filters of a topic owe more than the credit, they rest REST times as long as their looks took, up to the
+#: bound.
 REST: Final = 4.0
 CREDIT_S: Final = 0.02
 REST_MOST_S: Final = 1.0
@@ -58,7 +58,7 @@ REST_MOST_S: Final = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A pull that waits: its number, what it wants (None: anything), and what wakes it."""
+    """A pull that waits: its number, the tags that it wants (None: any message), and the future that wakes it."""
 
     number: int
     wanted: TagFilter | None
@@ -67,12 +67,12 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Look:
-    """At the pulls that wait for a topic; it may take several steps."""
+    """A look at the pulls that wait for a topic. It may take several steps."""
 
     subscription: Subscription
     sleeping: Iterator[_Waiter]
-    found: dict[TagFilter | None, bool]  # whether the topic has something for who wants this
-    changed: bool = False  # since it began, so that what was found is not the last word
+    found: dict[TagFilter | None, bool]  # filter -> the topic has something for it
+    changed: bool = False  # the topic changed since the look began, so `found` may be old
 
 
 class Pulling:
@@ -93,14 +93,14 @@ class Pulling:
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[Subscription, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
-        self._look: dict[Subscription, None] = {}  # those that may have something for a pull, in line
-        self._left: _Look | None = None  # at the first of those, which a step had no time to end
-        self._paid_s: dict[Subscription, float] = {}  # loop time at which its filters' looks are paid for
-        self._resting: set[Subscription] = set()  # those whose filters rest until then
-        self._stopped: dict[Subscription, int] = {}  # number of the waiter at whose filter they stopped
+        self._look: dict[Subscription, None] = {}  # subscriptions that may have something for a pull, in line
+        self._left: _Look | None = None  # a look at the first of those, which a step had no time to end
+        self._paid_s: dict[Subscription, float] = {}  # loop time at which the filters' looks are paid for
+        self._resting: set[Subscription] = set()  # subscriptions whose filters rest until then
+        self._stopped: dict[Subscription, int] = {}  # number of the waiter at whose filter the looks stopped
         self._numbers = count(1)
-        self._filters = 0  # of all waiters, those that want something special
-        self._alike: Counter[tuple[Subscription, TagFilter]] = Counter()  # how many of those want the same of a topic
+        self._filters = 0  # waiters with a filter
+        self._alike: Counter[tuple[Subscription, TagFilter]] = Counter()  # how many of those have the same filter
         self._different: Counter[Subscription] = Counter()  # how many different filters wait; no zeros in either
 
     async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
@@ -111,7 +111,7 @@ class Pulling:
         again = False
         while True:
             if gone():
-                self._term.poke()  # what woke this pull wakes another one
+                self._term.poke()  # the unit that woke this pull wakes another one
                 return Deliveries()
             if self._store.catalog.topic_by_number(topic.number) is None:
                 raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
@@ -119,7 +119,7 @@ class Pulling:
                 again = True
                 await self._wait(subscription, wanted, deadline - loop.time())
                 continue
-            if self._handing_over.ready_of(subscription):  # a pull that finds no unit there costs no look, and no step
+            if self._handing_over.ready_of(subscription):  # an empty topic costs no look and no step
                 hand_over = self._take(subscription, asked, wanted, again=again)
                 if hand_over.strict:
                     hand_over = await self._leased(hand_over, gone)
@@ -132,7 +132,8 @@ class Pulling:
             await self._wait(subscription, wanted, left_s)
 
     def _take(self, subscription: Subscription, asked: PullAsked, wanted: TagFilter | None, *, again: bool) -> HandOver:
-        """Hand over what is ready, perhaps nothing; and step on, if others may find more. `again`: not its first."""
+        """Hand over ready units, perhaps none, and poke the term if others may find more. `again`: this is not the
+        pull's first look."""
         lease_ms = asked.lease_ms or settings_of(self._store, subscription).get("lease_ms", LEASE_MS)
         now_ms, trusted = self._clock.now_ms(), self._term.trusted()
         began_s = self._loop.time()
@@ -145,17 +146,17 @@ class Pulling:
             if (due_ms := self._handing_over.leases_due_ms) is not None:  # its Leases wait for the beat
                 self._term.poke_by(due_ms)
             return hand_over
-        # Units that are given up wait for their end; others may find more; an empty one may have drained a window of
-        # cancelled units, or looked through a part of it only. One that was refused is tried again by the loop's next
-        # steps; by itself it would only be refused again at once.
+        # Poke the term for units that are given up and wait for their end, and for other pulls that may find more. An
+        # empty pull may have drained a window of cancelled units, or looked through a part of it only. The loop's next
+        # steps try a refused pull again. A poke would only have it refused again at once.
         refused = again and (not trusted or self._handing_over.blocked(now_ms))
         if len(hand_over) or self._handing_over.has_exhausted or not refused:
             self._term.poke()
         return hand_over
 
     def wake(self) -> bool:
-        """Wake one waiting pull per topic that has something for it (it has the next one woken); whether any was, and
-        must be again if it is refused. Looks at topics that have something new, not at all that are waited for."""
+        """Wake one waiting pull per topic that has something for it; that pull has the next one woken. Return true if
+        any was woken, which must happen again if the pull is refused. Looks only at topics that have something new."""
         for subscription in self._handing_over.waited.take():
             self._look_at(subscription)
         again: list[Subscription] = []
@@ -181,14 +182,14 @@ class Pulling:
         return bool(again)
 
     def _look_at(self, subscription: Subscription) -> None:
-        """It may have something new; a look that is under way may have passed it."""
+        """Note that the subscription may have something new. A look that is under way may have passed it."""
         self._look[subscription] = None
         if self._left is not None and self._left.subscription == subscription:
             self._left.changed = True
 
     def _wake_one(self, subscription: Subscription, waiters: Iterable[_Waiter], until_s: float) -> bool:
-        """Wake the first that sleeps on something it wants; whether any pull of these wants something, or may. What
-        there is no time for is left over."""
+        """Wake the first pull that sleeps on something it wants. Return true if any of these pulls wants something, or
+        may. A look without time to end is left over."""
         look, self._left = self._left, None
         if look is None or look.subscription != subscription:
             look = _Look(subscription, iter(self._in_line(subscription, waiters)), {})
@@ -212,15 +213,15 @@ class Pulling:
         return look.changed or any(look.found.values())
 
     def _in_line(self, subscription: Subscription, waiters: Iterable[_Waiter]) -> list[_Waiter]:
-        """First come first served; but filters go on where they stopped, or those at the end never have their look.
-        Who wants anything stands before them then."""
+        """Order the pulls: first come first served, but filters go on where they stopped. Else those at the end would
+        never have their look. Pulls without a filter come before them then."""
         stopped = self._stopped.pop(subscription, None)
         if stopped is None:
             return list(waiters)
         return sorted(waiters, key=lambda each: 0 if each.wanted is None else 1 if each.number >= stopped else 2)
 
     def _owe(self, subscription: Subscription, seconds: float) -> None:
-        """The subscription's filters have looked for so long."""
+        """Add to the rest that the subscription's filters owe for their looks."""
         now_s = self._loop.time()
         until_s = max(now_s, self._paid_s.get(subscription, 0.0)) + REST * seconds
         self._paid_s[subscription] = min(until_s, now_s + REST_MOST_S)
@@ -231,31 +232,31 @@ class Pulling:
             self._loop.call_at(self._paid_s[subscription], self._rested, subscription)
 
     def _rested(self, subscription: Subscription) -> None:
-        """Its filters may look again."""
+        """Let the subscription's filters look again."""
         self._resting.discard(subscription)
         if subscription in self._waiters:
             self._look_at(subscription)
             self._term.poke()
 
     def drop(self, subscription: Subscription) -> None:
-        """It is deleted: pulls that wait are told so. One of the same name is another topic."""
+        """Tell the waiting pulls that the topic is deleted. A new topic of the same name is another one."""
         for waiter in self._waiters.get(subscription, ()):
             self._crowd.add(partial(_wake, waiter.woken))
 
     def end(self) -> None:
-        """The term is over: pulls that wait are told so."""
+        """Tell all waiting pulls that the term is over."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 self._crowd.add(partial(_wake, waiter.woken))
 
     async def _wait(self, subscription: Subscription, wanted: TagFilter | None, left_s: float) -> None:
-        """Until the subscription has something, `left_s` are over, or the term is."""
+        """Wait until the subscription has something, `left_s` are over, or the term is."""
         self._term.raise_if_over()
         waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
         self._count(subscription, wanted, 1)
         waiters = self._waiters.setdefault(subscription, {})
         waiters[waiter] = None
-        self._handing_over.waited.wait(subscription)  # told of what comes from now on
+        self._handing_over.waited.wait(subscription)  # hears of units that come from now on
         if self._handing_over.ready_of(subscription):
             self._look_at(subscription)
         timer = self._loop.call_later(left_s, _wake, waiter.woken)
@@ -272,16 +273,17 @@ class Pulling:
         self._term.raise_if_over()
 
     def _looks_later(self, subscription: Subscription, wanted: TagFilter | None) -> bool:
-        """Whether a pull that comes has its first look when those of its subscription are paid for. One that could not
-        wait has it at once: it is refused only if there is nothing for it."""
+        """True if a new pull has its first look when its subscription's looks are paid for. A pull that could not wait
+        has it at once: it is refused only if there is nothing for it."""
         return wanted is not None and subscription in self._resting and self._has_room(subscription, wanted)
 
     def _has_room(self, subscription: Subscription, wanted: TagFilter) -> bool:
-        """Whether one more may wait with this filter."""
+        """True if one more pull may wait with this filter."""
         return (subscription, wanted) in self._alike or self._different[subscription] < FILTERS_MAX
 
     def _count(self, subscription: Subscription, wanted: TagFilter | None, change: int) -> None:
-        """One more that waits with this filter, or one less. Raises `over-limit` where another filter would wait."""
+        """Count one more pull that waits with this filter, or one less. Raises `over-limit` if another filter would
+        wait."""
         if wanted is None:
             return
         if not self._has_room(subscription, wanted):
@@ -296,8 +298,9 @@ class Pulling:
         self._handing_over.set_waiting(self._filters)
 
     async def _leased(self, hand_over: HandOver, gone: Gone) -> HandOver:
-        """What of a strict hand-over may be made, its Lease committed; perhaps nothing. Raises `no-leader` when the
-        term ends, or the Lease is not written in time: then nothing was handed over, nor will it be."""
+        """Wait for the Lease of a strict hand-over, and return the part that may be made, perhaps nothing. Raises
+        `no-leader` when the term ends, or if the Lease is not written in time. Then nothing was handed over, and
+        nothing will be."""
         strict = self._handing_over.strict
         try:
             async with asyncio.timeout(PLEDGE_S):
@@ -312,7 +315,7 @@ class Pulling:
             self._term.poke()
 
     def _deliver(self, hand_over: HandOver, topic: str) -> Deliveries:
-        """What the consumer gets; the delivery log has it before the first byte leaves."""
+        """Make the answer to the consumer. The delivery log has it before the first byte leaves."""
         term, at_ms = self._term, hand_over.handed_over_ms
         records = self._store.record_rows(hand_over.position, hand_over.units)
         self._delivery_log.start(
@@ -334,7 +337,7 @@ class Pulling:
 
 
 def _add(counts: Counter[K], key: K, change: int) -> int:
-    """Change a count; returns what it is then. No zero stays."""
+    """Change a count and return its new value. No zero stays."""
     counts[key] += change
     count = counts[key]
     if not count:

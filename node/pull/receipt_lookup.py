@@ -1,5 +1,6 @@
-"""Looks at many units of which many may have ended: of those each may stand on a page of its own, which is to be read
-from the hour's states files (storage/state/unit_states.py), 0.03 ms each. So they go by pieces."""
+"""Looks at many units of which many may have ended. Each ended one may stand on a page of its own, which must be read
+from the hour's states files (storage/state/unit_states.py), 0.03 ms each. So the looks go by pieces.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ from storage.format.position import hours_of
 from storage.format.states import TELLS_FAILURE, UNKNOWN
 from storage.store import Store
 
-#: Units looked at in one piece, and hours: one that has cooled is opened again, 0.3 to 0.8 ms each.
+#: Units and hours looked at in one piece. An hour that has cooled is opened again, 0.3 to 0.8 ms each.
 LOOK_UNITS: Final = 128
 LOOK_HOURS: Final = 4
 
 Done = Callable[[Store, U64, StateColumns, npt.NDArray[np.bool_]], npt.NDArray[np.bool_]]
-"""(store, positions, their states, whether their newest record is of this very hand-over) -> whether it did it."""
+"""(store, positions, their states, newest record is of this very hand-over) -> this hand-over did it."""
 
 
 def states_of(store: Store, positions: U64) -> Pieces[U8]:
-    """The state of each of these, of which there is one at least, as of when its piece was looked at. One piece where
-    nothing is to be read: that takes as long for a thousand as for ten."""
+    """Return the state of each of these units, as of when its piece was looked at. There is at least one. If nothing
+    must be read it is one piece: that takes as long for a thousand as for ten."""
     if np.ptp(hours_of(positions)) < LOOK_HOURS and store.are_known(positions):
         return store.state_only(positions)
     state = np.empty(len(positions), np.uint8)
@@ -41,7 +42,7 @@ def states_of(store: Store, positions: U64) -> Pieces[U8]:
 
 
 def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArray[np.bool_]]:
-    """Which of these hand-overs, of which there is one at least, did what `done` tells of the units' newest records."""
+    """Mark the hand-overs that did what `done` finds in the units' newest records. There is at least one hand-over."""
     found = np.zeros(len(named), np.bool_)
     for rows in pieces_of(named.position):
         positions = named.position[rows]
@@ -53,10 +54,11 @@ def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArr
 
 
 def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
-    """Which of these hand-overs, of which there is one at least, the records say were given back by their consumers.
+    """Mark the hand-overs that the records say were given back by their consumers. There is at least one.
 
-    A unit's newest record does not tell where the message has gone on since: a client whose answer was lost learns all
-    the same that its nack counted. (term, attempt) names one hand-over of a message for ever."""
+    A unit's newest record does not show this after the message has moved on. A client whose answer was lost still
+    learns that its nack counted. (term, attempt) names one hand-over of a message for ever.
+    """
     found = np.zeros(len(named), np.bool_)
     homes = yield from _homes_of(store, named.position)
     order = np.argsort(homes, kind="stable")
@@ -74,7 +76,7 @@ def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray
 
 
 def _homes_of(store: Store, positions: U64) -> Pieces[U64]:
-    """Where these messages were born: of a moved one whose hour has cooled that stands in its record."""
+    """Return where these messages were born. For a moved message whose hour has cooled this stands in its record."""
     homes = np.empty(len(positions), np.uint64)
     for rows in pieces_of(positions):
         homes[rows] = store.homes(positions[rows])
@@ -83,7 +85,7 @@ def _homes_of(store: Store, positions: U64) -> Pieces[U64]:
 
 
 def pieces_of(positions: U64) -> list[npt.NDArray[np.intp]]:
-    """The rows in the order of their places, cut where a piece has as many units or hours as it may."""
+    """The rows in the order of their positions, cut where a piece has as many units or hours as it may."""
     order = np.argsort(positions, kind="stable")
     hours = hours_of(positions[order])
     begins = np.diff(hours, prepend=hours[:1]) != 0

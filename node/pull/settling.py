@@ -1,9 +1,9 @@
 """What consumers say of the messages they were handed: done (ack), not now (nack), still at it (extend).
 
-Each names hand-overs by their receipts; one result per receipt, durable on a majority when it is given. A nack decides
-here, on the leader, when its message comes again or that it is given up (node.settle.retry), and proposes that. From
-the proposal of a nack or an extension to its result the units are held: handed over meanwhile, because its lease ended,
-a message would bear the attempt that the next hand-over after the nack bears too.
+Each request names hand-overs by their receipts. It gets one result per receipt, durable on a majority when it is given.
+The leader decides at a nack when its message comes again, or that it is given up (node.settle.retry), and proposes
+that. From the proposal of a nack or an extension to its result the units are held. Otherwise a message whose lease
+ended meanwhile could be handed over with the attempt number that the next hand-over after the nack bears too.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from storage.store import Store
 from storage.tables.topic import Topic
 
 FEW: Final = 4
-"""Receipts of one request whose units are not looked at before they go in an entry."""
+"""Up to so many receipts of one request go in an entry without a look at their units."""
 UNLOOKED_WEIGHT: Final = ENTRY_ACKS_MAX // 256
-"""What each of those counts for in it: any node may have to read a page for it, 0.03 ms."""
+"""The weight of each of those in the entry: any node may have to read a page for it, 0.03 ms."""
 EXTENDED_AT_ONCE: Final = 1_000
 """Units held, extended and released in one piece, 2 us each."""
 
 
 def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
-    """Where only an entry answers: what has not ended, and what the machine says of a unit that is unknown."""
+    """Mark the units for which only an entry answers: those that have not ended, and unknown units."""
     asks: npt.NDArray[np.bool_] = LIVES_HERE[state] | (state == UNKNOWN)
     return asks
 
@@ -72,9 +72,11 @@ def _weight(named: ReceiptColumns) -> int | None:
 
 
 class Settling:
-    """Acks, nacks and extensions of one node; the caller has asked that it leads.
+    """Acks, nacks and extensions of one node. The caller has asked that it leads.
 
-    What was proposed takes effect, and is noted, though the client goes away. What was not goes with it."""
+    A proposed command takes effect, and is noted, even if the client goes away. One that was not proposed goes with the
+    client.
+    """
 
     def __init__(
         self,
@@ -89,20 +91,20 @@ class Settling:
         reserve: Reserve,
         life: Lifecycle,
     ) -> None:
-        """`life` ends where damage is found after the answer."""
+        """`life` ends if damage is found after the answer."""
         self._store, self._clock, self._entropy, self._proposer = store, clock, entropy, proposer
         self._delivery_log, self._topic_metrics, self._counters = delivery_log, topic_metrics, counters
         self._reserve, self._life = reserve, life
         self._noted = LoggedEnds()
 
     async def ack(self, term: Term, topic: Topic, claims: bytes) -> Settled:
-        """SETTLED or STALE, INVALID for what is of another topic."""
+        """Settle hand-overs. Each result is SETTLED or STALE, or INVALID for a receipt of another topic."""
         ours, named = _of_topic(topic, claims)
         return _settled(ours, await self._acked(term, topic, named))
 
     async def _acked(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
-        """What each ack comes to. Of units that have ended where they stand it is known, and nothing changes it any
-        more: they go in no entry, for which every node would read as many pages of its states."""
+        """Return the result of each ack. For units that have ended where they stand the result is known, and nothing
+        changes it any more. They go in no entry, for which every node would read as many pages of its states."""
         to_ask = _to_ask(await self._look(named))
         asked: asyncio.Future[U8] | None = None
         if to_ask.any():
@@ -118,8 +120,8 @@ class Settling:
         return results
 
     async def _acked_before(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
-        """What acks of units that have ended come to. A leader before may have died before it logged what this one is
-        told again."""
+        """Return the results of acks of units that have ended. They are logged here, because an earlier leader may have
+        died before it logged them."""
         acked = await in_turns(done_by(self._store, named, _delivered))
         self._counters.acked += int(np.count_nonzero(acked))
         await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != term.term)), DELIVERED))
@@ -134,7 +136,7 @@ class Settling:
         self._log_ends(topic, named.select(results == STALE), LATE)
 
     def _note_when_known(self, result: asyncio.Future[U8], note: Callable[[U8], None]) -> None:
-        """Note what a command came to, whether or not its client still waits for that."""
+        """Note the result of a command, even if its client no longer waits for it."""
 
         def known(ended: asyncio.Future[U8]) -> None:
             if ended.cancelled() or ended.exception() is not None:
@@ -147,7 +149,8 @@ class Settling:
         result.add_done_callback(known)
 
     async def _look(self, named: ReceiptColumns) -> U8:
-        """The states of the units, without a turn of the loop where they are in memory; of a few all count as open."""
+        """Return the states of the units, without a turn of the loop if they are in memory. A few units all count as
+        open."""
         if len(named) <= FEW:
             return np.full(len(named), LEASED, np.uint8)
         return await in_turns(states_of(self._store, named.position))
@@ -155,8 +158,9 @@ class Settling:
     async def nack(
         self, term: Term, topic: Topic, claims: bytes, delay_ms: int | None, *, counted: bool = True
     ) -> Settled:
-        """As `ack`. Due again after `delay_ms`, or by the retry policy if that is None. What never began is not
-        `counted` as an attempt. Some are NOT_KNOWN where leadership was lost in the middle."""
+        """Give messages back, with results as `ack` has them. A message is due again after `delay_ms`, or by the retry
+        policy if that is None. `counted` is false for a hand-over that never began. Results are NOT_KNOWN if leadership
+        was lost in the middle."""
         ours, named = _of_topic(topic, claims)
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
@@ -181,7 +185,8 @@ class Settling:
         return _settled(ours, results, refused)
 
     async def extend(self, term: Term, topic: Topic, claims: bytes, lease_ms: int | None) -> Settled:
-        """As `nack`. The leases end `lease_ms` from now, the topic's own if that is None."""
+        """Extend leases, with results as `nack` has them. They end `lease_ms` from now, or after the topic's own time
+        if that is None."""
         ours, named = _of_topic(topic, claims)
         lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
         assert lease_ms is not None
@@ -202,7 +207,7 @@ class Settling:
         return _settled(ours, results, refused)
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
-        """What becomes of each message that is given back, by the policy of the moment."""
+        """Decide for each message that is given back, by the policy of the moment."""
         count = len(named)
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
         fates = Fates(np.full(count, NACKED, np.uint16))
@@ -225,14 +230,14 @@ class Settling:
         self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)
 
     def _log_in_pieces(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> Pieces[None]:
-        """`_log_ends` of many that ended long ago: where each was born may have to be read."""
+        """Do `_log_ends` for many that ended long ago, by pieces: their homes may have to be read."""
         for rows in pieces_of(ended.position):
             self._log_ends(topic, ended.select(rows), outcome, code)
             yield
 
     def _log_ends(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> int:
-        """Write the delivery log's end of these hand-overs, each once; how many were news. That an ack came too late is
-        written as long as there is room for such: it would look like a consumer that never answered."""
+        """Write the end of each of these hand-overs to the delivery log, once. Return how many were new. A late ack is
+        written only while there is space for it. Without it the consumer would seem never to have answered."""
         if outcome == LATE and self._reserve.low:
             return 0
         news = self._noted.first(ended, outcome)
@@ -253,14 +258,14 @@ class Settling:
 
 
 def _of_topic(topic: Topic, claims: bytes) -> tuple[npt.NDArray[np.bool_], ReceiptColumns]:
-    """Which of these claims are of the topic, and the hand-overs that those name."""
+    """Mark the claims of this topic, and return the hand-overs that those name."""
     named = ReceiptColumns.of(claims)
     ours: npt.NDArray[np.bool_] = named.topic == topic.number
     return ours, named if ours.all() else named.select(ours)
 
 
 def _settled(ours: npt.NDArray[np.bool_], results: U8, refused: Problem | None = None) -> Settled:
-    """These results of those that are of the topic; all others are INVALID."""
+    """Make the answer from the results of the topic's claims. All others are INVALID."""
     if len(results) < len(ours):
         whole = np.full(len(ours), INVALID, np.uint8)
         whole[ours] = results
