@@ -1,7 +1,7 @@
 """Cancel and reschedule: commands about one message, wherever it stands by now.
 
-From its proposal to its result the dispatcher does not hand the message over, and what it handed over before goes in
-the same or an earlier entry: so a 200 is not followed by the start of a hand-over that it did not tell of.
+From the proposal to the result the dispatcher does not hand the message over. Hand-overs made before go in the same
+entry or an earlier one. So no hand-over starts after a 200 that did not tell of it.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from storage.store import Store
 
 PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
 REVISION_MAX: Final = (1 << 32) - 1
-#: Each keeps a copy of the message until its hour goes.
+#: Each change keeps a copy of the message until its hour goes.
 CHANGES_MAX: Final = 10_000
 
 
 class MessageChange:
-    """Changes of single messages on one node; the caller has asked that it leads."""
+    """Changes of single messages on one node. The caller has asked that it leads."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock, newest_term: Callable[[], int]) -> None:
-        """`newest_term`: that this node knows of; it may have ended the caller's by the time of an answer."""
+        """`newest_term`: the newest that this node knows of. It may have ended the caller's when an answer is made."""
         self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
-        """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`; `change-in-progress` where its state
-        lets nothing be done with it."""
+        """Cancel a message. Raises `unknown-message`, `leased`, `already-settled` and `revision-mismatch`. Raises
+        `change-in-progress` if its state allows no change."""
         found = find(self._store, id)
         order = CancelOrder(found.home, term.doubts(found.home, found.place, found.record), _revision(found, if_match))
         outcome = self._proposer.cancel(order)
         term.holding.until([found.home], outcome)
-        # Shielded: a client that goes away takes back neither the Cancel nor the hold that goes with it.
+        # Shielded: if the client goes away, the Cancel and the hold that goes with it stay.
         result, attempts, prior = await asyncio.shield(outcome)
         if result == CANCELLED:
             return CancelResult(id.upper(), attempts, PRIORS[prior])
@@ -72,7 +72,7 @@ class MessageChange:
         if_match: int | None,
         max_delay_ms: int,
     ) -> RescheduleResult:
-        """The refusals of `cancel`, `beyond-max-delay` and `over-limit`."""
+        """Give a message another due time. Raises what `cancel` raises, `beyond-max-delay` and `over-limit`."""
         found = find(self._store, id)
         if revision_of(found.record) > CHANGES_MAX:
             detail = f"a message is rescheduled {CHANGES_MAX} times at most; cancel it, and schedule another"
@@ -99,7 +99,7 @@ class MessageChange:
         raise await self._refusal(result, id, if_match)
 
     async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
-        """Why the message was left as it is, from what the records say by now."""
+        """Say why the message was left as it is, from its present records."""
         store = self._store
         if result == UNKNOWN:
             return unknown_message()
@@ -112,7 +112,7 @@ class MessageChange:
 
 
 def _revision(found: FoundMessage, if_match: int | None) -> int:
-    """The revision that the command is to name, 0 for any. No message has the revision 0 or one past 32 bits."""
+    """The revision for the command to name, 0 for any. No message has revision 0 or one past 32 bits."""
     if if_match is not None and not 0 < if_match <= REVISION_MAX:
         raise _mismatch(revision_of(found.record), if_match)
     return if_match or 0

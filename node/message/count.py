@@ -1,13 +1,13 @@
 """How many messages there are: counted hour by hour in a thread, over views of the store that do not change.
 
-The leader counts what it has applied (storage/query/count.py does the work): an hour as of one moment, one hour after
-the other. So a message that moves from one hour to another during a count may be counted twice or not at all, and a
-hand-over is seen once its Lease is written. Counts run in turn, a piece of each, so that counting takes one core at
-most, and a count of an hour waits for no count of all; a few may be under way, more are refused. All open messages of a
-whole hour are known without looking at them.
+The leader counts what it has applied (storage/query/count.py does the work). It counts one hour after the other, each
+as of one moment. So a message that moves to another hour during a count may be counted twice or not at all. A hand-over
+is seen once its Lease is written. Counts run in turn, a piece of each. So counting takes one core at most, and a count
+of an hour waits for no count of all. A few may be under way, more are refused. All open messages of a whole hour are
+known without looking at them.
 
-For the list of topics one pass counts all of them. Its result serves whoever asks for a second, or for ten times as
-long as the work took: however often the list is polled, counting takes a tenth of a core.
+For the list of topics one pass counts all of them. Its result serves every request for a second, or for ten times as
+long as the work took. So counting takes a tenth of a core, however often the list is polled.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ from storage.hour.hour_table import Extents
 from storage.query.count import DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
 from storage.store import Store
 
-#: What is given to a thread at a time: so many hours, or as many as hold so many units. Between two the loop asks
-#: whether it still leads.
+#: A thread gets so many hours at a time, or as many as hold so many units. Between two pieces the loop asks if it still
+#: leads.
 PIECE_HOURS: Final = 64
 PIECE_UNITS: Final = 1 << 20
 #: Hours whose counters alone are looked at before the loop has its turn.
 LOOK_HOURS: Final = 1_024
-#: Requests that count or wait to, and that take turns; each may wait as long as all before it take.
+#: Requests that count or wait to, and those that take turns. Each may wait as long as all before it take.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 16
-#: How long the counts of all topics are good for: this, or so many times what they took.
+#: The counts of all topics are good for this time, or for so many times what they took.
 TOPICS_FRESH_S: Final = 1.0
 TOPICS_FRESH_TIMES: Final = 10
 
 
 class Counting:
-    """The counts of one node; the caller has asked that it leads, and `leads` asks again or raises."""
+    """The counts of one node. The caller has asked that it leads; `leads` asks again or raises."""
 
     def __init__(self, store: Store, clock: NodeClock, term: Callable[[], int]) -> None:
         """`term`: the newest that this node knows of."""
         self._store, self._clock, self._term = store, clock, term
         self._turns = OneAtATime("counts", WAITING_MAX, TAKE_TURNS)
-        self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all who wait
+        self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all that wait
         self._topics: Mapping[int, Mapping[str, int]] = {}
         self._topics_until_s = 0.0
         self._topics_term = -1
 
     async def count(self, query: CountQuery, leads: Leads) -> int:
-        """How many messages match. `unknown-topic`, `over-limit`."""
+        """Count the messages that match. Raises `unknown-topic`, `over-limit`."""
         which, total = self._which(query), Total()
         await self._pass(which, total, leads)
         return total.count
 
     async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
-        """The same by due time (see api.port.port)."""
+        """Count the messages that match by due time (see api.port.port)."""
         origin_ms = query.from_ms or 0
         which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
@@ -83,17 +83,18 @@ class Counting:
         return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
 
     async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
-        """How many messages of a topic have not ended; and what each hour held when it was counted."""
+        """Count the messages of a topic that have not ended. Also return what each hour held when it was counted."""
         total, counted = Total(), list[Extents]()
         await self._pass(Which(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
-        """Messages by state for each topic's number, all states of each; somewhat old (see above). `over-limit`."""
+        """Count messages by state for each topic's number, with all states of each. It is somewhat old (see above).
+        Raises `over-limit`."""
         if self._is_fresh():
             return self._topics
         async with self._listing:
-            if self._is_fresh():  # counted while this one waited
+            if self._is_fresh():  # counted while this call waited
                 return self._topics
             tally, term = TopicTally(), leads().term
             took_s = await self._pass(Which(frozenset().union(*STANDINGS.values())), tally, leads)
@@ -107,7 +108,7 @@ class Counting:
             return counts
 
     def _is_fresh(self) -> bool:
-        """Whether the counts of topics still serve: those of another term do not, they may know of less."""
+        """True while the counts of topics still serve. Those of another term do not, because they may know of less."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
     def _which(self, query: CountQuery) -> Which:
@@ -126,7 +127,8 @@ class Counting:
         )
 
     async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> float:
-        """All hours that may hold some; `counted` gets what each held. The seconds that the work took."""
+        """Work through all hours that may hold some, and return the seconds of work. `counted` gets what each hour
+        held."""
         clock, took_s = self._clock, 0.0
         now_ms, which = clock.now_ms(), replace(which, term=leads().term)
         pieces = self._pieces(which, tally, now_ms, counted)
@@ -144,8 +146,8 @@ class Counting:
     def _pieces(
         self, which: Which, tally: Tally, now_ms: int, counted: list[Extents] | None
     ) -> Iterator[list[HourCount]]:
-        """What to read, made when it is asked for, and the last one perhaps with nothing; what is known without reading
-        is added at once."""
+        """Yield the pieces to read, each made when it is asked for. The last may be empty. Counts known without reading
+        are added at once."""
         store = self._store
         piece: list[HourCount] = []
         units, looked = 0, list[int]()
@@ -166,7 +168,7 @@ class Counting:
         yield piece
 
     async def _read(self, piece: list[HourCount], tally: Tally) -> None:
-        """In a thread. A caller that goes away ends it too, before the next one's turn."""
+        """Read a piece in a thread. A caller that goes away ends the thread too, before the next caller's turn."""
         if not piece:
             await asyncio.sleep(0)
             return
@@ -178,7 +180,7 @@ class Counting:
 
 
 def _read_all(piece: list[HourCount], tally: Tally, stopped: Callable[[], bool]) -> list[tuple[HourCount, Corrupt]]:
-    """What was not as it should be: no damage where the hour was unlinked meanwhile."""
+    """Read a piece and return the errors. An error is no damage if its hour was unlinked meanwhile."""
     damaged = []
     for count in piece:
         try:

@@ -1,7 +1,7 @@
 """Messages that were given up: listed page by page, and tried again on request.
 
-How a message ended stands at its home, so the dead of an hour are those born in it. They are looked for hour by hour,
-in pieces that leave the event loop its turn; between two pieces leadership is asked for again.
+A message's end stands at its home, so the dead messages of an hour are those born in it. They are looked for hour by
+hour, in pieces that leave the event loop its turn. Between two pieces leadership is asked for again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from storage.record.record import Record
 from storage.store import Store
 from storage.tables.topic import Topic
 
-#: Homes looked at in one piece, and records read, counted as in node.settle.move_size.
+#: Homes looked at in one piece, and the weight of records read, counted as in node.settle.move_size.
 LOOK_ROWS: Final = 65_536
 READ_WEIGHT: Final = 256
 
 
 class _Dead(NamedTuple):
-    """A dead message: its home, the place where it died, and its record there."""
+    """A dead message: its home, the position where it died, and its record there."""
 
     home: int
     place: int
@@ -49,7 +49,7 @@ class _Dead(NamedTuple):
 
 @dataclass(slots=True)
 class _Done:
-    """What a redrive has done so far, `index` the log index of its last entry."""
+    """The work that a redrive has done so far. `index` is the log index of its last entry."""
 
     matched: int = 0
     changed: int = 0
@@ -57,13 +57,13 @@ class _Done:
 
 
 class DeadLetters:
-    """The dead messages of one node; the caller has asked that it leads, and `leads` asks again or raises."""
+    """The dead messages of one node. The caller has asked that it leads; `leads` asks again or raises."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
         self._store, self._proposer, self._clock = store, proposer, clock
 
     async def page(self, topic: Topic, query: DeadQuery, leads: Leads) -> DeadPage:
-        """Up to `query.limit` of them, from behind the cursor on."""
+        """Return up to `query.limit` dead messages, from behind the cursor on."""
         found: list[DeadMessage] = []
         homes: list[int] = []
         async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
@@ -75,8 +75,8 @@ class DeadLetters:
         return DeadPage(found)
 
     async def redrive(self, topic: Topic, query: DeadQuery, leads: Leads, *, dry_run: bool) -> BulkResult:
-        """Make all that match due now. What dies meanwhile may be among them, but none is redriven twice.
-        `outcome-unknown` with what is known to be done where leadership was lost in the middle."""
+        """Make all that match due now. Messages that die meanwhile may be among them, but none is redriven twice. If
+        leadership is lost in the middle, raises `outcome-unknown` with the changes known to be done."""
         done = _Done()
         waiting: list[int] = []
         try:
@@ -96,7 +96,7 @@ class DeadLetters:
         return BulkResult(done.matched, done.changed, done.index)
 
     async def _redriven(self, homes: list[int], done: _Done) -> None:
-        """Those of these that are dead are due again."""
+        """Make those of these that are dead due again."""
         home = np.array(homes, np.uint64)
         for piece in move_pieces(move_weights(self._store, home), ENTRY_MOVES_MAX):
             now_ms = self._clock.now_ms()
@@ -105,7 +105,7 @@ class DeadLetters:
             done.changed += int(np.count_nonzero(results))
 
     async def _matching(self, topic: Topic, query: DeadQuery, after: int, leads: Leads) -> AsyncGenerator[list[_Dead]]:
-        """All dead messages that match, behind the position `after`, in pieces none of which is empty."""
+        """Yield all dead messages that match, behind the position `after`, in pieces none of which is empty."""
         for hour in self._store.ended_hours(max(after, 0) >> INDEX_BITS):
             begin, end = self._store.span(hour)
             for first in range(max(begin, after + 1), end, LOOK_ROWS):
@@ -121,7 +121,7 @@ class DeadLetters:
                     leads()
 
     def _candidates(self, topic: Topic, query: DeadQuery, homes: U64) -> U64:
-        """Those of the topic that may carry the tag, as far as the index says."""
+        """The messages of the topic that may carry the tag, as far as the index says."""
         homes = self._still_dead(homes)
         units = self._store.units(homes)
         rows = units["topic"] == topic.number
@@ -132,7 +132,7 @@ class DeadLetters:
         return candidates
 
     def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
-        """Those that match by their records."""
+        """The messages that match by their records."""
         store = self._store
         homes = self._still_dead(homes)
         places = store.last_places(homes)
@@ -142,7 +142,8 @@ class DeadLetters:
         return [dead for dead in found if _matches(query, dead.record)]
 
     def _still_dead(self, homes: U64) -> U64:
-        """Since these were found the loop had its turns: messages may be redriven, an hour may be gone."""
+        """The homes whose messages are still dead. Since they were found the loop had its turns: messages may be
+        redriven, an hour may be gone."""
         dead: U64 = homes[self._store.state_only(homes) == DEAD]
         return dead
 

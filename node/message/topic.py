@@ -1,4 +1,4 @@
-"""A topic's settings between the API's words and what the catalog keeps: only the fields that were set."""
+"""Converts a topic's settings between the API and the catalog, which keeps only the fields that were set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEFAULTS: Final[dict[str, Any]] = {name: getattr(TOPIC_DEFAULTS, name) for name
 
 
 def settings_of(change: TopicChange) -> dict[str, Any]:
-    """The settings that a change names; None takes one away. Maps stay maps of the fields that were sent."""
+    """The settings that a change names. None removes a setting. Maps stay maps of the fields that were sent."""
     settings = {name: value for name in _PLAIN if (value := getattr(change, name)) is not None}
     for name in _REMOVABLE:
         value = getattr(change, name)
@@ -27,7 +27,7 @@ def settings_of(change: TopicChange) -> dict[str, Any]:
 
 
 def check_target(settings: dict[str, Any], topic: Topic | None) -> None:
-    """`invalid-field` if a change would leave a target without a url."""
+    """Raise `invalid-field` if a change would leave a target without a url."""
     change = settings.get("target")
     if change is None:
         return

@@ -1,4 +1,5 @@
-"""A topic is deleted when nothing in it has not ended: counted in a thread, and made sure of when the entry is written.
+"""Deletes a topic when all its messages have ended. A thread counts them, and the entry is made only if no new unit
+came.
 
     count all hours (they may change meanwhile) --- some: not-empty
             |  none; remembers how many units each hour had when it was counted
@@ -8,8 +9,8 @@
             v
     DropTopic, void unless it stands right behind what was looked at (replication/apply/topic.py) --- void: count again
 
-A message of the topic can only become open by a unit that is appended, by a schedule, a move or a redrive; so what was
-counted, and what was appended since, is all there is. Producers are not held up: their message comes first, or makes
+A message of the topic can only become open by a unit that is appended, by a schedule, a move or a redrive. So the
+counted units and those appended since are all there are. Producers are not held up: their message comes first, or makes
 the topic anew.
 """
 
@@ -31,15 +32,15 @@ from storage.hour.hour_table import Extents
 from storage.store import Store
 from storage.tables.topic import Topic
 
-#: Counts until a delete gives up, each quicker than what comes in between.
+#: Counts until a delete gives up. Each is quicker than the messages that come in between.
 TRIES_MAX: Final = 8
-#: Units appended since the count that are looked at on the loop, and hours that they are in: some milliseconds.
+#: Units appended since the count that are looked at on the loop, and the hours that hold them: some milliseconds.
 FRESH_MAX: Final = 20_000
 FRESH_HOURS_MAX: Final = 100
 
 
 class TopicDrop:
-    """Deletes topics that are empty; the caller has asked that this node leads, and `leads` asks again or raises."""
+    """Deletes topics that are empty. The caller has asked that this node leads; `leads` asks again or raises."""
 
     def __init__(
         self,
@@ -54,8 +55,9 @@ class TopicDrop:
         self._group, self._driver, self._topic_metrics = group, driver, topic_metrics
 
     async def drop(self, topic: Topic, if_match: int | None, leads: Leads) -> int:
-        """Remove the topic; DROPPED, or MISMATCH if it has another revision than `if_match`. `not-empty`, `over-limit`,
-        `unknown-topic` if somebody else removed it, `change-in-progress` where too much comes."""
+        """Remove the topic. Return DROPPED, or MISMATCH if it has another revision than `if_match`. Raises `not-empty`,
+        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if too many messages come.
+        """
         for _ in range(TRIES_MAX):
             pending, before = await self._counting.living(topic.number, leads)
             if pending:
@@ -71,13 +73,13 @@ class TopicDrop:
                 return result
             if result == UNKNOWN:
                 raise Problem("unknown-topic", f"no topic is named {topic.name}; it was deleted meanwhile")
-            await self._driver.applied()  # an entry that others proposed is on its way to the disk, perhaps a slow one
+            await self._driver.applied()  # an entry of another request is on its way to the disk, perhaps a slow one
         raise Problem(
             "change-in-progress", f"too much comes in to make sure that {topic.name} is empty; try again later"
         )
 
     def _judge(self, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
-        """A function that gives the command, or None if something of the topic may have come since the count. It is
+        """Make a function that gives the command, or None if a unit of the topic may have come since the count. It is
         called when the entry is put together, so that the entry's index is known."""
 
         def judge() -> DropTopic | None:
@@ -89,7 +91,7 @@ class TopicDrop:
         return judge
 
     def _unchanged(self, number: int, before: Extents) -> bool:
-        """Whether no unit of the topic was appended since the hours were counted."""
+        """True if no unit of the topic was appended since the hours were counted."""
         fresh = [*self._store.extents().grown_since(before)]
         if sum(units for _, _, units in fresh) > FRESH_MAX or len(fresh) > FRESH_HOURS_MAX:
             return False

@@ -1,4 +1,6 @@
-"""Settings of a topic, as a client sets them: what a PATCH leaves is known here only; a PUT starts from nothing."""
+"""Sets a topic's settings as a client asks. A PATCH changes settings that only this node knows, a PUT starts from
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from storage.tables.topic import Topic, subscription_of
 
 
 def topic_named(store: Store, name: str) -> Topic:
-    """Raises `unknown-topic`."""
+    """Return the topic of this name. Raises `unknown-topic`."""
     topic = store.catalog.topic(name)
     if topic is None:
         raise Problem("unknown-topic", f"no topic is named {name}; scheduling to it or PUT creates it")
@@ -22,10 +24,10 @@ def topic_named(store: Store, name: str) -> Topic:
 
 
 async def put_topic(store: Store, proposer: Proposer, term: Term, asked: TopicPut) -> TopicView:
-    """See TopicPort; the caller has asked that this node leads."""
+    """Create or change a topic (see TopicPort). The caller has asked that this node leads."""
     name, create, if_match = asked.name, asked.create, asked.if_match
     topic = store.catalog.topic(name) if create else topic_named(store, name)
-    if if_match == 0:  # no topic has it, and the command takes 0 for "whatever it is now"
+    if if_match == 0:  # no topic has revision 0, and in the command 0 means any
         raise another_revision(topic, if_match)
     settings = settings_of(asked.change)
     if create:
@@ -43,6 +45,6 @@ async def put_topic(store: Store, proposer: Proposer, term: Term, asked: TopicPu
 
 
 def another_revision(topic: Topic | None, if_match: int | None) -> Problem:
-    """The topic has changed since."""
+    """The Problem for a topic that has changed since."""
     found = topic.revision if topic else "none"
     return Problem("revision-mismatch", f"the topic has revision {found}, If-Match asks for {if_match}")

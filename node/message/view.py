@@ -1,7 +1,7 @@
-"""A message as people look at it: found by its id wherever it stands by now, its state and its story.
+"""A message as people look at it: found by its id wherever it stands by now, with its state and its history.
 
-An id names the message's home, where it was born; a message that was moved (retried, rescheduled, redriven) stands
-elsewhere. What it is now, its newest place says; what happened, its home tells over all places.
+An id names the message's home, where it was born. A message that was moved (retried, rescheduled, redriven) stands
+elsewhere. Its newest position has its present state. Its home has the history over all positions.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from storage.record.record import Record
 from storage.store import Store
 
 MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
-"""Codes of moves on purpose; all others say why a hand-over failed."""
+"""Codes of moves on purpose. All others say why a hand-over failed."""
 
-#: How often a story is read in turns that goes on meanwhile.
+#: How often a history is read in turns if it changes meanwhile.
 TELL_MAX: Final = 4
 
 
 class FoundMessage(NamedTuple):
-    """A message that is there: `record` is that of its newest place."""
+    """A message that is there. `record` is that of its newest position, `place`."""
 
     home: int
     place: int
@@ -58,7 +58,7 @@ class FoundMessage(NamedTuple):
 
 
 def find(store: Store, id: str) -> FoundMessage:
-    """The message of this id. `unknown-message`, also for text that is no id."""
+    """Find the message of this id. Raises `unknown-message`, also for text that is no id."""
     try:
         named = decode_id(id)
     except BadId as bad:
@@ -75,8 +75,8 @@ def find(store: Store, id: str) -> FoundMessage:
 
 
 async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
-    """The message of this id and what befell it, as of one moment: a long story is read in turns, and again where it
-    went on meanwhile."""
+    """Return the message of this id and its history, as of one moment. A long history is read in turns, and again if it
+    changed meanwhile."""
     for _ in range(TELL_MAX):
         found = find(store, id)
         at = np.unique(np.array([found.home, found.place], np.uint64))
@@ -89,13 +89,13 @@ async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
 
 
 def _as_of(store: Store, places: U64) -> list[bytes]:
-    """What the records say of these units, to be compared."""
+    """The records of these units, to be compared."""
     found = store.states(places)
     return [each.tobytes() for each in (found.state, found.attempt, found.term, found.lease_end_ms)]
 
 
 def unknown_message() -> Problem:
-    """No message, or none any more."""
+    """The Problem for a message that never was, or is gone."""
     return Problem("unknown-message", "no message has this id; it may be past its retention")
 
 
@@ -112,11 +112,15 @@ def view_message(
     leads: bool = False,
     pledged: tuple[int, int] | None = None,
 ) -> MessageView:
-    """The answer to a GET in a `term`.
+    """Make the answer to a GET in a `term`.
 
-    - `topic` is the name of its topic, `nodes` the names of the nodes by number from 1, `told` is Store.history.
-    - `leads`: this node leads in this term. Then `pledged` is the (term, attempt) of a strict hand-over that has not
-      begun, and there is no other such. A lease whose hand-over has not begun is not shown."""
+    - `topic`: the name of the message's topic.
+    - `nodes`: the names of the nodes, by number from 1.
+    - `told`: the history of the message (Store.history).
+    - `leads`: true if this node leads in this term.
+    - `pledged`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is no
+      hand-over yet, and is not shown.
+    """
     record = found.record
     at = np.array([found.place], np.uint64)
     state, unit = store.states(at), store.units(at)[0]
@@ -152,12 +156,12 @@ def view_message(
 
 
 def revision_of(record: Record) -> int:
-    """How often the message was rescheduled, counted from 1."""
+    """Count how often the message was rescheduled, from 1."""
     return int(record.extension.get("revision", 1))
 
 
 def dead_of(record: Record) -> dict[str, Any] | None:
-    """What a dead-letter copy tells of the message that it is a copy of; None for any other message."""
+    """The facts that a dead-letter copy holds of its original. None for any other message."""
     dead = record.extension.get("dead")
     if dead is None:
         return None
@@ -171,21 +175,22 @@ def dead_of(record: Record) -> dict[str, Any] | None:
 
 
 def newest_lease(history: Settles) -> np.void | None:
-    """The record of the newest hand-over, with the end of its lease as extended; None if there was none."""
+    """The record of the newest hand-over, with the end of its lease as extended. None if there was none."""
     leases = history[history["what"] == LEASED]
     return leases[-1] if len(leases) else None
 
 
 def handed_over_at(history: Settles, term: int, now_ms: int) -> int | None:
-    """When the newest hand-over was made, ms; None if there was none, or nobody knows in this term, at this time."""
+    """When the newest hand-over was made, ms. None without one, or if it is not known in this term, at this time."""
     leases = np.flatnonzero(history["what"] == LEASED)
     told = len(leases) and _is_told(history, int(leases[-1]), term, now_ms)
     return int(history[leases[-1]]["at_ms"]) if told else None
 
 
 def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
-    """Whether time and node of a lease's hand-over are known. Not where an extension alone told of it; nor where it was
-    planned, for a moment at which its leader may have been dead or stood still, and no outcome says that it went."""
+    """True if time and node of a lease's hand-over are known. They are not known if an extension alone told of it. The
+    same if it was planned and no outcome says that it began, because at its time the leader may have been dead or
+    stalled."""
     lease = history[row]
     if lease["code"] & BY_RECEIPT:
         return False
@@ -200,7 +205,7 @@ def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
 
 
 def _moved_since(history: Settles) -> bool:
-    """Whether the message was moved on purpose after its newest hand-over, which was for another due time then."""
+    """True if the message was moved on purpose after its newest hand-over, which was for another due time then."""
     what = history["what"]
     after = history[np.flatnonzero(what == LEASED)[-1] :]
     return bool(((after["what"] == FORWARDED) & np.isin(after["code"], MOVES)).any())
@@ -226,7 +231,7 @@ def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int | None,
 
 
 def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
-    """The word for a message whose newest place is in this state: of what is pending the time tells."""
+    """The word for a message whose newest position is in this state. For a pending message the time decides."""
     if state == LEASED and lease_end_ms > now_ms:
         return STATES[LEASED].word
     if IS_PENDING[state] or state == LEASED:
@@ -235,8 +240,8 @@ def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
 
 
 def _last_error(record: Record, history: Settles) -> str | None:
-    """Why the newest failed hand-over failed. What the failure said is kept with the retry that it led to; the one that
-    a message died of led to none, so there it is the one before that says more."""
+    """Say why the newest failed hand-over failed. The error text is kept with the retry that followed the failure. A
+    message that died has no such retry for its last failure, so the text of the failure before says more."""
     failures = history[TELLS_FAILURE[history["what"]] & ~np.isin(history["code"], MOVES)]
     said = str(record.extension.get("error", ""))
     if not len(failures):
@@ -251,8 +256,8 @@ def _last_error(record: Record, history: Settles) -> str | None:
 
 
 def _events(record: Record, history: Settles, nodes: Sequence[str], term: int, now_ms: int) -> list[HistoryEvent]:
-    """The story in the words of the states. An extended lease has several records, all with the time of its hand-over:
-    that is one event."""
+    """The history in the words of the states. An extended lease has several records, all with the time of its
+    hand-over: they are one event."""
     events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
     for at, row in enumerate(history):
         said = STATES[int(row["what"])].event
