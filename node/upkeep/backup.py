@@ -5,9 +5,9 @@
     copy         a MiB at a time in a thread, no faster than configured: the journal needs the disk too
     finish       synced, and given its name
 
-Any node can do it and does it on its own disk: what it holds is what was applied there, at one index of the log. A
-follower is the better one to ask. Nothing waits for it, and what it meets at the place it writes to is an answer to
-whoever asked, never the end of the node; a fault of the node's own files is.
+Any node can write a backup, on its own disk: it holds what was applied there, at one index of the log. A follower is
+the better one to ask. Nothing waits for a backup. An error at the target is an answer to the caller and never ends the
+node. A fault of the node's own files does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MB = 1 << 20
 
 
 class Backups:
-    """The backups of one node; one at a time."""
+    """The backups of one node, one at a time."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Backups:
         return await asyncio.shield(result)
 
     def _place(self, directory: str | None) -> Path:
-        """Where to write, which is the configured directory or below it: who may ask for a backup may not thereby write
-        anywhere on this machine."""
+        """The directory to write to: the configured one or below it. A client that may ask for a backup may not write
+        anywhere else on this machine."""
         base = self._config.backup_directory
         if directory is None:
             return base
@@ -82,7 +82,7 @@ class Backups:
         return Path(place)
 
     async def _run(self, parent: Path, result: asyncio.Future[SnapshotView]) -> None:
-        """Write one; the outcome goes into `result`. Raises only what ends the node."""
+        """Write one backup, and put the outcome into `result`. Raises only errors that end the node."""
         try:
             view = await self._write(parent)
         except (BackupRefused, InstallRefused) as refused:
@@ -129,7 +129,7 @@ class Backups:
         return BackupWriter(pin, parent, config.node_id, self._disk, room=room)
 
     async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:
-        """All pieces, at the configured rate at most."""
+        """Copy all pieces, at the configured rate at most."""
         bytes_per_s = self._config.backup.mb_per_s * _MB
         began_s, copied = self._clock.monotonic(), 0
         try:

@@ -1,13 +1,14 @@
-"""When to checkpoint, and what follows from one: the journal before it can go.
+"""Decides when to checkpoint, and trims the journal after one.
 
-A checkpoint bounds what a restart replays and what far hours hold in memory. Its cheap parts run on the loop; writing
+A checkpoint bounds what a restart replays and what far hours hold in memory. Its cheap parts run on the loop. Writing
 and syncing run in a thread, so that no hand-over waits for a disk.
 
-Order, and why: the journal is ahead already, because the group applies an entry only when this disk has it; then the
-files; then LMDB's one transaction; only then segments are unlinked, and only those that nobody needs (journal_trim.py).
+The order, and why: the journal is ahead already, because the group applies an entry only when this disk has it. Then
+come the files, then LMDB's one transaction. Only then segments are unlinked, and only those that no node needs
+(journal_trim.py).
 
-Nodes that start together and take the same entries would checkpoint together, every time: the journals of a majority
-would wait for busy disks at once. So each node has a phase of its own, and limits of its own:
+Nodes that start together and take the same entries would checkpoint together, every time. The journals of a majority
+would wait for busy disks at once. So each node has its own phase, and its own limits:
 
     time     moments `checkpoint_s` apart, from the start on, whatever else asks for checkpoints; idle ones pass unused
     bytes    the configured limits less half the phase: nodes that meet once part again
@@ -31,8 +32,8 @@ CHECK_S = 0.25
 
 
 class Checkpointer:
-    """Runs beside everything else until stopped; `needed_from` is the entry from which on the journal is kept, `phase`
-    the node's own, 0 <= phase < 1."""
+    """Runs beside everything else until stopped. The journal is kept from the entry `needed_from` on. `phase` is the
+    node's own, 0 <= phase < 1."""
 
     def __init__(
         self,
@@ -55,11 +56,11 @@ class Checkpointer:
         self._last_bytes = journal.written_bytes
         self.index = machine.applied_index
         self.kept = KeptHours(machine.store.checkpoint)
-        """Of the last durable checkpoint: what the metrics tell of old hours."""
+        """The hours of the last durable checkpoint, for the metrics about old hours."""
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Checkpoint whenever one of the limits is reached. Ends by cancellation; a failure is the process's end."""
+        """Checkpoint when one of the limits is reached. Ends by cancellation; a failure ends the process."""
         while True:
             await next_look(CHECK_S)
             if self._wanted():
@@ -78,13 +79,13 @@ class Checkpointer:
         )
 
     def _pass_moments(self) -> None:
-        """The next moment of this node's phase is one that lies ahead."""
+        """Set the next moment of this node's phase to one that lies ahead."""
         late_s = self._monotonic() - self._due_s
         if late_s >= 0:
             self._due_s += (late_s // self._options.checkpoint_s + 1) * self._options.checkpoint_s
 
     async def checkpoint(self) -> None:
-        """One checkpoint of what is applied now, after the one under way if there is one."""
+        """Make one checkpoint of what is applied now, after the one under way if there is one."""
         async with self._one_at_a_time:
             await self._checkpoint()
 
@@ -96,7 +97,7 @@ class Checkpointer:
         try:
             kept = await in_thread(_run, job)
         except asyncio.CancelledError:
-            job.finish()  # a stop waited: its own checkpoint comes after this one, and the files stayed open until then
+            job.finish()  # a stop waited: its own checkpoint comes after this one, and needs the files open
             raise
         job.finish()
         self.index, self.kept = index, kept
@@ -104,7 +105,7 @@ class Checkpointer:
 
 
 def phase_of(node_id: str, ids: Iterable[str]) -> float:
-    """The phase of a node among all that its configuration names, itself too: they are evenly apart."""
+    """The phase of a node among all that its configuration names, itself too. Phases are evenly apart."""
     names = sorted({*ids, node_id})
     return names.index(node_id) / len(names)
 

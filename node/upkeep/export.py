@@ -1,14 +1,14 @@
-"""What this node ships for the reconciliation, while it serves: `[export]` of its configuration.
+"""Exports this node's rows for the reconciliation while it serves: `[export]` of its configuration.
 
     pin      the last durable checkpoint, so that no hour it names goes away meanwhile (storage/checkpoint/pin.py)
     export   what is new since the last run (storage/export), a step at a time in a thread, no faster than configured
 
-Every node ships what it has: its own delivery log, and the hours, which are the same on all. Until then nothing of it
-goes: the leader proposes to unlink an hour only when it has exported it as it stands, and a node keeps a file of its
-delivery log until that is exported. The export is behind by the checkpoint's age and `every_s`.
+Every node exports its own delivery log, and the hours, which are the same on all nodes. Nothing is removed before: the
+leader proposes to unlink an hour only when it has exported it as it stands. A node keeps a file of its delivery log
+until that is exported. The export is behind by the checkpoint's age and `every_s`.
 
-What is wrong with the place it ships to is logged, counted and tried again, and no end of the node; hours are kept
-meanwhile, so somebody has to see to it before the disk is full. A fault of the node's own files is final.
+An error at the target is logged, counted and tried again, and does not end the node. Hours are kept meanwhile, so an
+operator must repair the target before the disk is full. A fault of the node's own files is final.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Exports:
         self._config, self._store, self._store_id, self._disk = config, store, store_id, disk
         self._reserve, self._clock, self._life = reserve, clock, life
         self._to = config.export.to
-        self._done = Exported()  # what the last run that succeeded found exported
+        self._done = Exported()  # the state that the last successful run found
         self._succeeded_s = self._clock.monotonic()
         self._running = asyncio.Lock()
         self.runs = self.failures = self.bytes = 0
@@ -66,7 +66,7 @@ class Exports:
             self._life.spawn(self._run())
 
     def covers(self, hour: int) -> bool:
-        """Whether an hour may go: all of it is exported, as it stands; or nothing is to be exported."""
+        """True if an hour may go: all of it is exported as it stands, or nothing is to be exported."""
         store = self._store
         lengths = store.lengths(hour)
         if not self._to or lengths is None:
@@ -75,7 +75,7 @@ class Exports:
         return self._done.covered.get((hour, first)) == (lengths.units, settle_count(lengths))
 
     def covers_log(self, file: DeliveryFile) -> bool:
-        """Whether a file of the delivery log may go."""
+        """True if a file of the delivery log may go."""
         return not self._to or file in self._done.complete
 
     def values(self) -> dict[str, float]:
@@ -100,8 +100,8 @@ class Exports:
             await asyncio.sleep(every_s if exported else min(every_s, _RETRY_S))
 
     async def export(self) -> bool:
-        """One run of what the last checkpoint has; False if there is none yet. Raises ExportRefused, and what is wrong
-        with the node's own files."""
+        """Run once over the last checkpoint. Return False if there is none yet. Raises ExportRefused, and errors of the
+        node's own files."""
         async with self._running:
             return await self._export()
 
@@ -137,7 +137,7 @@ class Exports:
         return True
 
     async def _step(self, run: Export) -> None:
-        """All of a run, at the configured rate at most."""
+        """Do all steps of a run, at the configured rate at most."""
         bytes_per_s = self._config.export.mb_per_s * _MB
         began_s, copied = self._clock.monotonic(), 0
         steps = run.steps()

@@ -1,4 +1,4 @@
-"""What time alone brings: the clock's slew, free space, hours that become near, hours that are over."""
+"""Work that is due by time alone: the clock's slew, free space, hours that become near, hours that are over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 #: How often the clock is slewed, free space measured and the near hours turned.
 HOUSEKEEPING_S = 0.5
-#: How often a leader looks for hours that are over; more often where they are kept for less than so many looks.
+#: How often a leader looks for hours that are over. If they are kept for less than KEPT_LOOKS looks, more often.
 RETENTION_S = 20.0
 KEPT_LOOKS = 4
 
@@ -32,14 +32,14 @@ async def keep_house(
     yield_if_outvoted: Callable[[], Awaitable[None]],
     looks: Sequence[Callable[[], object]],
 ) -> None:
-    """Until cancelled: the clock, who leads on a clock that is off, and then `looks`, which are short.
-    `give_up`: leadership, if this node has it."""
+    """Look after the clock, after leadership on a clock that is off, and then call the short `looks`, until cancelled.
+    `give_up` gives leadership away if this node has it."""
     while True:
         error_ms = clock.error_ms()
         if clock.slew():
             log.warning("the wall clock stepped", error_ms=round(error_ms))
-            await give_up()  # no leading on a clock that is known to be wrong
-            clock.slew()  # a follower's may step, and does before it can be elected again
+            await give_up()  # a node does not lead on a clock that is known to be wrong
+            clock.slew()  # a follower's clock may step, and does before it can be elected again
         await yield_if_outvoted()
         for look in looks:
             look()
@@ -54,13 +54,13 @@ async def unlink_hours(
     leadership: Leadership,
     retention_ms: int,
 ) -> None:
-    """Until cancelled: hours that are over, on the leader; old delivery logs, on every node."""
+    """Unlink hours that are over, on the leader, and old delivery logs, on every node, until cancelled."""
     while True:
         await asyncio.sleep(min(RETENTION_S, retention_ms / KEPT_LOOKS / 1000))
         now_ms = clock.now_ms()
         delivery_log.remove_before(now_ms - retention_ms, now_ms=now_ms, may_go=exports.covers_log)
         if leadership.term is not None:
-            with contextlib.suppress(Problem):  # the leader changed: the next one sees to it
+            with contextlib.suppress(Problem):  # the leader changed: the next one does it
                 unlinked = await retention.propose()
                 if unlinked:
                     log.info("unlinked", hours=unlinked)

@@ -1,17 +1,17 @@
-"""From which entry on this node's journal is kept: by what others may still need, and by how much that costs.
+"""Decides from which entry on this node's journal is kept, by what other nodes may need and what that costs.
 
 ```
   oldest kept                               last checkpoint            end
       |------ journal_keep_mb at the most ------|-- what a restart replays --|
       |   needed by a peer that lags or is down
 ```
-A segment goes once a durable checkpoint covers it and nobody needs it. Somebody needs it
+A segment goes once a durable checkpoint covers it and no node needs it. These nodes need it:
 
-- who lags or is down: for as long as the journal is within `journal_keep_mb`. A node that was restarted, or away for
-  a while, then goes on from the journal. One that stays away costs no more than that; when it comes back it gets a
-  snapshot. A peer that keeps up needs what is behind the checkpoint anyway, and that is always kept.
-- who takes over a snapshot: from the snapshot's index on until it has caught up, or it could be stranded again at the
-  moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot/send.py).
+- A node that lags or is down, while the journal is within `journal_keep_mb`. A node that was restarted, or away for a
+  while, then goes on from the journal. A node that stays away costs no more than that. When it comes back it gets a
+  snapshot. A peer that keeps up needs entries behind the checkpoint only, which are always kept.
+- A node that takes over a snapshot, from the snapshot's index on until it has caught up. Otherwise it could be stranded
+  again at the moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot/send.py).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SEGMENTS_KEPT = 8
 
 
 def segment_bytes(keep_mb: int) -> int:
-    """Size of a segment such that what is kept can be told to a fraction: segments go whole."""
+    """The size of a segment, a fraction of `keep_mb`, because segments go whole."""
     return min(SEGMENT_BYTES, max(MB // 16, keep_mb * MB // _SEGMENTS_KEPT))
 
 
 class Trimming:
-    """Says how much journal is needed; the checkpointer trims. `low_water`: every peer is known to have the log up to
-    there. `hold`: those that take over a snapshot need it from there on, None if nobody does."""
+    """Says how much journal is needed; the checkpointer trims. Every peer is known to have the log up to `low_water`.
+    Nodes that take over a snapshot need it from `hold` on, None if there are none."""
 
     def __init__(
         self, journal: Journal, keep_mb: int, *, low_water: Callable[[], int], hold: Callable[[], int | None]
@@ -42,7 +42,7 @@ class Trimming:
         self._hold = hold
 
     def needed_from(self) -> int:
-        """The oldest entry to keep, checkpoint apart: whatever is before it may go once a checkpoint covers it."""
+        """The oldest entry to keep, checkpoint apart. Earlier entries may go once a checkpoint covers them."""
         needed = max(self._low_water(), self._journal.first_within(self._keep_bytes))
         hold = self._hold()
         return needed if hold is None else min(needed, hold)

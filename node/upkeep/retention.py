@@ -1,11 +1,12 @@
-"""Hours that are over: the leader proposes to unlink them, and every node does at the same entry.
+"""Finds hours that are over. The leader proposes to unlink them, and every node does so at the same entry.
 
-An hour is over when the tick has passed it, every unit in it is settled and the last of them longer ago than both
-retentions. The machine checks the same again when it applies; looking first only saves entries. One directory is
-removed per hour, whatever it held, when a checkpoint without it is durable: nothing is rewritten.
+An hour is over when the tick has passed it and every unit in it was settled longer ago than both retentions. The
+machine checks the same again when it applies. To look first only saves entries. One directory is removed per hour,
+whatever it held, when a checkpoint without it is durable: nothing is rewritten.
 
-Where hours are exported the leader also waits until it has exported the hour as it stands (node/upkeep/export.py). That
-is its own to know and no part of the log: hours are the same on all nodes, so one export of one is enough.
+If hours are exported, the leader also waits until it has exported the hour as it stands (node/upkeep/export.py). That
+is no part of the log, and only the leader knows it. Hours are the same on all nodes, so one export of one node is
+enough.
 """
 
 from __future__ import annotations
@@ -20,17 +21,16 @@ from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.command.unlink import Unlink
 
-#: Hours in one command; the rest goes in the next round.
+#: Hours in one command. The rest goes in the next round.
 HOURS_MAX = 100
 #: Hours looked at in one step of the loop.
 LOOK_HOURS = 64
-#: Of these such that are read: the first look at an hour after a start opens its files, a third of a millisecond to
-#: two.
+#: Hours read in one step. The first look at an hour after a start opens its files, a third of a millisecond to two.
 READ_HOURS = 1
 
 
 class Retention:
-    """Asked now and then by the leader."""
+    """Finds and unlinks hours that are over. The leader asks now and then."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Retention:
         return [hour for found in self.steps() for hour in found][:HOURS_MAX]
 
     def steps(self) -> Iterator[list[int]]:
-        """The same, by steps that are short however many hours are kept."""
+        """Yield the hours that are over, by steps that are short however many hours are kept."""
         store = self._machine.store
         genesis = store.catalog.genesis
         if genesis is None:
@@ -70,7 +70,7 @@ class Retention:
         yield over
 
     async def propose(self) -> int:
-        """Unlink what is over; how many hours went."""
+        """Unlink hours that are over. Return how many went."""
         hours: list[int] = []
         for found in self.steps():
             hours += found

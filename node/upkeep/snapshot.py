@@ -1,4 +1,4 @@
-"""A group's part in snapshots: gives its own to those that are stranded, and takes one over by being opened again.
+"""A group's part in snapshots: gives its own to stranded nodes, and takes one over by being opened again.
 
 ```
    stranded ---- fetch, verify (replication/snapshot/fetch.py) ----> whole
@@ -9,10 +9,10 @@
    the group is closed, and opened again on the same directory (node/node.py); the front goes on
    the old state, which the start moved aside by renames, is removed in a thread
 ```
-Why a restart in place and not a change of everything under the running node: store, machine, journal, wheel and group
-all hold what they have read, and a start is the one way to read it anew that is tested at every crash. It takes what
-the opening of the directory takes; Raft listens again on the same address, LOCK, node id and store id stay. The front
-stays open meanwhile: what it is asked goes on to the leader, or is refused as if there were none.
+Why does the group restart, instead of changing everything in place? Store, machine, journal, wheel and group all hold
+what they have read. A start is the one way to read it anew that is tested at every crash. It takes as long as the
+opening of the directory. Raft listens again on the same address; LOCK, node id and store id stay. The front stays open
+meanwhile: it sends requests on to the leader, or refuses them if there is none.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Snapshots:
         life: Lifecycle,
         caught_up: Callable[[], bool],
     ) -> None:
-        """`caught_up`: whether this node has, since it started."""
+        """`caught_up`: true once this node has caught up since its start."""
         storage = config.storage
         self.whole: tuple[Install, Manifest] | None = None
         self._config, self._group, self._store, self._journal, self._disk = config, group, store, journal, disk
@@ -84,10 +84,13 @@ class Snapshots:
         group.on_snapshot = self._receive
 
     def _pin(self) -> Pin | None:
-        """The last checkpoint; none while nodes differ and no majority says which is right
-        (replication/raft/agreement.py): this one may be the odd one, and two with its state would be a majority. Where
-        there is nobody to compare with, it is given: with one of three gone, a follower that cannot commit without it
-        may be all there is."""
+        """Pin the last checkpoint. None while nodes differ and no majority says which is right
+        (replication/raft/agreement.py). This node may be the odd one out, and two nodes with its state would be a
+        majority.
+
+        If there is no node to compare with, it is given. With one of three gone, a follower that cannot commit without
+        the snapshot may be the only other node.
+        """
         return None if self._group.agreement.split is not None else self._store.pin()
 
     def start(self) -> None:
@@ -96,8 +99,8 @@ class Snapshots:
         self._life.spawn(self.fetcher.run())
 
     def put_in_place(self) -> None:
-        """The node is closed but for its files: make the snapshot this directory's state. Blocks. Raises DiskFailed;
-        then the old state is what there is, or the new one, and nothing in between."""
+        """Make the snapshot this directory's state. The node is closed but for its files. Blocks. Raises DiskFailed.
+        Then the directory has the old state or the new one, and nothing in between."""
         assert self.whole is not None, "there is no snapshot to take over"
         install, manifest = self.whole
         self._journal.sync_now()
@@ -113,7 +116,7 @@ class Snapshots:
         install.commit()
 
     def status(self, node_id: str) -> dict[str, Any] | None:
-        """The snapshot that this member is taking over, as far as this node knows; None if there is none."""
+        """The snapshot that this member is taking over, as far as this node knows. None if there is none."""
         if node_id == self._config.node_id:
             fetcher = self.fetcher
             index, done, total = fetcher.index, fetcher.done_bytes, fetcher.total_bytes
@@ -136,13 +139,15 @@ class Snapshots:
         (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
 
     def _clear(self) -> bool:
-        """In a thread, while nothing is fetched: what a try left goes once this node has caught up without it."""
+        """Remove what a former try left, once this node has caught up without it. Runs in a thread, while nothing is
+        fetched."""
         if self._caught_up():
             discard_install(self._config.directory, self._disk)
         return self._caught_up()
 
     def _ready(self, install: Install, manifest: Manifest) -> None:
-        """All of it is here and sound: nothing is promised from this step of the loop on."""
+        """Take over a snapshot that is here whole and sound. From this step of the loop on this node promises
+        nothing."""
         log.info("taking over a snapshot", applied_index=manifest.applied_index, bytes=manifest.total_bytes)
         self.whole = (install, manifest)
         self._group.close()
