@@ -2,9 +2,10 @@
 
     begin -> outbox -> one frame a turn of the loop -> the other node: serve -> its outbox -> the answer
 
-Each side may have so many calls under way, and so many bytes of them, as the other said in its greeting: a call's bytes
-count until it is answered. Bytes of answers count until they are read, which each frame tells. Whoever goes beyond, or
-says what does not fit, loses the connection by name. A call that was begun when it ends may have been carried out.
+The greeting of each side says how many calls, and how many bytes of them, the other side may have under way. A call's
+bytes count until it is answered. Bytes of answers count until they are read, which each frame tells. A side that goes
+beyond, or sends something invalid, loses the connection, with its name in the error. If a call was begun when the
+connection ends, it may have been carried out.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from node.port.refusal import Refusal
 from replication.wire.frame import FrameRefused
 from replication.wire.link import Connection
 
-#: Bytes of answers after which the other side hears that they were read.
+#: After so many bytes of answers the other side hears that they were read.
 TOLD_AT: Final = BYTES_MAX // 4
-#: Bytes of a refusal that may go in the place of an answer.
+#: The most bytes of a refusal in the place of an answer.
 REFUSAL_MAX: Final = 512
 
 
@@ -49,12 +50,12 @@ class Lost(Exception):
 
 
 class Busy(Exception):
-    """The other node takes no more than is under way."""
+    """The other node takes no more calls than are under way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What another node answered, and the term it knew."""
+    """The answer of another node, and the term it knew."""
 
     frame: bytes
     node: str
@@ -63,8 +64,8 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What this node answers. `leaves` is asked right before it is sent: for the answer, or another in its place.
-    `dropped` is told if nothing of it was sent."""
+    """This node's answer. `leaves` is called right before it is sent, and gives the answer or another in its place.
+    `dropped` is called if nothing of it was sent."""
 
     frame: bytes
     term: int = 0
@@ -73,20 +74,20 @@ class Reply:
 
 
 Serve = Callable[[str, bytes, Callable[[], bool]], Awaitable[Reply]]
-"""Carries out a call of the other node, by name and frame; raises nothing but cancellation. The last says whether no
-answer that holds much can be sent now."""
+"""Carries out a call of the other node, by name and frame. Raises only cancellation. The last argument says if no large
+answer can be sent now."""
 _TOO_LARGE: Final = Reply(answer_frame(Refusal("over-limit", "the answer is larger than nodes take; ask for less")))
 _ENDED: Final = Reply(answer_frame(Refusal("no-leader", "nobody waits for it any more; nothing was handed over")))
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call under way. `late` takes an answer for which nobody waits any more."""
+    """A call under way. `late` takes an answer for which no request waits any more."""
 
     outgoing: Outgoing
     answer: asyncio.Future[Answered]
     parts: list[bytes] = field(default_factory=list)
-    size: int = 0  # of those
+    size: int = 0  # bytes of those
     late: Callable[[Answered], None] = lambda answered: None
 
 
@@ -102,7 +103,7 @@ class _Served:
 
 
 class PeerConnection:
-    """One connection, agreed on by both sides. `ended` is told once when it is gone."""
+    """One connection, agreed on by both sides. `ended` is called once when it is gone."""
 
     def __init__(
         self, line: Connection, theirs: Greeting, serve: Serve, ended: Callable[[PeerConnection], None]
@@ -112,8 +113,8 @@ class PeerConnection:
         self._theirs = theirs
         self._loop = asyncio.get_running_loop()
         self.used_s = self._loop.time()
-        """When a call began last, in either direction."""
-        self._leaving = self._parted = False  # this side said LEAVE; the other one did
+        """When the newest call began, in either direction."""
+        self._leaving = self._parted = False  # this side said LEAVE; the other side did
         self._crowd = Crowd(self._loop)
         self._flushing = False
         self._frames_sent = self._frames_read = 0
@@ -121,16 +122,16 @@ class PeerConnection:
         self._calls_out = Outbox(theirs.bytes_max)
         self._open: dict[Call, None] = {}
         self._begun: dict[int, Call] = {}
-        self._joins: Call | None = None  # the only one whose answer has come in part
-        self._number = 0  # of the newest that has begun
-        self._words: list[Piece] = []  # without bytes
-        self._taken = self._told = 0  # bytes of answers that were read, and of those what was told
-        # Calls of the other one.
+        self._joins: Call | None = None  # the only call whose answer has come in part
+        self._number = 0  # of the newest call that has begun
+        self._words: list[Piece] = []  # pieces without bytes
+        self._taken = self._told = 0  # bytes of answers that were read, and that the other side was told of
+        # Calls of the other node.
         self._answers_out = Outbox(theirs.bytes_max)
-        self._credited = 0  # bytes of answers that it has read
+        self._credited = 0  # bytes of answers that the other side has read
         self._served: dict[int, _Served] = {}
         self._newest = 0
-        self._held = 0  # bytes of its calls that are not answered
+        self._held = 0  # bytes of the other side's calls that are not answered
         line.carry(self._frame)
         line.trust()
         line.on_writable = self._soon
@@ -138,33 +139,33 @@ class PeerConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether it stands."""
+        """True while the connection stands."""
         return self._line.alive
 
     @property
     def usable(self) -> bool:
-        """Whether calls can be made."""
+        """True if calls can be made."""
         return self._line.alive and not (self._leaving or self._parted)
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is under way."""
+        """True if nothing is under way."""
         return not (self._open or self._served or self._answers_out.bytes)
 
     @property
     def gone(self) -> asyncio.Future[None]:
-        """Done when it has ended."""
+        """Done when the connection has ended."""
         return self._line.closed
 
     @property
     def heard_s(self) -> float:
-        """When something came last, in seconds of the loop."""
+        """When the last bytes came, in seconds of the loop."""
         return self._line.heard_s
 
     # -- calls of this node
 
     def begin(self, name: str, frame: bytes) -> Call:
-        """Make a call. Raises Busy; Lost, if the connection is gone."""
+        """Make a call. Raises Busy, or Lost if the connection is gone."""
         if not self.usable:
             raise Lost(f"there is no connection with {self.peer}", begun=False)
         if len(self._open) >= self._theirs.calls_max:
@@ -178,7 +179,7 @@ class PeerConnection:
         return call
 
     def end(self, call: Call) -> None:
-        """Nobody waits for it any more. What it brings all the same goes to `late`."""
+        """End the wait for a call. An answer that comes all the same goes to `late`."""
         if call not in self._open or not self.alive:
             return
         outgoing = call.outgoing
@@ -190,7 +191,7 @@ class PeerConnection:
             self._soon()
 
     def give_up(self, call: Call, why: str) -> None:
-        """The same, and who waited for it gets Lost."""
+        """End the wait for a call, and raise Lost in the request that waited for it."""
         self.end(call)
         if not call.answer.done():
             call.answer.set_exception(Lost(why, begun=True))
@@ -205,22 +206,22 @@ class PeerConnection:
         if not call.answer.done():
             call.answer.set_exception(why)
 
-    # -- what is sent
+    # -- sending
 
     def ping(self) -> None:
-        """Say that this side is there."""
+        """Tell the other node that this side is there."""
         if self.alive:
             self._write([], [])
 
     def leave(self) -> None:
-        """Make no more calls, and have it closed when nothing is under way."""
+        """Make no more calls, and let the other side close the connection when nothing is under way."""
         if self.usable:
             self._leaving = True
             self._words.append(Piece(LEAVE, 0))
             self._soon()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._line.abort()
 
     def _soon(self) -> None:
@@ -230,7 +231,7 @@ class PeerConnection:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Send what there is, in as few frames as hold it."""
+        """Send everything that waits, in as few frames as hold it."""
         self._flushing = False
         while self._line.alive and self._line.writable:
             pieces, self._words = self._words[:PIECES_MAX], self._words[PIECES_MAX:]
@@ -250,7 +251,7 @@ class PeerConnection:
         self._told = self._taken
         self._line.write(write_frame(self._frames_sent, self._taken, pieces, data))
 
-    # -- what comes
+    # -- receiving
 
     def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
         head, data = read_frame(meta, blob, crc)
@@ -334,7 +335,7 @@ class PeerConnection:
             if served.runs:
                 self._crowd.add(served.task.cancel)
                 return
-            served.task.cancel()  # before its first step: it does not begin
+            served.task.cancel()  # before the task's first step: it does not begin
             served.runs = True
             self._reply(piece.number, served, _ENDED)
 
@@ -365,7 +366,7 @@ class PeerConnection:
             if reply.leaves is None:
                 self._soon()
             else:
-                self._flush()  # in the step of the hand-over: in the next one the term may have ended
+                self._flush()  # in the step of the hand-over: in the next step the term may have ended
         else:
             reply.dropped()
 
@@ -373,7 +374,7 @@ class PeerConnection:
         return self._answers_out.bytes >= self._theirs.bytes_max or not self.alive
 
     def _lost(self) -> None:
-        """The connection is gone. Who waited hears of it a few at a time: there may be thousands."""
+        """Tell the waiting requests that the connection is gone, a few at a time: there may be thousands."""
         for call in self._open:
             why = Lost(f"the connection with {self.peer} ended", begun=bool(call.outgoing.number))
             self._crowd.add(partial(self._fail, call, why))

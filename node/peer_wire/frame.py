@@ -1,11 +1,11 @@
-"""What crosses a connection for calls: frames of replication/wire/frame.py, each with pieces of calls and answers.
+"""The frames of a connection for calls: those of replication/wire/frame.py, each with pieces of calls and answers.
 
 ```
 | size u32 | meta u32 | CRC32C u32 | meta: msgpack of a Head | the bytes of its pieces, one behind the other |
 ```
 
-All that a turn of the loop has to say goes in one frame, or in a few. Frames are numbered, so one that is repeated,
-left out or overtaken is refused. A large call or answer goes in pieces, and others come between them.
+Everything that waits in a turn of the loop goes in one frame, or in a few. Frames are numbered, so one that is
+repeated, left out or overtaken is refused. A large call or answer goes in pieces, and others come between them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from replication.wire.frame import FrameRefused, seal, unseal
 CALL: Final = 1
 ANSWER: Final = 2
 CANCEL: Final = 3
-"""Nobody waits for the answer to this call any more. It is answered all the same."""
+"""No request waits for the answer to this call any more. It is answered all the same."""
 LEAVE: Final = 4
-"""This side makes no more calls here, and wishes for none: the other one closes the connection when nothing is left."""
+"""This side makes no more calls here, and wants none. The other side closes the connection when nothing is left."""
 
 PIECE_MAX: Final = 64 * 1024
-"""Bytes of a piece; what is larger has several."""
+"""Bytes of a piece. A larger call or answer has several."""
 FRAME_MAX: Final = 256 * 1024
 """Bytes of pieces at which a frame is full."""
 PIECES_MAX: Final = 4096
@@ -34,8 +34,13 @@ NAME_MAX: Final = 64
 
 
 class Piece(Plain, frozen=True, gc=False):
-    """Of one call or answer. `number` is the call's, 1 and one more with each call of a side. `more`: this is not the
-    last piece. `name`: what is called, with the first piece. `term`: the term of who answers."""
+    """A piece of one call or answer.
+
+    - `number` is the call's: 1, and one more with each call of a side.
+    - `more`: this is not the last piece.
+    - `name`: the name of the call, with the first piece.
+    - `term`: the term of the node that answers.
+    """
 
     kind: Annotated[int, Meta(ge=CALL, le=LEAVE)]
     number: Count
@@ -46,8 +51,8 @@ class Piece(Plain, frozen=True, gc=False):
 
 
 class Head(Plain, frozen=True):
-    """Of a frame. `number`: 1 and one more with each frame of a side. `taken`: bytes of answers that this side has
-    read so far, which is the other side's credit for more."""
+    """The head of a frame. `number`: 1, and one more with each frame of a side. `taken`: bytes of answers that this
+    side has read so far, which is the other side's credit for more."""
 
     number: Count
     taken: Count
@@ -55,12 +60,12 @@ class Head(Plain, frozen=True):
 
 
 def write_frame(number: int, taken: int, pieces: list[Piece], data: list[bytes]) -> list[bytes]:
-    """As bytes, to be written one behind the other."""
+    """The frame as bytes, to be written one behind the other."""
     return seal(encode(Head(number, taken, pieces)), [b"".join(data)] if data else None)
 
 
 def read_frame(meta: bytes, blob: memoryview, crc: int) -> tuple[Head, bytes]:
-    """The head, and the bytes of all pieces. Raises FrameRefused."""
+    """Return the head, and the bytes of all pieces. Raises FrameRefused."""
     data = unseal(meta, blob, crc)
     try:
         head = decode(Head, meta)

@@ -1,7 +1,7 @@
-"""The first frame of a connection for calls, in both directions: who speaks, and how much each keeps for the other.
+"""The first frame of a connection for calls, in both directions: the sender, and how much it keeps for the other node.
 
 It comes in at the Raft address. Its first number tells it from a hello of Raft (replication/wire/handshake.py). An
-older build would close such a connection, and is not asked for one: its hello does not name calls.
+older build would close such a connection. Its hello does not name calls, so this node does not dial it for calls.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from replication.wire.handshake import CALLS, OTHER_CLUSTER, UNKNOWN_NODE, Refus
 
 #: Calls of one node that are not answered yet.
 CALLS_MAX: Final = 16_384
-#: Their bytes, and likewise those of answers that are on their way: room for the largest batch, and a smaller one.
+#: The bytes of those calls, and likewise of answers on their way: room for the largest batch, and a smaller one.
 BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Greeting(Plain, frozen=True):
-    """A node names itself. It keeps `calls_max` calls and `bytes_max` bytes for the other one. Later builds add to
+    """A node names itself. It keeps `calls_max` calls and `bytes_max` bytes for the other node. Later builds add to
     `more`."""
 
     kind: Annotated[int, Meta(ge=CALLS, le=CALLS)]
@@ -40,12 +40,12 @@ class Greeting(Plain, frozen=True):
 
 
 def greet(cluster: bytes, node: str, to: str, group: int) -> Greeting:
-    """Of this build."""
+    """The greeting of this build."""
     return Greeting(CALLS, *VERSIONS, cluster, node, to, group)
 
 
 def read_greeting(meta: bytes) -> Greeting | Refusal:
-    """The first frame of the other side. Raises FrameRefused, BadFrame."""
+    """Read the first frame of the other side. Raises FrameRefused, BadFrame."""
     if asks_for_calls(meta):
         greeting = decode(Greeting, meta)
         if not (is_node_id(greeting.node) and is_node_id(greeting.to)):
@@ -56,12 +56,12 @@ def read_greeting(meta: bytes) -> Greeting | Refusal:
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
-    """As the meta of a frame."""
+    """Encode the greeting as the meta of a frame."""
     return encode(greeting)
 
 
 def check(own: Greeting, theirs: Greeting, members: frozenset[str]) -> Refusal | None:
-    """Why they may not talk with us; None: they may. `own.to` is not looked at."""
+    """Say why the other node may not talk with us. None if it may. `own.to` is not looked at."""
     if own.newest < theirs.oldest or theirs.newest < own.oldest:
         spoken = f"{theirs.oldest} to {theirs.newest}, {own.node} {own.oldest} to {own.newest}"
         return Refusal("protocol", f"{theirs.node} speaks calls of versions {spoken}")

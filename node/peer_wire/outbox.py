@@ -1,7 +1,7 @@
-"""What one side of a connection has to send, in the order in which it goes, as far as its credit reaches.
+"""The calls or answers that one side has to send, in their order, as far as its credit reaches.
 
-Small calls and answers go first, then one piece of the oldest large one, and so on. Of those there is never more than
-one under way in each direction, so whoever joins the pieces holds one of them at most.
+Small calls and answers go first, then one piece of the oldest large one, and so on. Only one large one is under way in
+each direction, so the side that joins the pieces holds one of them at most.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from node.peer_wire.frame import PIECE_MAX, Piece
 
 @dataclass(eq=False, slots=True)
 class Outgoing:
-    """A call or an answer on its way out. `begins` is told right before its first piece leaves, and gives its number
-    and bytes: those that were meant, or others in their place. `dropped` is told if nothing of it was sent at all."""
+    """A call or an answer on its way out. `begins` is called right before its first piece leaves. It gives the number
+    and the bytes, which may be others than those that were put in. `dropped` is called if nothing of it was sent."""
 
     kind: int
     frame: bytes
@@ -24,47 +24,47 @@ class Outgoing:
     name: str = ""
     term: int = 0
     dropped: Callable[[], None] = lambda: None
-    least: int = field(default=0, init=False)  # credit that it needs, though it be smaller
+    least: int = field(default=0, init=False)  # the least credit that it needs
     number: int = field(default=0, init=False)  # 0: it has not begun
     at: int = field(default=0, init=False)
 
 
 class Outbox:
-    """One kind: calls, or answers. `credit`: bytes that may be sent; whoever owns it raises it again."""
+    """One kind: calls, or answers. `credit`: bytes that may be sent. The owner raises it again."""
 
     def __init__(self, credit: int) -> None:
         self.credit = credit
         self.bytes = 0
-        """Of what waits."""
+        """Bytes that wait."""
         self._small: deque[Outgoing] = deque()
         self._large: deque[Outgoing] = deque()
 
     def put(self, outgoing: Outgoing) -> None:
-        """It goes as soon as it can."""
+        """Queue a call or an answer. It goes as soon as it can."""
         self.bytes += len(outgoing.frame)
         (self._small if len(outgoing.frame) <= PIECE_MAX else self._large).append(outgoing)
 
     def remove(self, outgoing: Outgoing) -> None:
-        """It goes no further. What was sent of it was sent."""
+        """Send no more of it. Pieces that were sent stay sent."""
         self.bytes -= len(outgoing.frame) - outgoing.at
         (self._small if len(outgoing.frame) <= PIECE_MAX else self._large).remove(outgoing)
 
     def drop(self) -> None:
-        """Nothing is sent any more."""
+        """Send nothing any more."""
         for outgoing in (*self._large, *self._small):
             if not outgoing.number:
                 outgoing.dropped()
 
     def take_small(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
-        """Move what may go now to the lists of a frame: small ones, so many bytes and pieces at most. Returns the room
-        that is left."""
+        """Move small ones that may go now to the lists of a frame, up to so many bytes and pieces. Return the room that
+        is left."""
         small = self._small
         while small and len(pieces) < most and max(len(small[0].frame), small[0].least) <= min(room, self.credit):
             room -= self._piece(small.popleft(), pieces, data, PIECE_MAX)
         return room
 
     def take_large(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
-        """The same of pieces of large ones."""
+        """Do the same with pieces of large ones."""
         while self._large and len(pieces) < most:
             first = self._large[0]
             if min(room, self.credit) < min(PIECE_MAX, len(first.frame) - first.at):

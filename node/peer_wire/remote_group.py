@@ -1,7 +1,7 @@
-"""A group that another node leads, as the front of this one asks it.
+"""A group that another node leads, as the front of this node asks it.
 
-What single requests bring goes as one draft: a call costs the leader ten times what a row does, and an entry twenty
-times. Clients that send one message and wait for its answer come in waves, so a draft is open for as long as each turn
+Messages of single requests go as one draft. A call costs the leader ten times what a row does, and an entry twenty
+times. Clients that send one message and wait for its answer come in waves. So a draft stays open as long as each turn
 of the loop brings more. Each request gets the answer of its row.
 """
 
@@ -24,7 +24,7 @@ from node.port.trust_window import TrustWindow
 #: Bytes of records and rows at which a draft is full.
 JOIN_BYTES: Final = 128 * 1024
 JOIN_ROWS: Final = 1_024
-#: A draft is open for so long at most.
+#: A draft is open for at most this time.
 JOIN_S: Final = 0.004
 
 _Row = ScheduledRow | Refusal
@@ -32,12 +32,12 @@ _Waiting = tuple[Draft, "asyncio.Future[tuple[_Row, Answered]]"]
 
 
 class RemoteGroup(FramedGroup):
-    """See FramedGroup."""
+    """The calls of FramedGroup. Joins single messages to drafts."""
 
     def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
         super().__init__(number, window, frames)
-        self._waiting: list[_Waiting] = []  # for the draft that is open
-        self._before = 0  # so many waited when the turn began
+        self._waiting: list[_Waiting] = []  # rows of the open draft
+        self._before = 0  # rows that waited when the turn began
         self._open_until_s = 0.0
         self._bytes = 0
         self._calls: set[asyncio.Task[None]] = set()
@@ -61,12 +61,12 @@ class RemoteGroup(FramedGroup):
         return row
 
     def _turned(self) -> None:
-        """A turn is over: more may come in the next one, where several came in this one."""
+        """End a turn. If several requests came in it, wait one more, because the next one may bring more."""
         loop, count = asyncio.get_running_loop(), len(self._waiting)
         if count > self._before + (not self._before) and loop.time() < self._open_until_s:
             self._before = count
             loop.call_soon(self._turned)
-        elif count:  # else it was full before the turn ended
+        elif count:  # else the draft was full before the turn ended
             self._send()
 
     def _send(self) -> None:
@@ -77,10 +77,10 @@ class RemoteGroup(FramedGroup):
 
     async def _schedule(self, waiting: list[_Waiting]) -> None:
         answered = Answered()
-        ANSWERED.set(answered)  # of this task: each request tells its own
+        ANSWERED.set(answered)  # of this task; each request sets its own
         try:
             rows = await self._answers([draft for draft, _ in waiting])
-        except Exception as failed:  # each request tells of it, as of its own
+        except Exception as failed:  # each request fails with it, as with its own
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(failed)
@@ -99,7 +99,7 @@ class RemoteGroup(FramedGroup):
 
 
 def _rows_of(scheduled: Scheduled) -> list[_Row]:
-    """What each message came to."""
+    """The result of each message."""
     position, random = (np.frombuffer(column, np.uint64).tolist() for column in (scheduled.position, scheduled.random))
     due_ms = np.frombuffer(scheduled.due_ms, np.int64).tolist()
     rows: list[_Row] = list(map(ScheduledRow, position, random, due_ms, scheduled.status))

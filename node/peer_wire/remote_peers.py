@@ -1,4 +1,4 @@
-"""What groups of two nodes say to each other, as calls. One whose build knows none hears it as it did before."""
+"""Requests between groups of two nodes, as calls. A node whose build knows no calls is asked over HTTP, as before."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from node.port.peer_port import PeerPort
 
 log = structlog.get_logger()
 
-#: Refusals of a leader that may be another one in a moment.
+#: Refusals after which another node may lead in a moment.
 LATER: Final = frozenset((429, 500, 503, 504))
 
 
 class RemotePeers:
-    """See PeerPort. `older` is the way to nodes that know no calls; `reaches` says whether the leader does."""
+    """Implements PeerPort. `older` is the way to nodes that know no calls. `reaches` is true if the leader takes
+    calls."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class RemotePeers:
         self._wire, self._older = wire, older
 
     async def outcomes(self, told: Sequence[PushOutcome]) -> bool:
-        """See PeerPort. What a leader refuses for good is not said again."""
+        """See PeerPort. Outcomes that a leader refuses for good are not sent again."""
         if not self._reaches():
             return await self._older.outcomes(told)
         answer = await self._to_leader.call("outcomes", encode(OutcomesTold(tuple(told))), 0)
@@ -86,11 +87,11 @@ class RemotePeers:
             return f"refused: {refused.detail}"
 
     async def who(self, http: str) -> str | None:
-        """See PeerPort: it may be no member yet."""
+        """See PeerPort. The node may be no member yet."""
         return await self._older.who(http)
 
     async def _asked(self, peer: PeerNode, name: str, frame: bytes) -> Answered:
-        """What this node answers. Raises Lost, Busy."""
+        """Return what this node answers. Raises Lost, Busy."""
         connection = await self._wire.reach(peer)
         if connection is None:
             raise Lost(f"{peer.node} takes no connection", begun=False)

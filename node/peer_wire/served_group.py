@@ -1,7 +1,7 @@
-"""What other nodes ask of a group of this one, and what they are answered.
+"""Answers the calls that other nodes make to a group of this node.
 
-Messages that are handed over leave within the trust window of their term, asked right before the answer does; else, and
-where the connection ends before, they are given back.
+Messages that are handed over leave within the trust window of their term. The window is asked right before the answer
+leaves. If it is over, or if the connection ends before, the messages are given back.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _log = logging.getLogger("hourwheel.calls")
 
 
 class ServedGroup:
-    """`port` gives the group, and raises its Problem while there is none; `term` the newest that it knows of. `numbers`
-    are of all that wait in this process, `now_s` the machine's monotonic clock."""
+    """`port` gives the group, and raises its Problem while there is none. `term` gives the newest term that it knows
+    of. `numbers` number all waits in this process. `now_s` is the machine's monotonic clock."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """The way of a call to the leader of a group, from a node that does not lead it.
 
-A call is sent once. Where the connection ends after it may have been read, its outcome is not known, and who asked is
-told so: without a key a second sending could schedule a second message. While there is no leader a call waits for one,
-a little longer than an election takes, since nothing has been proposed yet. When another node leads, what is under way
-to the former one ends a moment later: it may be paused, and would answer when it wakes, or never.
+A call is sent once. If the connection ends after the call may have been read, the outcome is not known. The client is
+told so, because without a key a second sending could schedule a second message. While there is no leader a call waits
+for one, a little longer than an election takes: nothing has been proposed yet. When another node leads, calls under way
+to the former leader end a moment later. It may be paused, and would answer when it wakes, or never.
 
 A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
-done. Such a call is made again, to whoever leads then, until it has been under way for as long as one may wait.
+done. Such a call is sent to the next leader, until it has been under way for as long as a call may wait.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from node.port.group_port import GroupPort, GroupStatus, PeerNode
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, check_window, claims_of
 
-#: The answers to these come from the former leader, once another one leads.
+#: The former leader answers these, also when another node leads.
 OF_THE_FORMER: Final = frozenset(("transfer", "remove_member"))
 #: Refusals that say that nothing was done, and that another node may do it.
 NOTHING_DONE: Final = frozenset(("no-leader", "draining"))
@@ -43,7 +43,7 @@ class _UnderWay:
     frame: bytes
     connection: PeerConnection | None = None
     call: Call | None = None
-    ended: bool = False  # nobody waits for it
+    ended: bool = False  # no request waits for it
 
 
 class ToLeader:
@@ -61,7 +61,7 @@ class ToLeader:
         self._changed = asyncio.Event()
         self.open = 0
         """Calls that are not answered."""
-        self._under_way: dict[_UnderWay, None] = {}  # those that are at a leader
+        self._under_way: dict[_UnderWay, None] = {}  # calls that are at a leader
         self._waits: dict[int, _UnderWay] = {}
         self._giving: set[asyncio.Task[None]] = set()
 
@@ -73,7 +73,7 @@ class ToLeader:
             asyncio.get_running_loop().call_later(FAREWELL_S, self._end_former, former)
 
     async def call(self, name: str, frame: bytes, wait: int) -> bytes:
-        """See Frames. Raises `no-leader` and `busy` (nothing was done), `outcome-unknown`."""
+        """See Frames. Raises `no-leader` and `busy` (nothing was done), and `outcome-unknown`."""
         under_way = _UnderWay(asyncio.current_task(), name, frame)
         if wait:
             self._waits[wait] = under_way
@@ -95,17 +95,17 @@ class ToLeader:
             if under_way.ended:
                 raise Problem("no-leader", "nobody waits for it any more; nothing was sent")
             if self._leader() != leader:
-                continue  # and whoever leads now is asked, however late that is
+                continue  # ask the new leader, however late that is
             if loop.time() + AGAIN_S >= deadline:
                 if answer is not None:
                     return answer
                 raise Problem("no-leader", "the leader takes no connection; nothing was sent")
-            with contextlib.suppress(TimeoutError):  # that one is gone, or not established yet
+            with contextlib.suppress(TimeoutError):  # that leader is gone, or not established yet
                 await asyncio.wait_for(self._changed.wait(), min(pause_s, deadline - loop.time()))
-            pause_s = AGAIN_S if answer is not None else 2 * pause_s  # thousands may wait for one that is gone
+            pause_s = AGAIN_S if answer is not None else 2 * pause_s  # thousands may wait for a leader that is gone
 
     async def _ask(self, leader: str, under_way: _UnderWay) -> bytes | None:
-        """What this leader answers; None if nothing was sent."""
+        """Return what this leader answers. None if nothing was sent."""
         status = self._status()
         if leader == status.node:
             answer = await self._here(under_way)
@@ -130,7 +130,7 @@ class ToLeader:
         return answered.frame
 
     async def _here(self, under_way: _UnderWay) -> bytes:
-        """This node has come to lead: its own group answers. A hand-over goes on within the trust window."""
+        """Ask this node's own group, because this node now leads. A hand-over goes on within the trust window."""
         port = self._local()
         answer = await GroupFrames(port).call(under_way.name, under_way.frame, 0)
         if under_way.name != "pull" or refusal_of(answer) is not None:
@@ -140,7 +140,7 @@ class ToLeader:
         return answer
 
     async def _reached(self, peer: PeerNode) -> PeerConnection | None:
-        """A connection that is dialled; None if there is none, or another leader before there is one."""
+        """Dial the peer. None if it takes no connection, or if the leader changes before."""
         reaching = asyncio.ensure_future(self._wire.reach(peer))
         changed = asyncio.ensure_future(self._changed.wait())
         try:
@@ -195,34 +195,34 @@ class ToLeader:
             under_way.connection.give_up(under_way.call, "another node leads now")
 
     def _late(self, topic: str, answered: Answered) -> None:
-        """A pull brought something after all, and nobody has it."""
+        """Give back what a pull brought after its request ended."""
         with contextlib.suppress(Problem):
             handed = cast(Deliveries, read_answer("pull", answered.frame))
             if handed.bodies:
                 self.give_back(encode(Claims(topic, claims_of(handed))))
 
     def give_back(self, frame: bytes) -> None:
-        """See Frames. Whoever leads by then takes them back: receipts prove it."""
+        """See Frames. Any leader takes them back: the receipts prove the hand-over."""
         asked = encode(NackAsked(decode(Claims, frame), 0, counted=False))
         task = asyncio.ensure_future(self._nack(asked))
         self._giving.add(task)
         task.add_done_callback(self._giving.discard)
 
     async def _nack(self, asked: bytes) -> None:
-        with contextlib.suppress(Problem):  # nobody leads: the leases run
+        with contextlib.suppress(Problem):  # no node leads: the leases run
             await self.call("nack", asked, 0)
 
     async def close(self) -> None:
-        """Wait a moment for what is being given back."""
+        """Wait a moment for messages that are being given back."""
         if self._giving:
             await asyncio.wait(self._giving, timeout=FAREWELL_S)
         for task in self._giving:
             task.cancel()
 
-    # -- who leads
+    # -- the leader
 
     def _leader(self) -> str | None:
-        """The node that requests may be asked of."""
+        """The node to which requests may be sent."""
         status = self._status()
         return status.leader if status.leads or status.leader_http is not None else None
 
@@ -244,7 +244,7 @@ def _nothing_done(answer: bytes) -> bool:
 
 
 def lost_answer(name: str, why: str) -> Problem:
-    """The refusal for an answer that will not come. What changes nothing did nothing; a pull may have leased some."""
+    """The refusal for an answer that will not come. A read did nothing. A pull may have leased messages."""
     if name in READS:
         return Problem("no-leader", f"{why}; ask again")
     if name == "pull":

@@ -1,8 +1,8 @@
-"""The connections for calls of one group on one node: with each other node one, made when it is needed.
+"""The connections for calls of one group on one node: one with each other node, made when it is needed.
 
 They come in at the Raft address, and are dialled there (replication/wire). Two nodes that dial each other at once have
-two for a moment; each closes at rest. One that is silent is given up, as Raft's are. To close one takes a word of each
-side, so that no call is on its way to a side that is gone.
+two for a moment; each closes at rest. A silent connection is given up, as Raft's are. To close one, both sides say so.
+So no call is on its way to a side that is gone.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from replication.wire.said_seldom import SaidSeldom
 
 log = logging.getLogger("hourwheel.calls")
 
-#: A connection on which nothing was asked for so long is closed.
+#: A connection without a call for this time is closed.
 REST_S: Final = 30.0
 #: How long calls under way may take to end when the node closes.
 CLOSE_S: Final = 0.5
-#: Connections that one node may have here: it has dialled anew before its former ones were given up.
+#: Connections that one node may have here: it may dial anew before its former ones are given up.
 OF_A_NODE_MAX: Final = 2
 
 
 class PeerWire:
-    """`status` gives the group's newest; `serve` carries out what other nodes ask of it."""
+    """`status` gives the group's newest status. `serve` carries out the calls of other nodes."""
 
     def __init__(self, status: Callable[[], GroupStatus], serve: Serve) -> None:
         self._status, self._serve = status, serve
@@ -46,12 +46,12 @@ class PeerWire:
         self._swept_s = 0.0
         self._closed = False
         self.closing: list[Callable[[], Awaitable[None]]] = []
-        """Waited for before it closes."""
+        """Functions that are awaited before the wire closes."""
 
     # -- connections that come in
 
     def accepted(self, line: Connection, meta: bytes) -> None:
-        """Somebody asks for calls. Raises FrameRefused for what is no greeting."""
+        """Take a connection that asks for calls. Raises FrameRefused if `meta` is no greeting."""
         said, status = _read(meta), self._status()
         if isinstance(said, Refusal):
             line.abort()
@@ -81,7 +81,7 @@ class PeerWire:
         return None
 
     async def reach(self, peer: PeerNode) -> PeerConnection | None:
-        """A connection with this node; None if it takes none now."""
+        """A connection with this node. None if it takes none now."""
         if (connection := self.usable(peer.node)) is not None:
             return connection
         dialling = self._dialling.get(peer.node)
@@ -123,17 +123,17 @@ class PeerWire:
     def _ended(self, connection: PeerConnection) -> None:
         del self._connections[connection]
 
-    # -- their life
+    # -- upkeep of connections
 
     def _sweep_later(self) -> None:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _sweep(self) -> None:
-        """Give up those that are silent, and of who is no member any more; close those at rest, and say on the others
-        that this side is there."""
+        """Give up silent connections, and those of nodes that are no members any more. Close connections at rest, and
+        ping the others."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
-        paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now  # what they said may wait unread
+        paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now  # their bytes may wait unread
         members = {peer.node for peer in self._status().peers}
         for connection in list(self._connections):
             if connection.peer not in members or (not paused and now - connection.heard_s > SILENT_S):
