@@ -1,4 +1,4 @@
-"""What was handed over, as its consumer gets it: ids, receipts and records put together, one Delivery a message."""
+"""Makes deliveries for the consumer: one Delivery a message, from ids, receipts and records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from storage.format.message_id import ID_LENGTH, encode_ids
 
 
 def make_deliveries(handed: Deliveries, group: int, topic: str, receipts: Receipts) -> list[Delivery]:
-    """In the order of their hand-over. Ids name where messages were born, receipts where they stand."""
+    """Make the deliveries in the order of their hand-over. Ids name where messages were born, receipts where they
+    stand."""
     position, home, random = (np.frombuffer(each, np.uint64) for each in (handed.position, handed.home, handed.random))
     attempt = np.frombuffer(handed.attempt, np.uint16)
     due_ms, asked_due_ms, created_ms = (
@@ -51,7 +52,7 @@ def make_deliveries(handed: Deliveries, group: int, topic: str, receipts: Receip
 
 
 def _completed(delivery: Delivery, more: MoreOfDelivery) -> Delivery:
-    """With what few messages have."""
+    """Add the fields that few messages have."""
     return msgspec.structs.replace(
         delivery,
         content_type=more.content_type,

@@ -1,4 +1,4 @@
-"""A node passes requests on to the leader, and asks the node at an address."""
+"""The protocol to pass requests on to the leader, and to ask the node at an address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from api.port.forward import ForwardAnswer, ForwardRequest
 
 
 class Forwarding(Protocol):
-    """What passes requests on to the leader, as node.front.pass_on has it."""
+    """Passes requests on to the leader, as node.front.pass_on does."""
 
     async def start(self) -> None: ...
 

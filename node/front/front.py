@@ -1,9 +1,10 @@
-"""The front of a node: what its clients touch. It answers the HTTP layer (api.port.port.Port) out of its groups.
+"""The front of a node: the part that its clients touch. It answers the HTTP layer (api.port.port.Port) out of its
+groups.
 
     HTTP -> Front -> GroupDirectory: which group -> GroupPort: plain values -> the group, here or where it leads
                  '-> PassOn, where the leader is of a build that knows no calls between nodes
 
-Ids, receipts and metrics pages are made here, out of what groups give. A front knows ports, never a group.
+It makes ids, receipts and metrics pages out of what groups give. A front knows ports, never a group.
 """
 
 from __future__ import annotations
@@ -63,16 +64,16 @@ class Front:
         metrics: MetricsPage,
         numbers: Iterator[int],
     ) -> None:
-        """`numbers` are of all that wait in this process."""
+        """`numbers` number all waits in this process."""
         self.node_id, self.limits, self.budget, self.names = node_id, limits, budget, names
         self.groups, self._forwarder = groups, forwarder
         self._clock, self._metrics = clock, metrics
         self._numbers = numbers
 
-    # -- who leads
+    # -- the leader
 
     def now_ms(self) -> int:
-        """The clock of this process."""
+        """The time by the clock of this process, ms."""
         return self._clock.now_ms()
 
     def term(self) -> int:
@@ -80,7 +81,7 @@ class Front:
         return self.groups.home.status.term
 
     def leader(self) -> str | None:
-        """Node id of the leader as far as known."""
+        """The node id of the leader, as far as known."""
         return self.groups.home.status.leader
 
     def leads(self) -> bool:
@@ -89,11 +90,11 @@ class Front:
         return self.groups.home.status.leads
 
     def reaches_leader(self) -> bool:
-        """Whether this node asks the leader by calls; else requests are passed on as they came."""
+        """True if this node asks the leader by calls. Else requests are passed on as they came."""
         return self.groups.home.reaches_leader
 
     def drained(self) -> bool:
-        """Whether an operator drained this node."""
+        """True if an operator drained this node."""
         return self.groups.home.status.drained
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
@@ -103,28 +104,29 @@ class Front:
     # -- messages
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
-        """Durable on a majority and applied when it returns."""
+        """Schedule messages. They are durable on a majority and applied when it returns."""
         place = self.groups.of_topic(messages[0].topic)
         return many(await place.leading.schedule(messages), place.number)
 
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
-        """The same for a request with a single message; its refusal is raised."""
+        """Schedule the message of a request with a single one. Its refusal is raised."""
         place = self.groups.of_topic(message.topic)
         return one(await place.leading.schedule_one(message), place.number)
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
-        """One message, as this node has applied it; only the leader within its trust window, unless `local`."""
+        """Return one message as this node has applied it. Only the leader within its trust window answers, unless
+        `local`."""
         place = self.groups.of_message(id)
         return await (place.port if local else place.leading).message(MessageAsked(id, local))
 
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        """From here to the result the dispatcher does not hand the unit over; what it handed over before goes first."""
+        """Cancel a message. Until the result the dispatcher does not hand it over. Hand-overs made before go first."""
         return await self.groups.of_message(id).leading.cancel(CancelAsked(id, if_match))
 
     async def reschedule(
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
-        """Like cancel: no hand-over from here to the result, and none before the new due time after it."""
+        """Like cancel: no hand-over until the result, and after it none before the new due time."""
         asked = RescheduleAsked(id, deliver_at_ms, delay_ms, if_match)
         return await self.groups.of_message(id).leading.reschedule(asked)
 
@@ -133,25 +135,25 @@ class Front:
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
-        """Set what `change` names; a PUT replaces all."""
+        """Set the settings that `change` names. A PUT replaces all."""
         return await self.groups.of_topic(name).leading.put_topic(TopicPut(name, change, create, if_match))
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
-        """`unknown-topic`."""
+        """Return a topic. Raises `unknown-topic`."""
         return await self.groups.of_topic(name).leading.topic(TopicAsked(name))
 
     async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        """At most so many by name, behind `after`."""
+        """Return at most so many topics by name, behind `after`."""
         return (await self.groups.home.leading.topics(TopicsAsked(after, most, counts))).topics
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
-        """Only what has nothing left that has not ended."""
+        """Delete a topic all of whose messages have ended."""
         await self.groups.of_topic(name).leading.delete_topic(TopicDrop(name, if_match))
 
     # -- consumers
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
-        """Hand over, waiting up to `wait_ms` for the first. What reaches nobody is given back."""
+        """Hand over, waiting up to `wait_ms` for the first. Messages that reach no client are given back."""
         place = self.groups.of_topic(request.topic)
         port, number = place.leading, next(self._numbers)
         asked = PullAsked(number, request.topic, request.max, request.wait_ms, request.lease_ms, request.tags)
@@ -165,14 +167,14 @@ class Front:
         return make_deliveries(handed, place.number, request.topic, place.receipts)
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
-        """One result per receipt, durable on a majority."""
+        """Return one result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         return shown.answer("acked", await place.leading.ack(Claims(topic, await shown.read(place.receipts))))
 
     async def nack(
         self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
-        """One result per receipt, durable on a majority."""
+        """Return one result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         asked = NackAsked(Claims(topic, await shown.read(place.receipts)), delay_ms, counted)
         return shown.answer("nacked", await place.leading.nack(asked))
@@ -180,7 +182,7 @@ class Front:
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
     ) -> Sequence[str]:
-        """One result per receipt, durable on a majority."""
+        """Return one result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         asked = ExtendAsked(Claims(topic, await shown.read(place.receipts)), lease_ms)
         return shown.answer("extended", await place.leading.extend(asked))
@@ -188,37 +190,37 @@ class Front:
     # -- many messages
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
-        """`unknown-topic`, `over-limit`."""
+        """Raises `unknown-topic`, `over-limit`."""
         return (await self.groups.of_topic(query.topic).leading.count(query)).count
 
     async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
-        """`unknown-topic`, `over-limit`; `invalid-field` for too many buckets."""
+        """Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
         return (await self.groups.of_topic(query.topic).leading.histogram(HistogramAsked(query, step_ms))).buckets
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
-        """`unknown-topic`."""
+        """Raises `unknown-topic`."""
         return await self.groups.of_topic(query.topic).leading.dead(query)
 
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """`unknown-topic`."""
+        """Raises `unknown-topic`."""
         return await self.groups.of_topic(query.topic).leading.redrive(RedriveAsked(query, dry_run))
 
     # -- the ledger
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
-        """`unknown-topic`, `invalid-field`, `over-limit`."""
+        """Raises `unknown-topic`, `invalid-field`, `over-limit`."""
         return await self.groups.of_topic(query.topic).leading.ledger(query)
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
-        """`unknown-topic`, `over-limit`."""
+        """Raises `unknown-topic`, `over-limit`."""
         return await self.groups.of_topic(query.topic).leading.ledger_summary(query)
 
     async def message_ledger(self, id: str) -> MessageLedger:
-        """`unknown-message`, `over-limit`."""
+        """Raises `unknown-message`, `over-limit`."""
         return await self.groups.of_message(id).leading.message_ledger(MessageAsked(id))
 
     async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
-        """From this node's own delivery log."""
+        """Return records of this node's own delivery log."""
         return await self.groups.home.port.records(asked)
 
     # -- the cluster
@@ -228,31 +230,31 @@ class Front:
         return await self.groups.home.leading.transfer(NodeNamed(to))
 
     async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """This node leads nothing and takes no requests from here on."""
+        """Let this node lead nothing and take no requests from here on."""
         return await self.groups.home.port.drain(NodeNamed(node))
 
     async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """It serves again."""
+        """Let this node serve again."""
         return await self.groups.home.port.undrain(NodeNamed(node))
 
     async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
-        """What became of a former leader's pushes; taken also by a leader that only waits for them."""
+        """Take the outcomes of a former leader's pushes. A leader that only waits for them takes them too."""
         return (await self.groups.home.port.outcomes(OutcomesTold(tuple(told)))).results
 
     async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
-        """This new leader's account of what it took over."""
+        """Return this new leader's account of what it took over."""
         return await self.groups.home.port.takeover(told)
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
-        """A node becomes a learner."""
+        """Make a node a learner."""
         return await self.groups.home.leading.add_member(MemberAsked(node_id, raft, http))
 
     async def remove_member(self, node_id: str) -> MemberView:
-        """A node is a member no more."""
+        """Remove a member."""
         return await self.groups.home.leading.remove_member(NodeNamed(node_id))
 
     async def upgrade(self, level: int | None) -> int:
-        """The level of the cluster rises. This node looks first: it may be the one that does not read it."""
+        """Raise the level of the cluster. This node looks first: it may be the one that does not read it."""
         place, asked = self.groups.home, LevelAsked(level)
         try:
             return (await place.port.upgrade(asked)).level
@@ -262,7 +264,7 @@ class Front:
         return (await place.leading.upgrade(asked)).level
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
-        """A backup on this node's disk."""
+        """Write a backup on this node's disk."""
         return await self.groups.home.port.snapshot(BackupAsked(directory))
 
     async def cluster(self) -> Mapping[str, Any]:
@@ -270,14 +272,14 @@ class Front:
         return (await self.groups.home.port.cluster()).members
 
     async def ready(self) -> Readiness:
-        """Whether this node serves."""
+        """Say if this node serves."""
         try:
             return await self.groups.home.port.ready()
         except Problem as gone:
             return Readiness(False, {"group": gone.detail})
 
     async def metrics(self) -> bytes:
-        """Prometheus text format."""
+        """Return the metrics in Prometheus text format."""
         try:
             of_group = (await self.groups.home.port.metrics()).families
         except Problem:

@@ -1,14 +1,15 @@
-"""What a pull brought that was passed on to the leader, where its client had gone before it got the answer.
+"""Gives messages back that a passed-on pull brought after its client had gone.
 
-The leader made the lease and wrote its answer, so it has to take the messages for received. The node that passed the
-pull on is the only way to the client, and knows that nobody has them.
+The leader made the lease and wrote its answer, so it must take the messages for received. The node that passed the pull
+on is the only way to the client, and knows that no client has them.
 
     client gone -> the leader is asked to end the wait -> its answer -> nothing: done
                                                            |
                                                            '-- messages: given back, uncounted, due at once
 
-Only what this node read and did not write is given back. Where the connection to the leader broke, the answer may have
-been on it: those leases run. A nack does it, not a Release: the receipts were in an answer, and keep their attempt.
+A node gives back only messages that it read and did not write. If the connection to the leader broke, the answer may
+have been on it: those leases run. It sends a nack, not a Release: the receipts were in an answer, and keep their
+attempt.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ log = structlog.get_logger()
 
 WAITS: Final = "/v1/cluster/waits"
 _PULL: Final = "/pull"
-#: How long the answer to a pull whose client has gone may take, once the leader is asked to end it. Past that the
+#: How long the answer to a pull may take once its client has gone and the leader is asked to end it. After that the
 #: connection closes, which ends the wait too.
 ANSWER_S: Final = 1.0
 
@@ -42,18 +43,18 @@ class _Receipt(msgspec.Struct):
 
 
 class _Pulled(msgspec.Struct):
-    """What is read of the answer to a pull."""
+    """The part of a pull's answer that is read."""
 
     messages: list[_Receipt] = []
 
 
 def is_pull(request: ForwardRequest) -> bool:
-    """Whether the request is a consumer's pull."""
+    """True if the request is a consumer's pull."""
     return request.method == "POST" and _path(request).endswith(_PULL)
 
 
 class GiveBack:
-    """The pulls of one forwarder. `forward` sends a request to whoever leads, `post` to one address."""
+    """The pulls of one forwarder. `forward` sends a request to the leader, `post` to one address."""
 
     def __init__(
         self,
@@ -66,19 +67,19 @@ class GiveBack:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def numbered(self, request: ForwardRequest) -> ForwardRequest:
-        """The pull with a number, by which the leader can be asked to end it."""
+        """Give the pull a number, by which the leader can be asked to end it."""
         return msgspec.structs.replace(request, headers={**request.headers, WAIT: str(next(self._numbers))})
 
     def left(self, address: str, request: ForwardRequest, sending: Sending) -> None:
-        """The client has gone, or gets another answer, while the pull is at this address."""
+        """Take back the pull at this address: its client has gone, or gets another answer."""
         self._spawn(self._take_back(address, request, sending))
 
     def unread(self, request: ForwardRequest, answer: ForwardAnswer) -> None:
-        """This answer came when the client had gone."""
+        """Give back this answer, which came when the client had gone."""
         self._spawn(self._give_back(request, answer))
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the work under way."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -96,14 +97,15 @@ class GiveBack:
                 if sending.done() or await self._ended(address, request):
                     answer = await sending
         except (Problem, TimeoutError):
-            return  # nobody knows what was on the way: its leases run
+            return  # the answer may have been on the way: its leases run
         finally:
             sending.cancel()
         if answer is not None:
             await self._give_back(request, answer)
 
     async def _ended(self, address: str, request: ForwardRequest) -> bool:
-        """Whether the leader heard that nobody waits any more. One that does not know single waits refuses."""
+        """Tell the leader that no client waits any more. Return true if it heard that. A leader that does not know
+        single waits refuses."""
         waits = {"node": request.headers.get(FORWARDED), "wait": int(request.headers[WAIT])}
         asked = ForwardRequest("POST", WAITS, _headers(request), msgspec.json.encode(waits))
         answer = await self._post(address, asked)
@@ -114,14 +116,14 @@ class GiveBack:
         if not receipts:
             return
         body = msgspec.json.encode({"receipts": receipts, "delay": 0, "counted": False})
-        with contextlib.suppress(Problem):  # nobody leads: the leases run
+        with contextlib.suppress(Problem):  # no node leads: the leases run
             target = f"{_path(request).removesuffix(_PULL)}/nack"
             given = await self._forward(ForwardRequest("POST", target, _headers(request), body))
             log.info("a pull's client had gone", given_back=len(receipts), status=given.status)
 
 
 def _receipts(answer: ForwardAnswer) -> list[str]:
-    """Receipts of the messages in this answer; none if it cannot be read, as that of a later build may be."""
+    """The receipts of the messages in this answer. None if it cannot be read, as that of a later build may be."""
     if answer.status != 200:
         return []
     try:
@@ -131,7 +133,7 @@ def _receipts(answer: ForwardAnswer) -> list[str]:
 
 
 def _headers(request: ForwardRequest) -> dict[str, str]:
-    """Those of a request that this node makes because of that one."""
+    """The headers of a request that this node makes because of that request."""
     return {
         **{name: text for name, text in request.headers.items() if name != WAIT},
         "Content-Type": "application/json",

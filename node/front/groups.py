@@ -1,8 +1,8 @@
-"""The groups of a node as its front knows them: a port for each number, what was told of it, and which one a topic, an
-id or a receipt belongs to.
+"""The groups of a node as its front knows them: a port and the newest status for each number. Also finds the group of a
+topic, an id or a receipt.
 
-A group that is gone (it failed, or is being opened again) has no port. Where its leader is, another node says: requests
-go on to that one as they did.
+A group that is gone (it failed, or is being opened again) has no port. The status still names its leader: requests go
+on to that node as they did.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from storage.format.message_id import BadId, decode_id
 
 
 class Place:
-    """One group. `status` is the newest; `receipts` make and check those of it. `sent` is the window of what another
-    node hands over for it."""
+    """One group. `status` is the newest. `receipts` make and check its receipts. `sent` is the window for messages that
+    another node hands over for it."""
 
     def __init__(self, number: int, node: str, changed: Callable[[], None]) -> None:
         self.number = number
@@ -29,15 +29,15 @@ class Place:
         self._changed = [changed]
         self._remote: GroupPort | None = None
         self.reaches_leader = False
-        """Whether the leader, known or yet to come, can be asked by calls between nodes."""
+        """True if the leader, known or yet to come, can be asked by calls between nodes."""
         self._heard: Callable[[GroupStatus], None] = lambda status: None
-        self._opening = False  # it was away, and has heard of no leader since
+        self._opening = False  # the group was away, and has heard of no leader since
         self._port: GroupPort | None = None
         self._receipts: Receipts | None = None
 
     @property
     def port(self) -> GroupPort:
-        """Raises `no-leader` while the group is gone."""
+        """The group on this node. Raises `no-leader` while it is gone."""
         if self._port is None:
             raise Problem("no-leader", f"group {self.number} of this node is being opened; nothing happened")
         return self._port
@@ -49,34 +49,35 @@ class Place:
 
     @property
     def receipts(self) -> Receipts:
-        """Raises `no-leader` where nothing is founded yet."""
+        """The receipts of this group. Raises `no-leader` if the cluster is not founded yet."""
         if self._receipts is None:
             raise Problem("no-leader", "the cluster is not founded yet; nothing happened")
         return self._receipts
 
     def attach(self, port: GroupPort) -> None:
-        """The group is there."""
+        """Take the port of a group that is there now."""
         self._port = port
         port.attach(lambda status: self._told_by(port, status))
 
     def detach(self) -> None:
-        """It is gone: it leads nothing here. Its leader is taken for the same until it hears of one again."""
+        """Note that the group is gone: it leads nothing here. Its leader is taken for the same until it hears of one
+        again."""
         self._port = None
         self._told(replace(self.status, leads=False))
         self._opening = True
 
     def lead_elsewhere(self, remote: GroupPort, changed: Callable[[], None]) -> None:
-        """Ask the group there where another node leads it. `changed` is told with whoever else is."""
+        """Ask the `remote` group when another node leads. `changed` is called with the other callbacks of that name."""
         self._remote = remote
         self._changed.append(changed)
         self.reaches_leader = _reaches_leader(self.status)
 
     def listen(self, heard: Callable[[GroupStatus], None]) -> None:
-        """Tell it every status, from now on."""
+        """Call `heard` with every status from now on."""
         self._heard = heard
 
     def _told_by(self, port: GroupPort, status: GroupStatus) -> None:
-        if port is self._port:  # one that is gone still sees what becomes of it
+        if port is self._port:  # a port that is gone still reports
             self._told(status)
 
     def _told(self, status: GroupStatus) -> None:
@@ -102,14 +103,14 @@ def _reaches_leader(status: GroupStatus) -> bool:
 
 
 class GroupDirectory:
-    """Number -> group; topic -> number, today always the first's."""
+    """Finds a group by number, and a number by topic. Today a topic's group is always the first."""
 
     def __init__(self, node: str, numbers: tuple[int, ...], changed: Callable[[], None]) -> None:
-        """`changed` is called where requests may have to go another way."""
+        """`changed` is called when requests may have to go another way."""
         self._places = {number: Place(number, node, changed) for number in numbers}
-        #: The group of all topics that no map says another of, and of whatever is about the node.
+        #: The group of all topics that no map assigns to another, and of requests about the node.
         self.home = self._places[numbers[0]]
-        #: Topics of other groups, for tests: there is no map of them yet.
+        #: Topics of other groups, for tests. There is no map of them yet.
         self.numbers: dict[str, int] = {}
 
     def of_number(self, number: int) -> Place:
@@ -117,13 +118,14 @@ class GroupDirectory:
         return self._places[number]
 
     def of_topic(self, topic: str | None) -> Place:
-        """Where this topic's messages are; None: of what names no topic."""
+        """The group of this topic's messages. None stands for requests that name no topic."""
         if topic is None or topic not in self.numbers:
             return self.home
         return self._places[self.numbers[topic]]
 
     def of_message(self, id: str) -> Place:
-        """Where the message of this id is. `home` refuses text that is no id, and ids of groups that are not here."""
+        """The group of the message of this id. `home` refuses text that is no id, and ids of groups that are not
+        here."""
         if len(self._places) == 1:
             return self.home
         try:
@@ -132,9 +134,9 @@ class GroupDirectory:
             return self.home
 
     def attach(self, port: GroupPort) -> None:
-        """This group is there."""
+        """Take the port of this group."""
         self._places[port.number].attach(port)
 
     def detach(self, number: int) -> None:
-        """It is gone."""
+        """Note that this group is gone."""
         self._places[number].detach()

@@ -1,4 +1,4 @@
-"""GET /metrics: what groups tell of themselves, and what the process does, as one page."""
+"""GET /metrics: the metrics of the groups and of the process, as one page."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from node.port.group_port import MetricFamily
 
 
 class MetricsPage(Collector):
-    """Of one process; `others` collect what is neither a group's nor the clients'."""
+    """The page of one process. `others` collect metrics that are of no group and no client."""
 
     def __init__(self, budget: Budget, *others: Collector) -> None:
         self._budget, self._others = budget, others
         self._of_groups: Iterable[MetricFamily] = ()
 
     def render(self, of_groups: Iterable[MetricFamily]) -> bytes:
-        """Prometheus text format."""
+        """Write the page in Prometheus text format."""
         self._of_groups = of_groups
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is, collecting tells."""
+        """Return nothing: the families are known only when they are collected."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry."""
+        """Yield all metrics, for the registry."""
         for family in self._of_groups:
             metric = Metric(family.name, family.sentence, family.kind)
             for sample in family.samples:

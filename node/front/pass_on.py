@@ -1,15 +1,15 @@
-"""Passing a request on to the leader, once, as it came: where that is of a build that knows no calls between nodes.
-It goes with the next release.
+"""Passes a request on to a leader whose build knows no calls between nodes: once, as it came. It goes with the next
+release.
 
-A request is sent at most once: where the connection broke after it may have been read, the outcome is not known and the
-client is told so, because without a key a second sending could schedule a second message. While there is no leader the
-request waits for one, a little longer than an election takes, since nothing has been proposed yet. When another node
-leads, what is under way to the former leader ends a moment later: it may be paused, and would answer when it wakes, or
-never. What it answered before it stepped down is already on its way, and has that moment to arrive.
+A request is sent at most once. If the connection broke after the request may have been read, the outcome is not known.
+The client is told so, because without a key a second sending could schedule a second message. While there is no leader
+the request waits for one, a little longer than an election takes: nothing has been proposed yet.
+
+When another node leads, requests under way to the former leader end a moment later. It may be paused, and would answer
+when it wakes, or never. An answer from before it stepped down is already on its way, and has that moment to arrive.
 
 A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
-done. Such a request is asked again, of whoever leads then, as long as it has not been under way for longer than one may
-wait for a leader.
+done. Such a request is sent to the next leader, for as long as a request may wait for a leader.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from api.routes.pull import NO_MESSAGES
 from node.front.give_back import GiveBack, Sending, is_pull
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 
-#: Methods that change nothing, so that a lost answer is no unknown outcome.
+#: Methods that change nothing. A lost answer to one is no unknown outcome.
 SAFE = ("GET", "HEAD")
-#: The answer to this one comes from the former leader, once another leads.
+#: The former leader answers this one, also when another node leads.
 TRANSFER = "/v1/cluster/transfer"
-#: So does the one to the removal of the former leader.
+#: The same for the removal of the former leader.
 MEMBERS = "/v1/cluster/members/"
-#: Longest answer: a pull that waits 30 s, and then some.
+#: The longest wait for an answer: a pull waits 30 s, and the rest is margin.
 ANSWER_TIMEOUT_S = 45.0
 
 
 class _Refusal(msgspec.Struct):
-    """What is read of a problem document."""
+    """The part of a problem document that is read."""
 
     code: str = ""
 
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """A request at the leader: what sends it, whom to, and whether it was ended for that."""
+    """A request at the leader: the task that sends it, the address, and true once it was ended."""
 
     task: Sending
     address: str
@@ -56,12 +56,12 @@ class _UnderWay:
 
 
 class Forwarder:
-    """One client session of this node; `leader_http` gives the leader's host:port, None while there is none."""
+    """One client session of this node. `leader_http` gives the leader's host:port, None while there is none."""
 
     def __init__(self, leader_http: Callable[[], str | None]) -> None:
         self._leader_http = leader_http
         self._changed = asyncio.Event()
-        self._under_way: dict[_UnderWay, None] = {}  # in the order in which they came
+        self._under_way: dict[_UnderWay, None] = {}  # in order of arrival
         self._session: aiohttp.ClientSession | None = None
         self._give_back = GiveBack(self.forward, self._send)
 
@@ -80,7 +80,7 @@ class Forwarder:
         self._session._retry_connection = False
 
     async def close(self) -> None:
-        """Close the session; requests under way end."""
+        """Close the session. Requests under way end."""
         await self._give_back.close()
         if self._session is not None:
             await self._session.close()
@@ -101,8 +101,8 @@ class Forwarder:
                 under_way.task.cancel()
 
     async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None:
-        """What the node at this host:port itself answers to a request that changes nothing; None if it does not in
-        time."""
+        """Return what the node at this host:port itself answers to a request that changes nothing. None if it does not
+        in time."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._send(address, request)
@@ -110,14 +110,16 @@ class Forwarder:
             return None
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
-        """Raises `no-leader` (nothing was sent, or nothing changed) or `outcome-unknown`."""
+        """Send the request to the leader. Raises `no-leader` (nothing was sent, or nothing changed) or
+        `outcome-unknown`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LEADER_WAIT_S
         while True:
             address = await self._leader(deadline)
             answer = await self._send_once(address, request)
             if answer is None:
-                # Nothing was sent. A leader that is gone is given up a moment later: wait for that, and the next one.
+                # Nothing was sent. A leader that is gone is given up a moment later. Wait for that, and for the next
+                # one.
                 if self._leader_http() == address:
                     await self._change(deadline, "the leader does not take connections; nothing was sent")
             elif loop.time() + AGAIN_S >= deadline or not _nothing_done(answer):
@@ -127,7 +129,7 @@ class Forwarder:
                     await self._change(loop.time() + AGAIN_S, "")
 
     async def _send_once(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
-        """The answer, or None when there was no connection."""
+        """Return the answer, or None if there was no connection."""
         task = asyncio.current_task()
         assert task is not None
         pulls = is_pull(request)
@@ -165,7 +167,7 @@ class Forwarder:
                 headers=request.headers,
                 data=io.BytesIO(request.body) if request.body else None,
                 allow_redirects=False,
-                skip_auto_headers=("Content-Type",),  # it came without one: the leader knows what is meant
+                skip_auto_headers=("Content-Type",),  # it came without one, and the leader knows the default
             ) as answer:
                 return ForwardAnswer(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -179,7 +181,8 @@ class Forwarder:
         return address
 
     async def _change(self, deadline: float, refusal: str) -> None:
-        """Until another node leads or none does; `no-leader` with this refusal when there is no time left."""
+        """Wait until another node leads or none does. Raises `no-leader` with this refusal when there is no time
+        left."""
         try:
             await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
         except TimeoutError:
@@ -187,7 +190,7 @@ class Forwarder:
 
 
 def _nothing_done(answer: ForwardAnswer) -> bool:
-    """Whether the former leader, or one not yet established, says that it did nothing with the request."""
+    """True if the former leader, or one not yet established, says that it did nothing with the request."""
     if answer.status != 503:
         return False
     try:
@@ -197,7 +200,7 @@ def _nothing_done(answer: ForwardAnswer) -> bool:
 
 
 def lost_answer(request: ForwardRequest, why: str) -> Problem:
-    """The refusal for an answer that will not come. What changes nothing did nothing; a pull may have leased some."""
+    """The refusal for an answer that will not come. A safe method did nothing. A pull may have leased messages."""
     if request.method in SAFE:
         return Problem("no-leader", f"{why}; ask again")
     if is_pull(request):

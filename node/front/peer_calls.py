@@ -1,6 +1,6 @@
-"""What groups of two nodes say to each other over the public HTTP API: with nodes of a build that knows no calls.
+"""Requests between groups of two nodes over the public HTTP API, for nodes of a build that knows no calls.
 
-This is the one file that knows of that way. It goes with the next release (node/peer_wire/remote_peers.py).
+Only this file knows of that way. It goes with the next release (node/peer_wire/remote_peers.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAITS: Final = "/v1/cluster/waits"
 RECORDS: Final = "/v1/ledger/records"
 #: How long a node may take to say who it is.
 WHO_S: Final = 1.0
-#: Answers of a leader that may be another one in a moment.
+#: Answers after which another node may lead in a moment.
 _LATER: Final = (429, 500, 502, 503, 504)
 _JSON: Final = {"Content-Type": "application/json"}
 _MSGPACK: Final = {"Content-Type": "application/msgpack"}
@@ -34,13 +34,13 @@ _TAKEOVER: Final = msgspec.json.Decoder(TakeoverView)
 
 
 class HttpPeers:
-    """The nodes that this one, `node_id`, reaches over HTTP. See PeerPort."""
+    """Implements PeerPort for the nodes that this one, `node_id`, reaches over HTTP."""
 
     def __init__(self, node_id: str, forwarder: Forwarding) -> None:
         self._node_id, self._forwarder = node_id, forwarder
 
     async def outcomes(self, told: Sequence[PushOutcome]) -> bool:
-        """See PeerPort. What a leader refuses for good is not said again."""
+        """See PeerPort. Outcomes that a leader refuses for good are not sent again."""
         answer = await self._to_leader(OUTCOMES, {"outcomes": told})
         if answer.status not in (200, *_LATER):
             log.warning("a leader refused outcomes of pushes", status=answer.status, count=len(told))

@@ -1,4 +1,4 @@
-"""The answer to new messages: their ids, out of what the group says of each."""
+"""Makes the answer to new messages: their ids, from the group's results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from storage.format.message_id import encode_id, encode_ids
 
 
 def one(scheduled: ScheduledRow, group: int) -> ScheduledOne:
-    """Of a request with a single message."""
+    """The answer to a request with a single message."""
     id = encode_id(group, scheduled.position, scheduled.random)
     return ScheduledOne(id, scheduled.due_ms, scheduled.status)
 
 
 def many(scheduled: Scheduled, group: int) -> ScheduleResult:
-    """Of a batch."""
+    """The answer to a batch."""
     position, random = (np.frombuffer(column, np.uint64) for column in (scheduled.position, scheduled.random))
     return ScheduleResult(
         encode_ids(group, position, random),

@@ -1,4 +1,4 @@
-"""The receipts of one request: the hand-overs that they name go to the group, and each receipt gets its result."""
+"""The receipts of one request: their hand-overs go to the group, and each receipt gets its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
 
 
 class ShownReceipts:
-    """What is shown many times is one hand-over, and counts as one. What is no receipt of the group is invalid."""
+    """Receipts as the client sent them. A receipt that is repeated counts as one. Text that is no receipt of the group
+    is invalid."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -31,13 +32,13 @@ class ShownReceipts:
         self._rows = np.empty(0, np.intp)
 
     async def read(self, receipts: Receipts) -> bytes:
-        """The hand-overs that are named, each once: rows of receipt.CLAIM."""
+        """Return the named hand-overs, each once, as rows of receipt.CLAIM."""
         self._rows, claims = await in_turns(receipts.read_in_pieces(self._once))
         return claims
 
     def answer(self, done: str, settled: Settled) -> list[str]:
-        """What the client gets for these results of the claims, in the order of its receipts. `outcome-unknown` with
-        that where a part of the request was refused."""
+        """Return the client's results, in the order of its receipts. Raises `outcome-unknown` with them if a part of
+        the request was refused."""
         results = np.full(len(self._once), INVALID, np.uint8)
         results[self._rows] = np.frombuffer(settled.results, np.uint8)
         words: list[str] = _WORDS[done][results].tolist()
