@@ -1,8 +1,8 @@
-"""What becomes of an attempt, and how the bytes of an answer say so.
+"""Reads the answer of a receiver, and says what became of the attempt.
 
-Nearly every answer comes whole, in one piece, with a Content-Length: `read_simple` takes exactly those, and a receiver
-that says the same again costs one look into a dictionary. It refuses whatever has more than one reading, and the parser
-of aiohttp decides on that.
+Nearly every answer comes whole, in one piece, with a Content-Length. `read_simple` takes exactly those. A receiver that
+answers the same again costs one look into a dictionary. `read_simple` refuses any answer with more than one reading,
+and aiohttp's parser decides on that.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import aiohttp
 from api.port.address_guard import FORBIDDEN_ERRNO
 from node.port.failure_code import BAD_URL, BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, TLS
 
-#: Bytes of an answer's body that are read; then the connection is closed.
+#: Bytes of an answer's body that are read. After that the connection is closed.
 ANSWER_BYTES_MAX: Final = 16 * 1024
-#: What is above is no HTTP status.
+#: A number above this is no HTTP status.
 STATUS_MAX: Final = 599
 #: Statuses whose Retry-After counts.
 _ASKS_TO_WAIT: Final = (429, 503)
@@ -35,8 +35,12 @@ _NO_BODY: Final = (204, 304)
 
 
 class Answer(NamedTuple):
-    """What became of an attempt. `code` is the HTTP status or one of node.port.failure_code.REASONS; `error` what was
-    said, by the receiver or the system, "" on success; `retry_after_ms` the wait that a 429 or 503 asked for."""
+    """The outcome of an attempt.
+
+    - `code`: the HTTP status or one of node.port.failure_code.REASONS.
+    - `error`: the error text of the receiver or the system, "" on success.
+    - `retry_after_ms`: the wait that a 429 or 503 asked for.
+    """
 
     code: int
     error: str = ""
@@ -44,12 +48,12 @@ class Answer(NamedTuple):
 
     @property
     def delivered(self) -> bool:
-        """Whether the receiver took the message."""
+        """True if the receiver took the message."""
         return 200 <= self.code < 300
 
 
 class Simple(NamedTuple):
-    """An answer that came whole and has one reading; its connection may be kept. `retry_after` as it was sent."""
+    """An answer that came whole and has one reading. Its connection may be kept. `retry_after` as it was sent."""
 
     status: int
     body: bytes
@@ -63,7 +67,7 @@ class _Head(NamedTuple):
 
 
 def read_simple(data: bytes) -> Simple | None:
-    """The answer in `data`, if these bytes are one whole answer and nothing else; None: ask a parser."""
+    """Return the answer in `data` if these bytes are one whole answer and nothing else. None: ask a parser."""
     end = data.find(_HEAD_END, 0, _HEAD_BYTES_MAX)
     if end < 0:
         return None
@@ -76,7 +80,7 @@ def read_simple(data: bytes) -> Simple | None:
 
 @lru_cache(maxsize=256)
 def _read_head(head: bytes) -> _Head | None:
-    """Of a head without its empty line; None if it is not of the simple kind."""
+    """Read a head without its empty line. None if it is not of the simple kind."""
     first, *lines = head.split(b"\r\n")
     status_line = _STATUS_LINE.fullmatch(first)
     if status_line is None or len(lines) > _HEADERS_MAX:
@@ -107,7 +111,7 @@ def _read_head(head: bytes) -> _Head | None:
 
 
 def make_answer(status: int, body: bytes, retry_after: str | None, now_ms: int) -> Answer:
-    """What a final status means; `body` as far as it was read."""
+    """Make the Answer of a final status. `body` is the part that was read."""
     if 200 <= status < 300:
         return Answer(status)
     if status > STATUS_MAX:
@@ -119,12 +123,12 @@ def make_answer(status: int, body: bytes, retry_after: str | None, now_ms: int) 
 
 
 def failed(failure: BaseException) -> Answer:
-    """What an error of the client means."""
+    """Make the Answer of an error of the client."""
     return Answer(code_of(failure), str(failure) or type(failure).__name__)
 
 
 def code_of(failure: BaseException) -> int:
-    """The reason that stands for an error of the client."""
+    """Return the reason that stands for an error of the client."""
     if isinstance(failure, aiohttp.ClientConnectorDNSError):
         return DNS
     if isinstance(failure, aiohttp.ClientSSLError):
@@ -137,8 +141,8 @@ def code_of(failure: BaseException) -> int:
 
 
 def retry_after_ms(text: str, now_ms: int) -> int | None:
-    """The wait that a Retry-After header asks for, seconds or an HTTP date; None if it says neither. More digits than
-    anybody waits are the most that is read: who asks for longer than that is not to be asked again at once."""
+    """Return the wait that a Retry-After header asks for, seconds or an HTTP date. None if it is neither. A number with
+    too many digits counts as the largest that is read: such a receiver is not asked again at once."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         seconds = text.lstrip("0") or "0"

@@ -1,18 +1,18 @@
-"""Attempts of webhooks over kept connections: what became of each, as a code, whatever the receiver does.
+"""Attempts of webhooks over kept connections. Each ends as a code, whatever the receiver does.
 
-A receiver may refuse, hang, drip, flood, break off or talk nonsense; each ends as an Answer within the timeout, which
-covers everything from the look-up of the name to the last byte of the answer. Redirects are not followed: a 3xx is a
-failure like any other.
+A receiver may refuse, hang, drip, flood, break off or talk nonsense. Each attempt ends as an Answer within the timeout.
+The timeout covers everything from the look-up of the name to the last byte of the answer. Redirects are not followed: a
+3xx is a failure like any other.
 
     connect (name -> addresses -> guarded socket -> TLS) -> may_send(work)? -> request -> status, <= 16 KiB -> Answer
        aiohttp's connector                                                     connection.py
 
-Connections are aiohttp's, what goes over them is ours: a session of aiohttp costs several times what the bytes of a
-webhook do. On a kept connection an attempt is a write and a callback, without a task. One that finds no idle connection
-has a new one made, and takes whichever comes first, that one or one that became free.
+aiohttp makes the connections, and our code the requests: a session of aiohttp costs several times what the bytes of a
+webhook do. On a kept connection an attempt is a write and a callback, without a task. If an attempt finds no idle
+connection a new one is made. The attempt takes the first that is ready, that one or one that became free.
 
-A request goes out once, since a receiver may have read it; a kept connection that breaks is a failed attempt. Instead
-idle connections are dropped before the usual servers drop them.
+A request goes out once, since a receiver may have read it. A kept connection that breaks is a failed attempt. So idle
+connections are dropped before the usual servers drop them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from node.push_wire.connection import Ended, Exchange, Wire
 from node.push_wire.deadlines import Deadlines
 from node.push_wire.names import TOPIC, Names
 
-#: Kept connections are closed by us after this: servers commonly close them after 5 s, and a request that meets such
-#: a close is a failed attempt.
+#: This side closes kept connections after this time. Servers commonly close them after 5 s, and a request that meets
+#: such a close is a failed attempt.
 KEEPALIVE_S: Final = 4.0
-#: How often to look for those.
+#: How often to look for such connections.
 SWEEP_S: Final = 0.5
-#: So many connections to one receiver are made at the same time, or as many as stand: attempts that come in a burst had
-#: each made one, at ten times the price of a push, though the first to stand would soon have been free for them.
+#: At most so many connections to one receiver are made at the same time, or as many as stand. Otherwise each attempt of
+#: a burst makes one, at ten times the price of a push. The first to stand would soon be free for them.
 CONNECTING_LEAST: Final = 8
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
@@ -56,7 +56,7 @@ class _Pool:
         self.idle: list[Wire] = []  # the last one was used last and is used next
         self.waiting: dict[Exchange, None] = {}  # the first is next
         self.connecting: list[asyncio.Task[None]] = []
-        self.begun = 0  # of those that are being made, how many have had their turn
+        self.begun = 0  # connections being made that have had their turn
         self.in_use = 0
 
     @property
@@ -65,15 +65,19 @@ class _Pool:
 
     @property
     def lacking(self) -> bool:
-        """Whether one more connection is to be made."""
+        """True if one more connection is to be made."""
         most = max(CONNECTING_LEAST, self.in_use + len(self.idle))
         return len(self.connecting) < min(len(self.waiting), most)
 
 
 class PushClient:
-    """The connections of one process. `addresses` says what may be connected to, `now_ms` is for dates in Retry-After.
-    `may_send` is asked when a connection stands; if it says no nothing is sent, and the code is STOPPED. `ended` is
-    called once for each attempt, perhaps before `send` returns."""
+    """The connections of one process.
+
+    - `addresses` says what may be connected to.
+    - `now_ms` is for dates in Retry-After.
+    - `may_send` is asked when a connection stands. If it says no, nothing is sent and the code is STOPPED.
+    - `ended` is called once for each attempt, perhaps before `send` returns.
+    """
 
     def __init__(
         self, addresses: Addresses, now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
@@ -90,17 +94,17 @@ class PushClient:
         """Begin."""
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._passed)
-        self._first = Line(self._loop)  # connections to receivers that have none: 2,000 held the loop for a second
+        self._first = Line(self._loop)  # connections to receivers without one: 2,000 held the loop for a second
         self._connector = _Connector(
-            limit=0,  # the pump bounds what is on the wire, by receiver and in all
-            force_close=True,  # what is idle is kept here
+            limit=0,  # the pump bounds the attempts on the wire, by receiver and in all
+            force_close=True,  # this class keeps idle connections
             use_dns_cache=False,  # the resolver remembers
             resolver=self._names,
             socket_factory=self._addresses.open_socket,
         )
 
     async def close(self) -> None:
-        """Close all connections; attempts under way end without an answer."""
+        """Close all connections. Attempts under way end without an answer."""
         if self._connector is None:
             return
         if self._sweeping is not None:
@@ -122,7 +126,7 @@ class PushClient:
         await self._connector.close()
 
     def send(self, work: PushWork, head: bytes) -> None:
-        """One attempt: `head` is the request's, to its empty line."""
+        """Make one attempt. `head` is the request's, to its empty line."""
         assert self._connector is not None, "send before start"
         target = work.target
         exchange = Exchange(work, head, self._loop.time(), self._ended)
@@ -144,7 +148,7 @@ class PushClient:
         self._connect_more(work.group, target, pool)
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
-        """Send it if that is allowed now, else it has ended; whether the wire is in use."""
+        """Send the request if that is allowed now; else the attempt ends. Return true if the wire is in use."""
         if self._may_send(exchange.work):
             self._pools[exchange.work.target.origin].in_use += 1
             wire.begin(exchange)
@@ -162,22 +166,23 @@ class PushClient:
     # -- connections
 
     def _connect_more(self, group: int, target: PushTarget, pool: _Pool) -> None:
-        """As far as attempts wait. Whenever some do, a connection is being made. It holds no message."""
+        """Make as many connections as waiting attempts need. While an attempt waits, a connection is being made. It
+        holds no message."""
         while pool.lacking:
             pool.connecting.append(self._loop.create_task(self._connect(group, target, pool)))
 
     async def _connect(self, group: int, target: PushTarget, pool: _Pool) -> None:
-        """One more connection, for who has waited longest when it stands, or fails. Those who wait for one that takes
+        """Make one more connection, for the attempt that has waited longest when it stands or fails. Attempts that wait
         too long time out by themselves."""
         assert self._connector is not None
         TOPIC.set((group, target.topic))
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
         if not (pool.in_use or pool.idle):
             await self._first.turn()
-        for exchange in reversed(pool.waiting):  # those that have a deadline stand before those that have none
+        for exchange in reversed(pool.waiting):  # attempts with a deadline stand before those without
             if exchange.due_s:
                 break
-            # To wait for this turn was nobody's fault.
+            # The timeout begins now: the wait for this turn was not the receiver's fault.
             self._deadlines.add(exchange, exchange.work.target.timeout_ms / 1000)
         pool.begun += 1
         try:
@@ -186,7 +191,7 @@ class PushClient:
                 connection = await self._connector.connect(request, [], _NO_TIMEOUT)
         except TimeoutError as failure:
             broken = None if limit.expired() else failure
-        except Exception as failure:  # whatever a name or an address makes aiohttp raise, it must not end the node
+        except Exception as failure:  # no error that a name or an address makes aiohttp raise may end the node
             broken = failure
         else:
             wire = connection.protocol
@@ -209,7 +214,7 @@ class PushClient:
 
     @staticmethod
     def _connected(pool: _Pool) -> None:
-        """This task's work is done."""
+        """Remove this task: its work is done."""
         task = asyncio.current_task()
         assert task is not None
         pool.connecting.remove(task)
@@ -220,7 +225,7 @@ class PushClient:
         return exchange
 
     def _keep(self, wire: Wire, origin: Origin) -> None:
-        """A connection is free: for who waits, or later."""
+        """Give a free connection to an attempt that waits, or keep it."""
         pool = self._pools[origin]
         while pool.waiting:
             if self._begin(wire, self._next(pool)):
@@ -231,7 +236,7 @@ class PushClient:
             self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _done(self, wire: Wire, exchange: Exchange, answer: Answer) -> None:
-        """An answer came, or the connection broke."""
+        """Take an answer, or the end of a connection that broke."""
         origin = exchange.work.target.origin
         self._pools[origin].in_use -= 1
         if wire.is_connected():
@@ -242,7 +247,7 @@ class PushClient:
         self._forget(origin)
 
     def _passed(self, exchange: Exchange) -> None:
-        """An attempt's time is over."""
+        """End an attempt whose time is over."""
         origin = exchange.work.target.origin
         pool = self._pools[origin]
         if exchange.wire is not None:
@@ -259,7 +264,7 @@ class PushClient:
         self._forget(origin)
 
     def _gone(self, origin: Origin, wire: Wire) -> None:
-        """The other side closed an idle connection."""
+        """Forget an idle connection that the other side closed."""
         pool = self._pools.get(origin)
         if pool is not None and wire in pool.idle:
             pool.idle.remove(wire)
@@ -271,11 +276,11 @@ class PushClient:
             del self._pools[origin]
 
     def _sweep(self) -> None:
-        """Close what was idle for too long."""
+        """Close connections that were idle for too long."""
         self._sweeping = None
         before_s = self._loop.time() - KEEPALIVE_S
         for origin, pool in list(self._pools.items()):
-            old = sum(wire.idle_since_s < before_s for wire in pool.idle)  # those used last are at the end
+            old = sum(wire.idle_since_s < before_s for wire in pool.idle)  # the connections used last are at the end
             for wire in pool.idle[:old]:
                 wire.drop(abort=False)
             del pool.idle[:old]
@@ -285,7 +290,7 @@ class PushClient:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Makes connections that are ours."""
+    """Makes connections of our class."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

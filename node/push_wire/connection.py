@@ -4,7 +4,7 @@
                                                                  '-- anything else -> aiohttp's parser -> Answer
 
 Bounds, per answer: 16 KiB of body, 128 headers of 8 KiB, a few interim (1xx) answers, and a small receive buffer
-(api.port.address_guard), since what has arrived is parsed in the event loop in one go.
+(api.port.address_guard). The event loop parses all bytes that have arrived in one go.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 
 #: Interim answers (1xx) before the final one.
 INTERIM_MAX: Final = 32
-#: Bodies up to this go out in one piece with the head: copying them costs less than a second piece.
+#: Bodies up to this size go out in one piece with the head: copying them costs less than a second piece.
 JOINED_BYTES: Final = 16 * 1024
 _SWITCHING: Final = 101
 _NEXT_INTERIM: Final = b"\r\n\r\nHTTP/1.1 1"
 
 Ended = Callable[[PushWork, Answer, float], None]
-"""Told of an attempt that has ended: what became of it, and the loop's second at which it was begun."""
+"""Called when an attempt has ended, with its Answer and the loop's second at which it began."""
 
 
 class Exchange:
-    """One attempt: its request, and `ended`, which is called once with what became of it."""
+    """One attempt: its request, and `ended`, which is called once with the Answer."""
 
     __slots__ = ("_ended", "begun_s", "due_s", "head", "second", "wire", "work")
 
     def __init__(self, work: PushWork, head: bytes, begun_s: float, ended: Ended) -> None:
         self.work, self.head, self.begun_s = work, head, begun_s
         self._ended: Ended | None = ended
-        self.wire: Wire | None = None  # that its request went out on
-        self.due_s = 0.0  # when it times out, as node.push_wire.deadlines has it
-        self.second = False  # it had its moment after the process stood still
+        self.wire: Wire | None = None  # the one that its request went out on
+        self.due_s = 0.0  # when it times out (node.push_wire.deadlines)
+        self.second = False  # it got its extra time after the process stood still
 
     @property
     def over(self) -> bool:
-        """Whether its outcome is known."""
+        """True if its outcome is known."""
         return self._ended is None
 
     def forget(self) -> None:
-        """Nobody is to be told."""
+        """Drop the callback."""
         self._ended = None
 
     def end(self, answer: Answer) -> None:
-        """Tell who waits."""
+        """Call back with the Answer."""
         assert self._ended is not None, "an attempt ends twice"
         ended, self._ended = self._ended, None
         ended(self.work, answer, self.begun_s)
@@ -66,8 +66,8 @@ class Exchange:
 class Wire(ResponseHandler):
     """A connection that stands, made by aiohttp's connector, which counts it as in use until `drop`.
 
-    `done(wire, exchange, answer)` is called when an answer is whole or has failed, after the wire is free or dropped;
-    `gone(wire)` when an idle one was closed by the other side.
+    `done(wire, exchange, answer)` is called when an answer is whole or has failed, after the wire is free or dropped.
+    `gone(wire)` is called when the other side closed an idle one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -82,8 +82,8 @@ class Wire(ResponseHandler):
 
     def _clear(self) -> None:
         self._parsed = False  # the answer is not simple: aiohttp's parser has it
-        self._message: RawResponseMessage | None = None  # the final one's head
-        self._content: StreamReader | None = None  # of that
+        self._message: RawResponseMessage | None = None  # the head of the final answer
+        self._content: StreamReader | None = None  # the body of that answer
         self._text = bytearray()
         self._interim = 0
         self._surplus = False  # more than one final answer came
@@ -96,11 +96,11 @@ class Wire(ResponseHandler):
         done: Callable[[Wire, Exchange, Answer], None],
         gone: Callable[[Wire], None],
     ) -> None:
-        """The connection stands."""
+        """Take the callbacks of a connection that stands."""
         self.connection, self._now_ms, self._done, self._gone = connection, now_ms, done, gone
 
     def begin(self, exchange: Exchange) -> None:
-        """Send the request; the wire is idle and connected."""
+        """Send the request. The wire is idle and connected."""
         assert self._exchange is None, "a request on a connection that waits for an answer"
         assert self.transport is not None, "a request on a connection that is closed"
         self._exchange, exchange.wire = exchange, self
@@ -111,7 +111,7 @@ class Wire(ResponseHandler):
             self.transport.writelines((head, body))
 
     def drop(self, *, abort: bool = True) -> None:
-        """Close the connection, at once unless `abort` is off; what it was used for is forgotten."""
+        """Close the connection, at once unless `abort` is off. Its exchange is forgotten."""
         self._exchange = None
         if abort:
             self.abort()
@@ -119,10 +119,10 @@ class Wire(ResponseHandler):
         if connection is not None:
             connection.close()
 
-    # -- what the transport says
+    # -- callbacks of the transport
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of an answer; those nobody asked for end the connection."""
+        """Take bytes of an answer. Bytes without a request end the connection."""
         exchange = self._exchange
         if exchange is None:
             if data and self.connection is not None:
@@ -144,7 +144,7 @@ class Wire(ResponseHandler):
         self._look()
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        """A head that the parser read; interim ones are passed over, so many of them."""
+        """Take a head that the parser read. Up to INTERIM_MAX interim heads are passed over."""
         message, content = data
         if 100 <= message.code < 200 and message.code != _SWITCHING:
             self._interim += 1
@@ -158,7 +158,7 @@ class Wire(ResponseHandler):
             self._surplus = True
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """An answer without a length ends here."""
+        """End an answer without a length, or fail."""
         super().connection_lost(exc)
         self._look()
         if self._exchange is not None:
@@ -169,13 +169,13 @@ class Wire(ResponseHandler):
     # -- an answer that is not simple
 
     def _look(self) -> None:
-        """Whether the answer is whole by now, or has failed. Reading makes the parser go on, which comes back here."""
+        """Look if the answer is whole by now, or has failed. Reading makes the parser go on, which comes back here."""
         if self._looking or self._exchange is None:
             return
         self._looking = True
         try:
             whole = self._read()
-        except Exception as failure:  # whatever a receiver makes aiohttp raise, it must not end the node
+        except Exception as failure:  # no error that a receiver makes aiohttp raise may end the node
             self._fail(failure)
             return
         finally:
@@ -184,7 +184,7 @@ class Wire(ResponseHandler):
             self._finish()
 
     def _read(self) -> bool:
-        """Take what there is of the body; whether that is enough. Raises what the parser found wrong."""
+        """Take the bytes of the body that came. Return true if that is enough. Raises errors of the parser."""
         content, text = self._content, self._text
         if content is None:
             failure = self.exception()
@@ -215,7 +215,7 @@ class Wire(ResponseHandler):
         self._tell(exchange, failed(failure))
 
     def _free(self) -> None:
-        """Ready for the next request."""
+        """Make ready for the next request."""
         self._exchange = None
         if self._parsed:
             self._clear()

@@ -1,4 +1,4 @@
-"""When attempts time out: one timer for all of them, on a grid, since nearly every attempt ends long before."""
+"""Times out attempts: one timer for all of them, on a grid, since nearly every attempt ends long before."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 
 from node.push_wire.connection import Exchange
 
-#: Deadlines are rounded up to it.
+#: Deadlines are rounded up to this.
 GRID_S: Final = 0.01
-#: A deadline that comes later than this was held up by the whole process; what then waits in sockets is read first.
+#: A deadline that comes later than this was held up by the whole process. Bytes in sockets are then read first.
 STOOD_STILL_S: Final = 0.2
 
 
 class Deadlines:
-    """Those of all attempts under way; `passed` is told of each that did not end in time."""
+    """The deadlines of all attempts under way. `passed` is called for each that did not end in time."""
 
     def __init__(self, passed: Callable[[Exchange], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -28,7 +28,7 @@ class Deadlines:
         self._timer_slot = 0
 
     def add(self, exchange: Exchange, seconds: float) -> None:
-        """It may take so long from now."""
+        """Give the attempt so many seconds from now."""
         exchange.due_s = self._loop.time() + seconds
         slot = math.ceil(exchange.due_s / GRID_S)
         there = self._slots.get(slot)
@@ -39,13 +39,13 @@ class Deadlines:
         there.add(exchange)
 
     def remove(self, exchange: Exchange) -> None:
-        """It has ended."""
+        """Remove an attempt that has ended."""
         there = self._slots.get(math.ceil(exchange.due_s / GRID_S))
         if there is not None:
             there.discard(exchange)
 
     def clear(self) -> None:
-        """Nothing times out any more."""
+        """Time nothing out any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._slots.clear()
@@ -59,8 +59,8 @@ class Deadlines:
         self._timer, self._timer_slot = self._loop.call_at(slot * GRID_S, self._come), slot
 
     def _come(self) -> None:
-        """Attempts whose time is over end; if the process stood still until long after that, the answer may have come
-        meanwhile and wait in the socket: then there is a moment to read it."""
+        """End attempts whose time is over. If the process stood still until long after that, the answer may have come
+        meanwhile and wait in the socket. Then the attempt gets a moment to read it."""
         self._timer = None
         now_s = self._loop.time()
         while self._order and (self._order[0] * GRID_S <= now_s or not self._slots[self._order[0]]):

@@ -4,7 +4,7 @@ Headers, a later line winning over an earlier one of the same name:
 
     User-Agent, Content-Type as the message has it  <  target's headers  <  message's headers  <  webhook-*, Hourwheel-*
 
-What is the same for all messages of a target is rendered once.
+Lines that are the same for all messages of a target are rendered once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from node.port.push_port import TOKEN, PushTarget, PushWork, chosen_headers
 from node.push_wire.signature import sign
 
 KEPT_MAX: Final = 4096
-"""Targets whose lines are kept; with more of them in use each is rendered anew now and then."""
+"""Targets whose lines are kept. If more are in use, lines are rendered anew now and then."""
 
 JSON: Final = "application/json"
 AGENT: Final = "hourwheel"
@@ -31,7 +31,7 @@ _TAG_SAFE: Final = "!#$&'()*+-./:;<=>?@[]^_`{|}~ "
 
 
 def make_head(work: PushWork) -> bytes:
-    """With its empty line. Raises ValueError where a header cannot be sent."""
+    """Render the head with its empty line. Raises ValueError if a header cannot be sent."""
     target, now_s = work.target, work.handed_over_ms // 1000
     if work.headers:
         theirs = chosen_headers(work.headers)
@@ -57,7 +57,7 @@ def _lines_of(target: PushTarget, content_type: str) -> bytes:
 
 
 def _render(headers: Mapping[str, str]) -> bytes:
-    """Header lines. A line break would forge headers: ValueError."""
+    """Render header lines. A line break would forge headers: ValueError."""
     lines: list[str] = []
     for name, value in {"user-agent": AGENT, "accept": "*/*", **headers}.items():
         if not TOKEN.fullmatch(name) or _CONTROLS.search(value):

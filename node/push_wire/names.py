@@ -2,12 +2,12 @@
 
 A name server that hangs holds a look-up for 10 s and more, and any client may name any number of receivers. So
 
-- what was resolved serves for FRESH_S, and for STALE_S while a new look-up runs: known receivers wait for none;
+- a resolved name serves for FRESH_S, and for STALE_S while a new look-up runs: known receivers wait for none;
 - a name that failed is not looked up again for FAILED_S;
-- of LOOKUPS_MAX look-ups at a time names that never resolved get a part only, and those of one topic few of these;
-- who waits here for its turn has not been tried: `waits` says so, and its attempt does not count.
+- names that never resolved get only a part of LOOKUPS_MAX look-ups, and those of one topic few of these;
+- an attempt that waits here for its turn has not been tried: `waits` says so, and the attempt does not count.
 
-A look-up that nobody waits for any more goes on, and its result is kept.
+If no attempt waits for a look-up any more, it goes on, and its result is kept.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 #: Long enough for a burst, short enough to follow a receiver that moves.
 FRESH_S: Final = 10.0
-#: A name server may be away for so long before receivers that are known are not reached.
+#: A name server may be away this long before known receivers are not reached.
 STALE_S: Final = 600.0
 FAILED_S: Final = 5.0
-#: Names looked up at the same time; of those, names that never resolved, in all and of one topic.
+#: Names looked up at the same time. Of those: names that never resolved, in all, and of one topic.
 LOOKUPS_MAX: Final = 256
 NEW_MAX: Final = 192
 TOPIC_MAX: Final = 32
@@ -37,16 +37,17 @@ TOPIC_MAX: Final = 32
 KNOWN_MAX: Final = 10_000
 
 Topic = tuple[int, int]
-"""A group's number, and a topic's in it."""
+"""A group's number, and a topic's number in it."""
 TOPIC: Final[ContextVar[Topic]] = ContextVar("topic")
-"""For which topic a connection is made."""
+"""The topic for which a connection is made."""
 
 Addresses = list[ResolveResult]
 
 
 @dataclass(slots=True)
 class _Known:
-    """What was found of a name, and when. `addresses` empty: it never resolved; `failure`: of the newest look-up."""
+    """The addresses found for a name, and when. `addresses` is empty if it never resolved. `failure` is of the newest
+    look-up."""
 
     addresses: Addresses
     found_s: float
@@ -55,26 +56,26 @@ class _Known:
 
 
 class Names(AbstractResolver):
-    """getaddrinfo in threads of its own: a name server that hangs must not hold up the reads of slots, which share the
-    loop's pool, nor the end of the process."""
+    """Runs getaddrinfo in threads of its own. The reads of slots share the loop's pool, and a name server that hangs
+    must not hold them up. It must not hold up the end of the process either."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], _Known] = {}  # by host and family; who was asked for last is at the end
+        self._known: dict[tuple[str, int], _Known] = {}  # by host and family; the newest request is at the end
         self._under_way: dict[tuple[str, int], asyncio.Future[None]] = {}
         self._waiting: deque[tuple[tuple[str, int], Topic, asyncio.Future[None]]] = deque()
         self._waiting_hosts: dict[str, int] = {}
         self._new = 0  # look-ups under way of names that never resolved
-        self._by_topic: dict[Topic, int] = {}  # likewise
+        self._by_topic: dict[Topic, int] = {}  # the same by topic
         self._giving = False  # room is given in the loop's next turn
 
     def waits(self, host: str) -> bool:
-        """Whether the look-up of this name has not begun."""
+        """True if the look-up of this name waits to begin."""
         return host in self._waiting_hosts
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Addresses of a name. Raises OSError."""
+        """Return the addresses of a name. Raises OSError."""
         name, now_s = (host, int(family)), _now_s()
         known = self._known.pop(name, None)
         if known is not None:
@@ -97,7 +98,7 @@ class Names(AbstractResolver):
         return _at(found.addresses, port)
 
     async def _looked_up(self, name: tuple[str, int]) -> None:
-        """Wait for the look-up of a name for which nothing serves, and before that for room."""
+        """Wait for the look-up of a name without usable addresses, and before that for room."""
         topic = TOPIC.get((0, 0))
         while name not in self._under_way and not self._is_fresh(name):
             if self._has_room(topic):
@@ -116,7 +117,7 @@ class Names(AbstractResolver):
             await asyncio.shield(self._under_way[name])
 
     def _is_fresh(self, name: tuple[str, int]) -> bool:
-        """Whether it was looked up while this one waited for room."""
+        """True if the name was looked up while this call waited for room."""
         known, now_s = self._known.get(name), _now_s()
         if known is None:
             return False
@@ -127,7 +128,7 @@ class Names(AbstractResolver):
         return len(self._under_way) < LOOKUPS_MAX and self._new < NEW_MAX and self._by_topic.get(topic, 0) < TOPIC_MAX
 
     def _look_up(self, name: tuple[str, int], topic: Topic | None) -> None:
-        """Begin; `topic` is None for a name that resolved before."""
+        """Begin a look-up. `topic` is None for a name that resolved before."""
         loop = asyncio.get_running_loop()
         self._under_way[name] = loop.create_future()
         if topic is not None:
@@ -142,14 +143,14 @@ class Names(AbstractResolver):
                 if left:
                     self._by_topic[topic] = left
             self._under_way.pop(name).set_result(None)
-            if not self._giving:  # many end in one turn of the loop, where a name server does not answer
+            if not self._giving:  # many end in one turn of the loop if a name server does not answer
                 self._giving = True
                 loop.call_soon(self._give_room)
 
         threading.Thread(target=_ask, args=(loop, done, *name), daemon=True).start()
 
     def _note(self, name: tuple[str, int], addresses: Addresses, failure: OSError | None, now_s: float) -> None:
-        """What the look-up found. A failure leaves what was found before."""
+        """Note the result of a look-up. A failure leaves addresses that were found before."""
         known = self._known.pop(name, None) or _Known([], 0.0)
         if failure is None:
             known = _Known(addresses, now_s)
@@ -160,7 +161,8 @@ class Names(AbstractResolver):
             del self._known[next(iter(self._known))]
 
     def _give_room(self) -> None:
-        """To those who have waited longest and may go; a look-up that began meanwhile serves others of its name."""
+        """Give room to the calls that have waited longest and may go. A look-up that began meanwhile serves others of
+        its name."""
         self._giving = False
         for _ in range(len(self._waiting)):
             name, topic, room = self._waiting.popleft()
@@ -175,7 +177,7 @@ class Names(AbstractResolver):
                 self._waiting.append((name, topic, room))
 
     async def close(self) -> None:
-        """Threads that still wait are left behind; nobody reads what they find."""
+        """Leave threads that still wait. Their results are not read."""
 
 
 def _now_s() -> float:
@@ -183,12 +185,12 @@ def _now_s() -> float:
 
 
 def _at(addresses: Addresses, port: int) -> Addresses:
-    """The same for this port."""
+    """The same addresses with this port."""
     return [ResolveResult(**{**each, "port": port}) for each in addresses]
 
 
 def _ask(loop: asyncio.AbstractEventLoop, done: Callable[..., None], host: str, family: int) -> None:
-    """In a thread: ask, and tell the loop."""
+    """Look the name up in a thread, and tell the loop."""
     addresses: Addresses = []
     failure: OSError | None = None
     try:
@@ -200,5 +202,5 @@ def _ask(loop: asyncio.AbstractEventLoop, done: Callable[..., None], host: str, 
         ]
     except (OSError, UnicodeError) as error:
         failure = error if isinstance(error, OSError) else OSError(None, str(error))
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
+    with suppress(RuntimeError):  # the loop is closed: nothing waits
         loop.call_soon_threadsafe(done, addresses, failure)

@@ -1,9 +1,9 @@
-"""The push wire of one process: work of its groups in, what became of each out.
+"""The push wire of one process: takes work of its groups, and reports the outcome of each attempt.
 
     PushWork -> head.py: the request's head -> client.py: a connection -- may it leave? --> receiver
     PushDone <------------------------------------ answer.py: what was answered <-------------'
 
-Of a group it knows the number, the TrustWindow, and whom to tell. It looks into no store.
+Of a group it knows the number, the TrustWindow, and the callback. It looks into no store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from node.push_wire.head import make_head
 
 
 class Client(Protocol):
-    """Connections to receivers, as node.push_wire.client has them."""
+    """Connections to receivers, as node.push_wire.client makes them."""
 
     async def start(self) -> None: ...
 
@@ -32,7 +32,7 @@ class Client(Protocol):
 
 
 MakeClient = Callable[[Callable[[PushWork], bool], Ended], Client]
-"""A client that asks the first before a request leaves, and tells the second what became of it."""
+"""Makes a client that calls the first before a request leaves, and the second with the outcome."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,21 +44,21 @@ class _Attached:
 
 
 class PushWire:
-    """See Receivers. `monotonic`: the seconds that TrustWindows are in."""
+    """Implements Receivers. `monotonic` gives the seconds that TrustWindows are in."""
 
     def __init__(self, make_client: MakeClient, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._client = make_client(self._may_send, self._ended)
         self._groups: dict[int, _Attached] = {}
-        self._under_way: dict[PushWork, _Attached] = {}  # by whom it was given
+        self._under_way: dict[PushWork, _Attached] = {}  # work -> the group that gave it
 
     async def start(self) -> None:
-        """Before anything is sent."""
+        """Start the client, before anything is sent."""
         self._loop = asyncio.get_running_loop()
         await self._client.start()
 
     async def close(self) -> None:
-        """Close all connections; of attempts under way nobody is told."""
+        """Close all connections. Attempts under way are not reported."""
         self._under_way.clear()
         await self._client.close()
 
@@ -85,14 +85,16 @@ class PushWire:
         self._client.send(work, head)
 
     def _may_send(self, work: PushWork) -> bool:
-        """Where the connection was long in coming the message is due again, or was cancelled."""
+        """True if the work may leave now. If the connection was long in coming, the message may be due again or
+        cancelled."""
         attached = self._under_way.get(work)
         if attached is None or self._groups.get(work.group) is not attached:
             return False
         return attached.window.covers(work.term, work.lease_end_ms, self._monotonic())
 
     def _ended(self, work: PushWork, answer: Answer, begun_s: float) -> None:
-        """Once a work, and not to a group that was attached anew: that one counts from 1 again."""
+        """Report each work once. A group that was attached anew hears nothing of older work, because it counts from 1
+        again."""
         attached = self._under_way.pop(work, None)
         if attached is None or self._groups.get(work.group) is not attached:
             return
