@@ -1,7 +1,7 @@
 """Values that cross, as bytes: msgpack, a struct as the list of its fields.
 
-Who reads refuses what is not of the type, by the type's name and the field's: too large, too long, not there, one too
-many, or text that is no UTF-8. Who writes refuses what no bytes stand for.
+The reader refuses a value that is not of the type, by the names of the type and the field. It may be too large, too
+long, missing, one too many, or text that is no UTF-8. The writer refuses values that no bytes stand for.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ _FEW: Final = re.compile(r"Expected `array` of at least length \d+, got (\d+)")
 
 
 class BadFrame(ValueError):
-    """What came, or is to go, is not of the type that crosses here. The message names the type and the field."""
+    """A value that came, or is to go, is not of the type that crosses here. The message names the type and the
+    field."""
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """As bytes. Raises BadFrame."""
+    """Encode a value. Raises BadFrame."""
     try:
         return msgspec.msgpack.encode(value)
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError) as wrong:
@@ -31,7 +32,7 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """The value of this type. Raises BadFrame."""
+    """Return the value of this type. Raises BadFrame."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except UnicodeDecodeError as wrong:
@@ -55,7 +56,7 @@ def _at_fault(value: msgspec.Struct) -> str:
 
 
 def _named(kind: type[msgspec.Struct], text: str) -> str:
-    """An error of the decoder with names of fields in place of their numbers."""
+    """An error of the decoder, with names of fields in place of their numbers."""
     found = _PATH.search(text)
     name, at = kind.__name__, dict[str, Any](_fields_of(kind))
     for step in _STEP.findall(found[1]) if found is not None else ():
@@ -75,7 +76,7 @@ def _not_text(kind: type[msgspec.Struct], data: bytes) -> str:
     try:
         parts = msgspec.msgpack.decode(data, type=list[msgspec.Raw])
     except msgspec.DecodeError:
-        return kind.__name__  # it is broken behind that text too
+        return kind.__name__  # the bytes behind that text are broken too
     for (name, type_), part in zip(_fields_of(kind).items(), parts, strict=False):
         try:
             msgspec.msgpack.decode(part, type=type_)
@@ -89,7 +90,8 @@ def _not_text(kind: type[msgspec.Struct], data: bytes) -> str:
 
 
 def _fields_of(kind: Any) -> dict[str, Any]:
-    """Of a struct or a named tuple, or one that may be left out, in order, with their types; of anything else none."""
+    """The fields of a struct or a named tuple, also of an optional one, in order, with their types. Other types have
+    none."""
     kind = next((each for each in get_args(kind) if hasattr(each, "__struct_fields__")), kind)
     names: tuple[str, ...] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     hints = get_type_hints(kind) if names else {}

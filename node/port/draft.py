@@ -1,9 +1,9 @@
-"""Messages to be written, in columns: what a front can make without a clock and without chance.
+"""Messages to be written, in columns, as a front can make them without a clock and without chance.
 
     front: messages -- encode_draft --> Draft --> group: node/write/stamp_drafts.py fills in due times and random bits
 
-A draft has columns for kinds of message that are still to come. A group refuses a draft in which one of them is filled
-by `not-supported-yet`: to this build they mean nothing, and no message may be taken for another than it is.
+A draft has columns for kinds of message that are still to come. A group refuses a draft that fills one of them, as
+`not-supported-yet`. To this build they mean nothing, and no message may be taken for another kind.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class DraftKey(Plain, frozen=True):
 
 
 class Draft(Plain, frozen=True):
-    """New messages: n rows. Columns are little endian; those that no message uses are empty."""
+    """New messages: n rows. Columns are little endian. A column that no message uses is empty."""
 
-    topics: tuple[str, ...]  # the different ones
-    topic: bytes  # n * u16, which of them
-    due_ms: bytes  # n * i64, absolute, or from when it is written on
-    relative: bytes  # n * u8, 1: from when it is written on
+    topics: tuple[str, ...]  # the different topics
+    topic: bytes  # n * u16, index into `topics`
+    due_ms: bytes  # n * i64, absolute, or a delay from when it is written
+    relative: bytes  # n * u8, 1: a delay from when it is written
     size: bytes  # n * u32, bytes of each record, multiples of 8
     records: bytes  # one behind the other, with blanks for due time, random bits and id
-    tags: bytes = b""  # n * u64, their masks
-    fields: bytes = b""  # n * u16, how many tags and headers there are
-    targeted: bytes = b""  # n * u8, 1: it has a target of its own
+    tags: bytes = b""  # n * u64, masks of the tags
+    fields: bytes = b""  # n * u16, number of tags and headers
+    targeted: bytes = b""  # n * u8, 1: has a target of its own
     keys: tuple[DraftKey, ...] = ()
     priority: bytes = b""
     expiry_ms: bytes = b""
@@ -78,19 +78,19 @@ class Draft(Plain, frozen=True):
 TO_COME: Final = ("priority", "expiry_ms", "order_key", "window", "transaction", "atomic")
 
 
-#: Of one message: the largest body that can be set (`[limits] max_body_bytes`), and as much beside it.
+#: Bytes of one message: the largest body that can be set (`[limits] max_body_bytes`), and as much beside it.
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
-#: Of a draft of one row, its columns.
+#: The columns of a draft of one row.
 _FIRST_TOPIC: Final = bytes(2)
 _ABSOLUTE, _RELATIVE, _TARGETED = b"\0", b"\1", b"\1"
 
-#: Bytes a row of each column, and of those that may be empty.
+#: Bytes a row of each column, and of the columns that may be empty.
 _WIDTH: Final = {"topic": 2, "due_ms": 8, "relative": 1, "size": 4}
 _OPTIONAL: Final = {"tags": 8, "fields": 2, "targeted": 1}
 
 
 def check_draft(draft: Draft) -> None:
-    """Raises BadColumns. A draft of one row, as most are, is checked without an array."""
+    """Raise BadColumns for a draft that is wrong. A draft of one row, as most are, is checked without an array."""
     rows = len(draft)
     if rows == 1 and _is_sound_one(draft):
         return
@@ -124,7 +124,7 @@ def check_draft(draft: Draft) -> None:
 
 
 def _is_sound_one(draft: Draft) -> bool:
-    """Whether this draft of one row passes, but for what few have."""
+    """True if this draft of one row passes. Drafts with rare fields take the long way."""
     size = len(draft.records)
     fixed = len(draft.due_ms) == 8 and len(draft.size) == 4 and draft.topic == _FIRST_TOPIC and len(draft.topics) == 1
     if not fixed or int.from_bytes(draft.size, "little") != size or size & 7 or size < RECORD_HEADER_SIZE:
@@ -165,8 +165,8 @@ def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:
-    """All rows of all, in their order. Nothing is done for each row of a large one. Columns to come are left out, since
-    a group refuses who fills them."""
+    """Join all rows of all drafts, in their order. Rows of a large draft are not touched one by one. Columns to come
+    are left out, since a group refuses a draft that fills them."""
     if len(drafts) == 1:
         return drafts[0]
     topics: dict[str, int] = {}
@@ -204,7 +204,7 @@ def join_drafts(drafts: Sequence[Draft]) -> Draft:
 
 
 def encode_draft(messages: Sequence[MessageIn]) -> Draft:
-    """In one pass over what each message has; a column that no message uses is not built."""
+    """Encode messages in one pass over the fields that they have. A column that no message uses is not built."""
     count = len(messages)
     if count == 1:
         return _draft_of_one(messages[0])
@@ -231,7 +231,7 @@ def encode_draft(messages: Sequence[MessageIn]) -> Draft:
 
 
 def _draft_of_one(message: MessageIn) -> Draft:
-    """The same of one message, as most requests have: without an array."""
+    """Encode one message, as most requests have, without an array."""
     m, due_ms = message, message.deliver_at_ms
     tags = tuple(tag.encode() for tag in m.tags)
     record = encode_one_record(
@@ -259,7 +259,7 @@ def _draft_of_one(message: MessageIn) -> Draft:
 
 
 def topics_of(messages: Sequence[MessageIn]) -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
-    """The different topics, and for each message which of them."""
+    """The different topics, and for each message its index among them."""
     names = list(map(_topics, messages))
     topics = {name: number for number, name in enumerate(dict.fromkeys(names))}
     if len(topics) == 1:
@@ -268,7 +268,7 @@ def topics_of(messages: Sequence[MessageIn]) -> tuple[tuple[str, ...], npt.NDArr
 
 
 def keys_of(messages: Sequence[MessageIn]) -> list[tuple[int, bytes, bytes, int]]:
-    """Row, key, fingerprint and rule of those that have a key."""
+    """Row, key, fingerprint and rule of messages with a key."""
     if not _any_key(messages):
         return []
     return [
@@ -283,7 +283,7 @@ def _any_key(messages: Sequence[MessageIn]) -> bool:
 
 
 def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U64) -> tuple[RecordColumns, U64]:
-    """Their records, one behind the other; and the masks of their tags, empty where no message has any."""
+    """The records of the messages, one behind the other. Also the masks of their tags, empty if no message has any."""
     tags = [tuple(tag.encode() for tag in m.tags) for m in messages] if any(map(_tags, messages)) else None
     records = encode_records(
         Drafts(
@@ -314,7 +314,7 @@ def encode_target(target: Target) -> bytes:
 
 
 def headers_in(packed: bytes) -> int:
-    """How many a msgpack map of less than 65,536 holds: in its first byte, or behind that."""
+    """Count the entries of a msgpack map of less than 65,536. The count is in its first byte, or behind that."""
     if not packed:
         return 0
     return packed[0] & 0x0F if packed[0] & 0xF0 == 0x80 else int.from_bytes(packed[1:3], "big")

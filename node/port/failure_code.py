@@ -1,6 +1,6 @@
 """Why a hand-over failed, as a number: 100 to 599 are an answer's HTTP status, the rest are these.
 
-Settle records keep the number; people read its word. Those that apply writes by itself stand in
+Settle records keep the number, people read its word. The codes that apply writes by itself are in
 replication/apply/message/unheard.py.
 """
 
@@ -43,7 +43,7 @@ REASONS: Final[Mapping[int, str]] = {
 """Codes that are no HTTP status."""
 
 ERROR_BYTES_MAX: Final = 1024
-"""UTF-8 bytes kept of what a failure said."""
+"""UTF-8 bytes kept of the text of a failure."""
 
 
 def error_text(text: str) -> bytes:

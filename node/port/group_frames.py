@@ -3,7 +3,7 @@
     front -- FramedGroup -- name, bytes --> Frames ... GroupFrames -- group
                  '<------ answer or refusal, bytes ------'
 
-What lies between may be nothing (loopback.py), or a connection between two nodes (node/peer_wire).
+Between them is nothing (loopback.py), or a connection between two nodes (node/peer_wire).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ VERSIONS: Final = (1, 1)
 
 
 class Nothing(Plain, frozen=True):
-    """Of calls that ask, or are answered, no more than their name."""
+    """The argument or the answer of calls without one."""
 
 
 class Operation(NamedTuple):
-    """One call of GroupPort: what it is asked with, and what it answers."""
+    """One call of GroupPort: the types of its argument and of its answer."""
 
     asked: type[msgspec.Struct]
     answer: type[msgspec.Struct]
@@ -56,9 +56,9 @@ def _operations() -> dict[str, Operation]:
     return found
 
 
-#: By name, as GroupPort has them.
+#: The calls by name, as GroupPort has them.
 OPERATIONS: Final = _operations()
-#: Those that change nothing, so that a lost answer is no unknown outcome.
+#: Calls that change nothing. A lost answer to one is no unknown outcome.
 READS: Final = frozenset(
     ("message", "topic", "topics", "count", "histogram", "dead", "ledger", "ledger_summary", "message_ledger")
 ) | {"records", "cluster", "ready", "metrics"}
@@ -70,17 +70,17 @@ class Frames(Protocol):
     """The way of calls to a group."""
 
     async def call(self, name: str, frame: bytes, wait: int) -> bytes:
-        """Make a call; its answer, or its refusal. `wait`: a number by which it can be ended."""
+        """Make a call, and return its answer or its refusal. `wait`: a number by which it can be ended."""
 
     def end_wait(self, wait: int) -> None:
-        """Nobody waits for the call of this number; what it brings all the same is given back."""
+        """End the wait of this number. Messages that the call brings all the same are given back."""
 
     def give_back(self, frame: bytes) -> None:
         """See PullPort."""
 
 
 class GroupFrames:
-    """The group's side: calls come as bytes."""
+    """The group's side: takes calls as bytes."""
 
     def __init__(self, port: GroupPort) -> None:
         self._port = port
@@ -100,8 +100,8 @@ class GroupFrames:
 
 
 async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[Any]], frame: bytes) -> msgspec.Struct:
-    """Carry out a call that is asked with this type: its answer, or a Refusal. A frame that cannot be read is refused
-    by type and field. No exception of the group crosses."""
+    """Carry out a call whose argument is of this type. Return its answer, or a Refusal. A frame that cannot be read is
+    refused by type and field. No exception of the group crosses."""
     try:
         asked = decode(kind, frame)
         answer = await (method() if kind is Nothing else method(asked))
@@ -116,17 +116,17 @@ async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[
 
 
 def answer_frame(answer: msgspec.Struct) -> bytes:
-    """An answer or a refusal, as bytes."""
+    """Encode an answer or a refusal."""
     if isinstance(answer, Refusal):
         return _REFUSAL + encode(answer)
     try:
         return _ANSWER + encode(answer)
-    except BadFrame as bad:  # it is done, whatever it was
+    except BadFrame as bad:  # the call is done, whatever its answer was
         return _REFUSAL + encode(Refusal("outcome-unknown", f"what it came to cannot be told: {bad}"))
 
 
 class FramedGroup:
-    """A group that is asked in bytes. It is a GroupPort, but for `attach`: most calls are alike, and made by name."""
+    """A group that is asked in bytes. It is a GroupPort without `attach`. Most calls are alike, and made by name."""
 
     def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
         self.number, self.window, self._frames = number, window, frames
@@ -142,7 +142,7 @@ class FramedGroup:
         return cast(ScheduledRow, await self._call("schedule_one", draft))
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
-        """See PullPort. Whether the client has gone does not cross: its front looks again."""
+        """See PullPort. `gone` does not cross: the front looks again."""
         calling = asyncio.ensure_future(self._call("pull", asked, asked.number))
         try:
             return cast(Deliveries, await asyncio.shield(calling))
@@ -152,7 +152,7 @@ class FramedGroup:
             raise
 
     def _unwanted(self, topic: str, ended: asyncio.Future[msgspec.Struct]) -> None:
-        """Nobody waits for this pull any more: give back what it brought."""
+        """Give back what a pull brought for which no client waits any more."""
         if ended.cancelled() or ended.exception() is not None:
             return
         handed = ended.result()
@@ -168,7 +168,7 @@ class FramedGroup:
         self._frames.give_back(encode(claims))
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, msgspec.Struct | None]]:
-        """All other calls are alike."""
+        """Make any other call: all are alike."""
         if name not in OPERATIONS:
             raise AttributeError(name)
 
@@ -183,12 +183,12 @@ class FramedGroup:
 
 
 def refusal_of(frame: bytes) -> Refusal | None:
-    """The refusal in a frame; None if it is an answer. Raises BadFrame."""
+    """Return the refusal in a frame, None if it is an answer. Raises BadFrame."""
     return decode(Refusal, frame[1:]) if frame[:1] == _REFUSAL else None
 
 
 def read_answer(name: str, frame: bytes) -> msgspec.Struct:
-    """The answer in a frame. Raises the Problem of a refusal; `outcome-unknown` where it cannot be read."""
+    """Return the answer in a frame. Raises the Problem of a refusal, and `outcome-unknown` if it cannot be read."""
     try:
         refusal = refusal_of(frame)
         if refusal is None:

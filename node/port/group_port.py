@@ -1,6 +1,6 @@
-"""A group as a front of its node sees it. GroupPort is all that a front may ask of it; GroupStatus what it is told.
+"""A group as a front of its node sees it. GroupPort is all that a front may ask, GroupStatus all that it hears.
 
-Calls that a group does not answer any more (it failed, or is being opened again) raise `no-leader` or
+A group that failed, or is being opened again, does not answer calls any more. They raise `no-leader` or
 `outcome-unknown`, by whether something may have happened.
 """
 
@@ -21,7 +21,7 @@ from node.port.topic_port import TopicPort
 
 
 class ReceiptKey(Plain, frozen=True):
-    """What receipts are made and checked with. `whole`: every member reads the form that names group and namespace."""
+    """The key that makes and checks receipts. `whole`: every member reads the form that names group and namespace."""
 
     secret: bytes
     whole: bool
@@ -36,10 +36,15 @@ class PeerNode(Plain, frozen=True):
 
 
 class GroupStatus(Plain, frozen=True, kw_only=True):
-    """One group on one node. `term`: the newest that it knows of. `leads`: this node proposes now; it does not while it
-    gives leadership away. `leader_http`: where requests for the leader go, None while they wait for one. `ahead_s`: the
-    node clock less the monotonic one. `receipts` and `cluster`, its id, are None before the cluster is founded.
-    `peers`: the other members."""
+    """One group on one node.
+
+    - `term`: the newest that it knows of.
+    - `leads`: this node proposes now. It does not while it gives leadership away.
+    - `leader_http`: where requests for the leader go, None while they wait for one.
+    - `ahead_s`: the node clock less the monotonic one.
+    - `receipts` and `cluster`, its id, are None before the cluster is founded.
+    - `peers`: the other members.
+    """
 
     group: U16
     node: str
@@ -55,13 +60,13 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
 
 
 class NodeNamed(Plain, frozen=True):
-    """A node of the cluster; None: whichever fits, or the one that is asked."""
+    """A node of the cluster. None: any that fits, or the one that is asked."""
 
     node: str | None = None
 
 
 class MemberAsked(Plain, frozen=True):
-    """A node to be, or that is, a member, with its addresses."""
+    """A member, or a node that is to be one, with its addresses."""
 
     node: str
     raft: str = ""
@@ -69,31 +74,31 @@ class MemberAsked(Plain, frozen=True):
 
 
 class LevelAsked(Plain, frozen=True):
-    """A level of the cluster; None: the newest that this node reads."""
+    """A level of the cluster. None: the newest that this node reads."""
 
     level: Count | None = None
 
 
 class Level(Plain, frozen=True):
-    """The level that the cluster has."""
+    """The level of the cluster."""
 
     level: Count
 
 
 class BackupAsked(Plain, frozen=True):
-    """Where a backup goes, below what is configured; None: there itself."""
+    """The directory of a backup, below the configured one. None: the configured one."""
 
     directory: str | None = None
 
 
 class OutcomesTold(Plain, frozen=True):
-    """What became of pushes of a former leader."""
+    """The outcomes of pushes of a former leader."""
 
     outcomes: tuple[PushOutcome, ...]
 
 
 class OutcomesTaken(Plain, frozen=True):
-    """A word for each: acked, nacked, stale or invalid."""
+    """A word for each outcome: acked, nacked, stale or invalid."""
 
     results: tuple[str, ...]
 
@@ -122,22 +127,22 @@ class MetricFamily(Plain, frozen=True):
 
 
 class MetricFamilies(Plain, frozen=True):
-    """All of a group."""
+    """All metrics of a group."""
 
     families: tuple[MetricFamily, ...]
 
 
 class ClusterPort(Protocol):
-    """Who leads, who the members are, and what a node says of itself."""
+    """The leader, the members, and the state of a node."""
 
     async def transfer(self, asked: NodeNamed) -> TransferResult:
-        """Move leadership. `unknown-node`, `not-caught-up`, `change-in-progress`, `no-leader`."""
+        """Move leadership. Raises `unknown-node`, `not-caught-up`, `change-in-progress`, `no-leader`."""
 
     async def drain(self, asked: NodeNamed) -> DrainView:
-        """This node leads nothing from here on. `unknown-node`, `not-caught-up`, `change-in-progress`."""
+        """Let this node lead nothing from here on. Raises `unknown-node`, `not-caught-up`, `change-in-progress`."""
 
     async def undrain(self, asked: NodeNamed) -> DrainView:
-        """It serves again. `unknown-node`."""
+        """Let this node serve again. Raises `unknown-node`."""
 
     async def add_member(self, asked: MemberAsked) -> MemberView:
         """See api.port.member.MemberPort."""
@@ -152,22 +157,22 @@ class ClusterPort(Protocol):
         """See api.port.backup.SnapshotPort."""
 
     async def outcomes(self, told: OutcomesTold) -> OutcomesTaken:
-        """Durable on a majority when it returns. `no-leader`."""
+        """Take outcomes. They are durable on a majority when it returns. Raises `no-leader`."""
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:
-        """A new leader's account. `no-leader`."""
+        """Return a new leader's account. Raises `no-leader`."""
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
-        """From this node's own delivery log, whether it leads or not. `over-limit`."""
+        """Return records of this node's own delivery log, also if it does not lead. Raises `over-limit`."""
 
     async def cluster(self) -> ClusterDocument:
-        """As this node sees it."""
+        """Return the document as this node sees it."""
 
     async def ready(self) -> Readiness:
-        """Whether this node serves."""
+        """Say if this node serves."""
 
     async def metrics(self) -> MetricFamilies:
-        """As they are now."""
+        """Return the metrics as they are now."""
 
 
 class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
@@ -176,4 +181,5 @@ class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
     number: int
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
-        """Tell this of the group from now on: at once, and at each change; some are found by a look twice a second."""
+        """Call `told` with the status from now on: at once, and at each change. Some changes are found by a look twice
+        a second."""

@@ -1,7 +1,7 @@
-"""The borders of a group with all that crosses them as bytes, within one process: the proof that it could be another.
+"""A group behind its codec within one process: proof that it could run in another one.
 
-What goes in is encoded, decoded and passed on; so is what comes back. The two sides share nothing but those bytes, and
-the TrustWindow, which a page of shared memory can hold.
+Each argument is encoded, decoded and passed on, and so is each answer. The two sides share only those bytes, and the
+TrustWindow, which a page of shared memory can hold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.port.trust_window import TrustWindow
 
 
 class FramedReceivers:
-    """The push wire behind the codec. See Receivers."""
+    """The push wire behind the codec. Implements Receivers."""
 
     def __init__(self, wire: Receivers) -> None:
         self._wire = wire
@@ -48,5 +48,5 @@ class LoopbackGroup(FramedGroup):
 
 
 def framed_group(port: GroupPort) -> GroupPort:
-    """The group, with all that crosses as bytes."""
+    """Put the group behind the codec, so that everything crosses as bytes."""
     return cast(GroupPort, LoopbackGroup(port))

@@ -1,4 +1,4 @@
-"""The border between a front and a group, as far as messages go: written, looked up, changed, counted."""
+"""The border between a front and a group for messages: written, looked up, changed, counted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from node.port.refusal import Refusal
 
 
 class Scheduled(Plain, frozen=True):
-    """What became of n messages, in the order given: little endian columns. Of a CONFLICT or KEPT row position and
-    random bits are those of the key's holder, as its due time is; of a FAILED one they are 0, and `refused` has it."""
+    """The results of n messages, in the order given, as little endian columns. A CONFLICT or KEPT row has the position,
+    random bits and due time of the key's holder. A FAILED row has zeros, and `refused` has its refusal."""
 
     position: bytes  # n * u64
     random: bytes  # n * u64
@@ -27,7 +27,7 @@ class Scheduled(Plain, frozen=True):
 
 
 class ScheduledRow(Plain, frozen=True):
-    """The same of a single message, whose refusal is raised."""
+    """The result of a single message, whose refusal is raised."""
 
     position: U64
     random: U64
@@ -43,14 +43,14 @@ class MessageAsked(Plain, frozen=True):
 
 
 class CancelAsked(Plain, frozen=True):
-    """End a message, if it still has this revision; None: whatever it has."""
+    """End a message if it still has this revision. None: any revision."""
 
     id: str
     if_match: Count | None = None
 
 
 class RescheduleAsked(Plain, frozen=True):
-    """Another due time: absolute, or from when it is written on."""
+    """Another due time: absolute, or a delay from when it is written."""
 
     id: str
     deliver_at_ms: I64 | None = None
@@ -59,71 +59,72 @@ class RescheduleAsked(Plain, frozen=True):
 
 
 class Counted(Plain, frozen=True):
-    """So many messages."""
+    """A number of messages."""
 
     count: Count
 
 
 class HistogramAsked(Plain, frozen=True):
-    """The same by due time, in buckets of this length."""
+    """Count by due time, in buckets of this length."""
 
     query: CountQuery
     step_ms: Ms
 
 
 class Histogram(Plain, frozen=True):
-    """One behind the other."""
+    """The buckets, in order."""
 
     buckets: tuple[HistogramBucket, ...]
 
 
 class RedriveAsked(Plain, frozen=True):
-    """Make dead messages due now; `dry_run`: only count them."""
+    """Make dead messages due now. `dry_run`: only count them."""
 
     query: DeadQuery
     dry_run: bool
 
 
 class MessagePort(Protocol):
-    """Refusals are Problems on both sides, and a Refusal between them. All but `message` with `local` are the leader's,
-    and raise `no-leader` elsewhere."""
+    """Refusals are Problems on both sides, and a Refusal between them. Only the leader answers, except `message` with
+    `local`. Other nodes raise `no-leader`."""
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
-        """Durable on a majority and applied when it returns. One message's refusal is raised; in a batch each has its
-        own. The structs of a direct call are what a Draft says in columns."""
+        """Schedule messages. They are durable on a majority and applied when it returns. The refusal of a single
+        message is raised; in a batch each has its own. A direct call passes structs, others the columns of a Draft."""
 
     async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
-        """The same of a single message, as most requests are: numbers, not columns."""
+        """Schedule a single message, as most requests do. Returns numbers, not columns."""
 
     async def schedule_each(self, draft: Draft) -> Scheduled:
-        """Messages of as many requests, which their front has joined: to each what it would be answered by itself."""
+        """Schedule messages of as many requests, which their front has joined. Each gets the answer that it would get
+        by itself."""
 
     async def message(self, asked: MessageAsked) -> MessageView:
-        """`unknown-message` also for text that is no id."""
+        """Raises `unknown-message`, also for text that is no id."""
 
     async def cancel(self, asked: CancelAsked) -> CancelResult:
-        """`unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
+        """Raises `unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
 
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
-        """The refusals of `cancel`, and `beyond-max-delay`."""
+        """Raises what `cancel` raises, and `beyond-max-delay`."""
 
     async def count(self, query: CountQuery) -> Counted:
-        """`unknown-topic`, `over-limit`."""
+        """Raises `unknown-topic`, `over-limit`."""
 
     async def histogram(self, asked: HistogramAsked) -> Histogram:
-        """The refusals of `count`; `invalid-field` past HISTOGRAM_BUCKETS_MAX buckets."""
+        """Raises what `count` raises, and `invalid-field` past HISTOGRAM_BUCKETS_MAX buckets."""
 
     async def dead(self, query: DeadQuery) -> DeadPage:
-        """`unknown-topic`."""
+        """Raises `unknown-topic`."""
 
     async def redrive(self, asked: RedriveAsked) -> BulkResult:
-        """`unknown-topic`."""
+        """Raises `unknown-topic`."""
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
-        """`unknown-topic`, `invalid-field` (a cursor that is none), `over-limit`."""
+        """Raises `unknown-topic`, `invalid-field` (a cursor that is none), `over-limit`."""
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
-        """`unknown-topic`, `over-limit`."""
+        """Raises `unknown-topic`, `over-limit`."""
 
     async def message_ledger(self, asked: MessageAsked) -> MessageLedger:
-        """`unknown-message`, `over-limit`."""
+        """Raises `unknown-message`, `over-limit`."""

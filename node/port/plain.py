@@ -1,4 +1,4 @@
-"""What structs that cross a border are made of: their base, the widths of numbers, and what is wrong with columns.
+"""The base of structs that cross a border, the widths of their numbers, and the error for bad columns.
 
 Structs of api/port cross too, as maps of their fields.
 """
@@ -20,8 +20,8 @@ Ms = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Plain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Numbers, text, bytes, and lists, dicts and structs of them: a list of its fields on the way."""
+    """Numbers, text, bytes, and lists, dicts and structs of them. It crosses as a list of its fields."""
 
 
 class BadColumns(ValueError):
-    """Columns of a struct that do not agree with each other. The message names the struct and the column."""
+    """Columns of a struct do not agree with each other. The message names the struct and the column."""

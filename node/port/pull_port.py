@@ -1,8 +1,8 @@
-"""The border between a front and a group, as far as consumers go: what is handed to them, and what they say of it.
+"""The border between a front and a group for consumers: what they are handed, and what they say of it.
 
 front -- PullAsked --> group     makes the lease; it is in the log, or on its way there
   '<---- Deliveries ---'
-front    asks whether the client is still there, and the TrustWindow: then ids, receipts and the answer; else
+front    asks if the client is still there, and the TrustWindow: then ids, receipts and the answer; else
          give_back: due again at once, not counted as an attempt
 front -- Claims -----> group     what the receipts name whose MAC is right
   '<---- Settled ------'
@@ -30,8 +30,8 @@ NOT_KNOWN: Final = 3
 
 
 class PullAsked(Plain, frozen=True):
-    """A consumer asks for messages of a topic. `number` is the front's, by which it can end the wait; `tags`: any of
-    these groups, all tags of it; () takes every message."""
+    """A consumer asks for messages of a topic. `number` is the front's, by which it can end the wait. `tags`: a message
+    has all tags of one of these groups. () takes every message."""
 
     number: Count
     topic: str
@@ -42,8 +42,8 @@ class PullAsked(Plain, frozen=True):
 
 
 class MoreOfDelivery(Plain, frozen=True):
-    """What few messages have. `dead`: of a dead-letter copy, what it died with. `extension`: fields that the record
-    keeps there and a consumer is told, as they are kept."""
+    """Fields that few messages have. `dead`: of a dead-letter copy, the facts of its end. `extension`: fields that the
+    record keeps there and that a consumer gets, as they are kept."""
 
     content_type: str = ""
     tags: tuple[str, ...] = ()
@@ -56,8 +56,8 @@ class MoreOfDelivery(Plain, frozen=True):
 
 
 class Deliveries(Plain, frozen=True):
-    """Messages of one topic handed over under one lease: little endian columns of n rows, none if none came. `position`
-    is where a message stands, which its receipt names, `home` where it was born, which its id names; `more` by row."""
+    """Messages of one topic handed over under one lease: little endian columns of n rows, none if none came. A receipt
+    names `position`, where a message stands. An id names `home`, where it was born. `more` is by row."""
 
     topic: U32 = 0
     subscription: U16 = 0
@@ -83,7 +83,8 @@ class Claims(Plain, frozen=True):
 
 
 class NackAsked(Plain, frozen=True):
-    """Give messages back: due again after `delay_ms`, None: by the retry policy. What never began is not `counted`."""
+    """Give messages back, due again after `delay_ms`, or by the retry policy if that is None. A hand-over that never
+    began is not `counted`."""
 
     claims: Claims
     delay_ms: Ms | None = None
@@ -91,7 +92,7 @@ class NackAsked(Plain, frozen=True):
 
 
 class ExtendAsked(Plain, frozen=True):
-    """Let leases end so long from now; None: the topic's own."""
+    """Let leases end this long from now. None: the topic's own time."""
 
     claims: Claims
     lease_ms: Ms | None = None
@@ -99,7 +100,7 @@ class ExtendAsked(Plain, frozen=True):
 
 class Settled(Plain, frozen=True):
     """A result for each claim, durable on a majority: n * u8 (SETTLED, STALE, INVALID, NOT_KNOWN). `refused`: why a
-    part of it is not known."""
+    part of them is not known."""
 
     results: bytes
     refused: Refusal | None = None
@@ -109,40 +110,41 @@ Gone = Callable[[], bool]
 
 
 def stays() -> bool:
-    """Nobody has gone."""
+    """The client has not gone."""
     return False
 
 
 class PullPort(Protocol):
-    """All of it is the leader's: `no-leader` elsewhere. Topics are named: `unknown-topic`. Hand-overs leave within
-    `window`."""
+    """Only the leader answers; other nodes raise `no-leader`. Topics go by name: `unknown-topic`. Hand-overs leave
+    within `window`."""
 
     window: TrustWindow
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
-        """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. `no-leader` when the term ends meanwhile,
-        `over-limit`. `gone` saves a hand-over to whom nobody answers any more; a border of bytes goes without it, so
-        who asks looks again. Cancelled, it has handed over nothing; what comes all the same is given back."""
+        """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. Raises `no-leader` when the term ends
+        meanwhile, and `over-limit`. `gone` saves a hand-over that no client gets. A border of bytes does not pass it,
+        so the caller looks again. A cancelled pull has handed over nothing, and messages that come all the same are
+        given back."""
 
     def end_wait(self, number: int) -> None:
-        """Nobody waits for the pull of this number any more."""
+        """End the wait of the pull of this number."""
 
     def give_back(self, claims: Claims) -> None:
-        """These reached nobody: due at once, not counted. Where that fails their leases run."""
+        """Give back hand-overs that reached no client: due at once, not counted. If that fails their leases run."""
 
     async def ack(self, claims: Claims) -> Settled:
-        """They are done."""
+        """End these messages: they are done."""
 
     async def nack(self, asked: NackAsked) -> Settled:
-        """They come again, or are dead when the policy says so."""
+        """Let these messages come again, or be dead if the policy says so."""
 
     async def extend(self, asked: ExtendAsked) -> Settled:
-        """Their leases go on."""
+        """Extend these leases."""
 
 
 def check_window(port: PullPort, topic: str, handed: Deliveries, now_s: float) -> None:
-    """Ask it right before messages of this topic leave, at this monotonic second. Past the window they are given back.
-    Raises `outcome-unknown` then: a group that is not sure to lead may not come to give them back."""
+    """Ask the window right before messages of this topic leave, at this monotonic second. Past the window they are
+    given back. Then raises `outcome-unknown`: a group that is not sure to lead may not come to give them back."""
     if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, now_s):
         return
     give_back(port, topic, handed)
@@ -153,7 +155,7 @@ def check_window(port: PullPort, topic: str, handed: Deliveries, now_s: float) -
 
 
 def give_back(port: PullPort, topic: str, handed: Deliveries) -> None:
-    """Nobody gets these."""
+    """Give back messages that no client gets."""
     port.give_back(Claims(topic, claims_of(handed)))
 
 

@@ -1,12 +1,12 @@
-"""The border between a group and the push wire: what is to be sent goes out, what became of it comes back.
+"""The border between a group and the push wire: attempts go out, outcomes come back.
 
     group -- PushWork --> wire -- request --> receiver
       '<---- PushDone -----'
 
 A group numbers its work, and bounds how much of it is on the wire. The wire asks the group's TrustWindow right before a
-request leaves, and ends every attempt within its timeout. It tells of each once, in any order, perhaps before `send`
-returns; a group passes over what it does not wait for. When the wire dies or is closed, or the group is detached, the
-group hears nothing: leases end, and the messages come again.
+request leaves, and ends every attempt within its timeout. It reports each attempt once, in any order, perhaps before
+`send` returns. A group ignores outcomes that it does not wait for. If the wire dies or is closed, or the group is
+detached, the group hears nothing. Leases end, and the messages come again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from node.port.trust_window import TrustWindow
 #: A header's name, or a method (RFC 9110).
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _OURS: Final = ("webhook-", "hourwheel-")
-#: Those of the hop, of the body's length, and Expect, which would hold the body back until the receiver asks for it.
+#: Headers of the hop and of the body's length. Also Expect, which would hold the body back until the receiver asks for
+#: it.
 _NOT_THEIRS: Final = frozenset(
     ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te")
     + ("trailer", "transfer-encoding", "upgrade", "content-length", "expect")
@@ -33,7 +34,7 @@ _NOT_THEIRS: Final = frozenset(
 
 
 class Origin(NamedTuple):
-    """What concurrency is bounded by: one receiver."""
+    """One receiver, for which concurrency is bounded."""
 
     scheme: str
     host: str
@@ -41,9 +42,14 @@ class Origin(NamedTuple):
 
 
 class PushTarget(msgspec.Struct, frozen=True, eq=False, array_like=True, forbid_unknown_fields=True):
-    """Where a request goes. `headers` have names in lower case; `timeout_ms` is from connecting to the answer's end;
-    `start` is the request's first lines, those that no message can change; `key` signs it; `topic` is its number, for
-    those who share among topics."""
+    """Where a request goes.
+
+    - `headers` have names in lower case.
+    - `timeout_ms` is from connecting to the answer's end.
+    - `start` is the request's first lines, which no message can change.
+    - `key` signs it.
+    - `topic` is the topic's number, for parts that share among topics.
+    """
 
     url: str
     origin: Origin
@@ -58,7 +64,7 @@ class PushTarget(msgspec.Struct, frozen=True, eq=False, array_like=True, forbid_
 class PushWork(
     msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False, array_like=True, forbid_unknown_fields=True
 ):
-    """One attempt. `number` is the group's; `attempt` counts the message's hand-overs. It may not leave once the lease
+    """One attempt. `number` is the group's. `attempt` counts the message's hand-overs. It may not leave once the lease
     has ended, or another term has begun."""
 
     number: Count
@@ -78,9 +84,13 @@ class PushWork(
 
 
 class PushDone(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What became of it. `code` is the HTTP status or one of failure_code.REASONS; `text` what was said, by the
-    receiver or the system, "" on success; `retry_after_ms` the wait that a 429 or 503 asked for; `took_us`: since
-    `send`."""
+    """The outcome of an attempt.
+
+    - `code`: the HTTP status or one of failure_code.REASONS.
+    - `text`: the error text of the receiver or the system, "" on success.
+    - `retry_after_ms`: the wait that a 429 or 503 asked for.
+    - `took_us`: the time since `send`.
+    """
 
     number: Count
     code: U16
@@ -90,7 +100,7 @@ class PushDone(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     @property
     def delivered(self) -> bool:
-        """Whether the receiver took the message."""
+        """True if the receiver took the message."""
         return 200 <= self.code < 300
 
 
@@ -98,18 +108,18 @@ class Receivers(Protocol):
     """The push wire, as a group sees it."""
 
     def attach(self, group: int, window: TrustWindow, done: Callable[[PushDone], None]) -> None:
-        """Work of this group comes from now on; its window says when it may leave. Again only after `detach`: then the
-        group is told nothing of what it sent before."""
+        """Take work of this group from now on; its window says when work may leave. Only after `detach` a group may
+        attach again, and then hears nothing of older work."""
 
     def detach(self, group: int) -> None:
-        """The group is closed: it is told of nothing any more, and nothing of it leaves."""
+        """Close the group: it hears nothing any more, and none of its work leaves."""
 
     def send(self, work: PushWork) -> None:
-        """Begin an attempt; of a group that is not attached nothing leaves, and nobody is told."""
+        """Begin an attempt. Work of a group that is not attached does not leave, and is not reported."""
 
 
 def chosen_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """By name in lower case, without those that are ours or the connection's. The API refuses most of them; what gets
-    here all the same must not forge a signature's headers or the length of the body."""
+    """The headers by name in lower case, without ours and the connection's. The API refuses most of those. Any that get
+    here must not forge a signature's headers or the length of the body."""
     lowered = {name.lower(): value for name, value in headers.items()}
     return {name: value for name, value in lowered.items() if name not in _NOT_THEIRS and not name.startswith(_OURS)}

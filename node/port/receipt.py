@@ -1,8 +1,8 @@
 """Receipts: what a consumer shows to settle what it was handed.
 
-A receipt names the hand-over (place, random bits of the id, topic, subscription, term, attempt) and carries a MAC over
-it, keyed with the group's secret, so that any leader can check one without having seen the lease, and nobody can make
-one up. Keyed BLAKE2b is a MAC by design (RFC 7693).
+A receipt names the hand-over (position, random bits of the id, topic, subscription, term, attempt). It carries a MAC
+over it, keyed with the group's secret. So any leader can check one without having seen the lease, and no client can
+make one up. Keyed BLAKE2b is a MAC by design (RFC 7693).
 
 Little endian, then base64url without padding: 44 bytes, 59 characters,
 
@@ -16,13 +16,12 @@ namespace of the topic, 0 today:
 0          8        16      20             22     26        28      30          34          50
 | position | random | topic | subscription | term | attempt | group | namespace | MAC (16)  |
 ```
-Receipts of the first form stay valid. Their first 28 bytes are a claim (CLAIM): what a front passes on to the group,
-once it has checked the MAC.
+Receipts of the first form stay valid. Their first 28 bytes are a claim (CLAIM). A front passes the claim on to the
+group, once it has checked the MAC.
 
-A consumer comes with a thousand of them, so they are made and read in columns. Only the MAC is a call for each, and
-that begins from a copy of the keyed state instead of hashing the key again. A leader also
-keeps the texts that it made lately, for most are shown again soon: to look them up takes a tenth of the time. All
-others are read by their MAC.
+A consumer comes with a thousand receipts, so they are made and read in columns. Only the MAC is a call for each. It
+begins from a copy of the keyed state instead of hashing the key again. A leader also keeps the texts that it made
+lately, because most are shown again soon. To look them up takes a tenth of the time. All others are read by their MAC.
 """
 
 from __future__ import annotations
@@ -53,11 +52,12 @@ _BODY: Final = [
 ]
 _MAC_SIZE: Final = 16
 _MAC: Final = np.dtype((np.uint8, (_MAC_SIZE,)))
-#: So many of those made last are a generation. Two are known by their text, 300 bytes each.
+#: This many of the newest texts are a generation. Two generations are known by their text, 300 bytes each.
 KNOWN_MAX: Final = 16_384
-#: Read at once, 1.4 us each by their MAC.
+#: Receipts read at once, 1.4 us each by their MAC.
 READ_AT_ONCE: Final = 1_000
-#: The last character carries 4 bits of the bytes; with its other 2 bits set a second text would name the same.
+#: The last character carries 4 bits of the bytes. With its other 2 bits set a second text would name the same
+#: hand-over.
 _LAST: Final = frozenset("AEIMQUYcgkosw048")
 
 
@@ -69,8 +69,8 @@ class _Form:
         self.size = self.body.itemsize
         self.bodies = Struct(f"{self.size}s")
         self.length = -(-(self.size + _MAC_SIZE) * 4 // 3)
-        #: A zero byte behind each brings it to a multiple of three, so that those encoded together do not run into
-        #: each other.
+        #: A zero byte behind each brings it to a multiple of three. So receipts that are encoded together do not run
+        #: into each other.
         self.stride = self.size + _MAC_SIZE + 1
         assert self.stride % 3 == 0, self.stride
 
@@ -86,7 +86,7 @@ CLAIM: Final = _FIRST.body
 class ReceiptColumns:
     """Hand-overs that receipts name, shape [n] each."""
 
-    position: U64  # the place at the time of the hand-over
+    position: U64  # where the message stood at the hand-over
     random: U64  # of the id
     topic: U32
     term: U32
@@ -98,7 +98,7 @@ class ReceiptColumns:
 
     @classmethod
     def of(cls, claims: bytes) -> ReceiptColumns:
-        """Rows of CLAIM one behind the other. Raises BadColumns."""
+        """Read rows of CLAIM, one behind the other. Raises BadColumns."""
         if len(claims) % CLAIM.itemsize:
             raise BadColumns(f"Claims.rows: {len(claims)} bytes are no rows of {CLAIM.itemsize}")
         body = np.frombuffer(claims, CLAIM)
@@ -117,7 +117,7 @@ class ReceiptColumns:
 
 
 class Receipts:
-    """Makes and checks receipts of one group with its secret. `whole`: whether every member reads the second form."""
+    """Makes and checks receipts of one group with its secret. `whole` is true if every member reads the second form."""
 
     def __init__(self, secret: bytes, whole: Callable[[], bool], group: int = 0) -> None:
         self._keyed = blake2b(key=secret, digest_size=_MAC_SIZE)
@@ -154,7 +154,7 @@ class Receipts:
         return texts
 
     def read(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.intp], bytes]:
-        """Which of the texts are receipts of this group, ascending, and a row of CLAIM for each of those."""
+        """Return which texts are receipts of this group, ascending, and a row of CLAIM for each of those."""
         if (made := self._known(texts)) is not None:
             return np.arange(len(texts)), b"".join(made)
         forms = [form for form in (_WHOLE, _FIRST) if any(len(text) == form.length for text in texts)]
@@ -166,7 +166,7 @@ class Receipts:
         return rows[order], np.frombuffer(claims + more, CLAIM)[order].tobytes()
 
     def read_in_pieces(self, texts: Sequence[str]) -> Pieces[tuple[npt.NDArray[np.intp], bytes]]:
-        """`read`, a piece at a time."""
+        """Do `read`, a piece at a time."""
         if len(texts) <= READ_AT_ONCE:
             return self.read(texts)
         rows: list[npt.NDArray[np.intp]] = []
@@ -182,7 +182,7 @@ class Receipts:
         fitting = [row for row, text in enumerate(texts) if len(text) == form.length and text[-1] in _LAST]
         rows = np.array(fitting, np.intp)
         data = _decode([texts[row] for row in fitting] if len(rows) < len(texts) else texts)
-        if data is None:  # among them a character that is none of base64
+        if data is None:  # one has a character that is not of base64
             rows = np.array([row for row in fitting if _decode([texts[row]]) is not None], np.intp)
             data = _decode([texts[row] for row in rows.tolist()])
             assert data is not None
@@ -206,7 +206,7 @@ class Receipts:
         self._made.update(zip(texts, [body for (body,) in _FIRST.bodies.iter_unpack(bodies)], strict=True))
 
     def _known(self, texts: Sequence[str]) -> list[bytes] | None:
-        """The bodies of these, None unless all are known."""
+        """The bodies of these texts. None unless all are known."""
         known = list(map(self._made.get, texts))
         if None in known:
             before = self._made_before.get
@@ -225,7 +225,7 @@ class Receipts:
 
 
 def _decode(texts: Sequence[str]) -> bytes | None:
-    """A stride of bytes for each text, the last one zero; None if one holds a character that is none of base64url."""
+    """A stride of bytes for each text, the last byte zero. None if one has a character that is not of base64url."""
     joined = "A".join([*texts, ""])
     if not joined.isascii() or "+" in joined or "/" in joined:  # b64decode takes these for - and _
         return None

@@ -10,7 +10,7 @@ from api.port.problem import TABLE, FieldFault, Problem
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """See Problem, whose fields these are."""
+    """The fields of a Problem."""
 
     code: str
     detail: str
@@ -21,13 +21,13 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     @classmethod
     def of(cls, problem: Problem) -> Refusal:
-        """What this Problem says."""
+        """The Refusal of this Problem."""
         return cls(
             problem.code, problem.detail, problem.errors, problem.retry_after_s, problem.headers, dict(problem.extra)
         )
 
     def problem(self) -> Problem:
-        """The Problem that says this. Of a code that this build does not know it cannot tell what was done."""
+        """The Problem of this Refusal. If this build does not know the code, it cannot tell what was done."""
         if self.code not in TABLE:
             return Problem("outcome-unknown", f"a refusal of another build: {self.code}: {self.detail}")
         return Problem(
@@ -37,7 +37,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 def unfinished(refused: Problem | Refusal, **done: Any) -> Problem:
-    """The refusal of a request of which a part was done, or may have been; `done` tells how much is known to be."""
+    """The refusal of a request of which a part was done, or may have been. `done` says how much is known to be done."""
     return Problem(
         "outcome-unknown",
         f"a part of this was done, or may have been, before it was refused ({refused.detail}); "

@@ -1,4 +1,4 @@
-"""The border between a front and a group, as far as topics go."""
+"""The border between a front and a group for topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TopicAsked(Plain, frozen=True):
 
 
 class TopicPut(Plain, frozen=True):
-    """Set what `change` names; `create`: a PUT, which replaces all."""
+    """Set the settings that `change` names. `create`: a PUT, which replaces all."""
 
     name: str
     change: TopicChange
@@ -31,7 +31,7 @@ class TopicDrop(Plain, frozen=True):
 
 
 class TopicsAsked(Plain, frozen=True):
-    """At most so many by name, behind `after`; with `counts` of their messages by state."""
+    """At most so many topics by name, behind `after`. `counts`: with their messages by state."""
 
     after: str
     most: Count
@@ -45,16 +45,16 @@ class TopicPage(Plain, frozen=True):
 
 
 class TopicPort(Protocol):
-    """All of it is the leader's: `no-leader` elsewhere."""
+    """Only the leader answers; other nodes raise `no-leader`."""
 
     async def topic(self, asked: TopicAsked) -> TopicView:
-        """`unknown-topic`."""
+        """Raises `unknown-topic`."""
 
     async def topics(self, asked: TopicsAsked) -> TopicPage:
-        """Counts take a pass over all messages."""
+        """Return a page. Counts take a pass over all messages."""
 
     async def put_topic(self, asked: TopicPut) -> TopicView:
-        """`unknown-topic` without `create`, `revision-mismatch`, `invalid-field`."""
+        """Raises `unknown-topic` without `create`, `revision-mismatch`, `invalid-field`."""
 
     async def delete_topic(self, asked: TopicDrop) -> None:
-        """`unknown-topic`, `not-empty`, `revision-mismatch`, `over-limit`, `change-in-progress`."""
+        """Raises `unknown-topic`, `not-empty`, `revision-mismatch`, `over-limit`, `change-in-progress`."""

@@ -1,7 +1,8 @@
-"""Until when a group may act as the leader, for those who act for it: they ask right before a byte leaves.
+"""Until when a group may act as the leader. The parts that act for it ask right before a byte leaves.
 
-The group opens it with each echo of its peers, and closes it in the step in which its term ends or is about to be given
-away. It is three numbers on the machine's monotonic clock, so that a page of shared memory can hold them.
+The group opens the window with each echo of its peers. It closes it in the step in which its term ends or is about to
+be given away. The window is three numbers on the machine's monotonic clock, so that a page of shared memory can hold
+them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ NEVER: Final = float("-inf")
 
 
 class TrustWindow:
-    """One group's. `term` is 0 while it is closed; `ahead_s` is the node clock less the monotonic one."""
+    """The window of one group. `term` is 0 while it is closed. `ahead_s` is the node clock less the monotonic one."""
 
     __slots__ = ("ahead_s", "term", "until_s")
 
@@ -20,21 +21,21 @@ class TrustWindow:
         self.term, self.until_s, self.ahead_s = 0, NEVER, 0.0
 
     def open(self, term: int, until_s: float, ahead_s: float) -> None:
-        """Who acts in this term may do so until then."""
+        """Let parts act in this term until `until_s`."""
         self.term, self.until_s, self.ahead_s = term, until_s, ahead_s
 
     def close(self) -> None:
-        """Nobody may act."""
+        """Let no part act."""
         self.term, self.until_s = 0, NEVER
 
     def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
-        """Whether a hand-over of this term may leave at the monotonic second `now_s`. Its lease ends at `lease_end_ms`
+        """True if a hand-over of this term may leave at the monotonic second `now_s`. Its lease ends at `lease_end_ms`
         of the node clock."""
         return term == self.term and now_s < self.until_s and (now_s + self.ahead_s) * 1000 < lease_end_ms
 
 
 class SentWindow(TrustWindow):
-    """Of hand-overs that left another node within the window there: here they go on."""
+    """The window of hand-overs that left another node within the window there. Here they go on."""
 
     __slots__ = ()
 
