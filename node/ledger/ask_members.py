@@ -1,7 +1,7 @@
-"""All nodes' accounts of some hand-overs, gathered by the leader: each member is asked what it wrote down.
+"""Gathers all nodes' accounts of some hand-overs, on the leader: each member is asked for its records.
 
-Nothing is taken for complete that is not: a member that does not answer in time, or whose rows are damaged on the way,
-is named with the reason, and the ledger then takes what only that node can know for unknown.
+A member that does not answer in time, or whose rows are damaged on the way, is named with the reason. Facts that only
+that node can know are then unknown to the ledger.
 """
 
 from __future__ import annotations
@@ -24,17 +24,23 @@ from storage.format.array import U64
 from storage.format.rows import Corrupt, join_rows
 from storage.record.delivery_record import DELIVERY, Deliveries, read_deliveries
 
-#: How long a member may search. It is asked for a second or two of hand-overs in general.
+#: How long a member may search. Usually it is asked for a second or two of hand-overs.
 ASK_S: Final = 10.0
-#: So many bytes of rows are verified in less time than the way to a thread takes.
+#: Up to so many bytes, rows are verified in less time than the way to a thread takes.
 INLINE_BYTES: Final = 16_384
 
 
 @dataclass(slots=True)
 class Accounts:
-    """`rows` are the records sought, of all nodes; `edges` others, among which those of terms are; `begun` by number of
-    each node that answered (time of its log's first record, 0 without one; whether older ones are gone); `holes`
-    (number, from_ms, until_ms); `unreachable` node id -> why it is missing. What was in t < `until_ms` was searched."""
+    """The accounts of all nodes for t < `until_ms`.
+
+    - `rows`: the records sought.
+    - `edges`: other records. All records of terms are among them.
+    - `begun`: number of each node that answered -> (time of its log's first record, 0 without one; older ones are
+      gone).
+    - `holes`: (number, from_ms, until_ms).
+    - `unreachable`: node id -> why its account is missing.
+    """
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
     edges: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
@@ -52,9 +58,9 @@ class MemberAccounts:
         self._own, self._members, self._group, self._peers = own, members, group, peers
 
     async def gather(self, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S) -> Accounts:
-        """What all members have on record of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
+        """Ask all members for their records of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
 
-        Raises Problem `over-limit` when one of them would have to look at too much.
+        Raises Problem `over-limit` if one of them would have to look at too much.
         """
         asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
         others = [node_id for node_id in self._members.ids() if node_id != self._members.own]
@@ -79,7 +85,7 @@ class MemberAccounts:
 
 
 def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:
-    """Rows of all, their checksums verified once more after the way."""
+    """Join the rows of all nodes. Their checksums are verified once more after the way."""
     accounts, rows, edges = Accounts(until_ms=until_ms), [], []
     for node_id, answer in zip(names, answers, strict=True):
         if isinstance(answer, str):

@@ -1,4 +1,4 @@
-"""From what was read and what the members answered to verdicts: pure, so that it can run in any thread."""
+"""Judges what was read and what the members answered. Pure, so that it can run in any thread."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from storage.format.rows import PLANNED, take_rows
 from storage.format.states import KEEPS_HOUR, LEASED
 from storage.record.delivery_record import START, Deliveries
 
-#: Hand-overs are looked for from so long before a message fell due, the clocks of two leaders apart.
+#: Hand-overs are looked for from this long before a message fell due: the clocks of two leaders may be apart.
 BEFORE_MS: Final = 10_000
 #: How far a former leader's clock may have been ahead of this one's.
 AHEAD_MS: Final = 1_000
-#: How long after a message ended its last hand-overs' ends are looked for; and where it went out several times, when
-#: the acks of earlier ones may come late.
+#: How long after a message ended the ends of its last hand-overs are looked for. If it went out several times, acks of
+#: earlier hand-overs may come late: the second number.
 AFTER_MS: Final = 60_000
 AFTER_SEVERAL_MS: Final = 900_000
-#: So long after the moment an account still counts as given.
+#: An account still counts as given this long after the moment.
 COVER_AFTER_MS: Final = 60_000
 
 _NEVER_MS: Final = 1 << 62
 
 
 class HandOverTime(NamedTuple):
-    """When some messages can have been handed over: in from_ms <= t < until_ms, and until `later_ms` acks may come of
-    those that went out several times."""
+    """When some messages can have been handed over: from_ms <= t < until_ms. Late acks of messages that went out
+    several times may come until `later_ms`."""
 
     from_ms: int
     until_ms: int
@@ -48,9 +48,13 @@ class HandOverTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Some messages of one hour. `rows` are the messages in the order in which they are shown; `unheard` are numbers of
-    nodes that leased some of them and gave no account. `gaps` are (number of a node, from_ms, until_ms) in which some
-    of them may have been handed over without an account; the number is 0 where nobody tells which node led."""
+    """Some messages of one hour, judged.
+
+    - `rows`: the messages in the order in which they are shown.
+    - `unheard`: numbers of nodes that leased some of them and gave no account.
+    - `gaps`: (number of a node, from_ms, until_ms). Some of the messages may have been handed over then without an
+      account. The number is 0 if no record says which node led.
+    """
 
     story: Story
     ledger: Ledger
@@ -67,13 +71,14 @@ class Judged:
 
 
 def may_be_handed_over(story: Story, moment_ms: int) -> bool:
-    """Whether any of the messages can have been by now: not if none is due and none was ever touched."""
+    """True if any of the messages can have been handed over by now. False if none is due and none has a settle
+    record."""
     return len(story.trail.settles) > 0 or int(story.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
 
 
 def hand_over_time(story: Story, moment_ms: int) -> HandOverTime:
-    """From before the first fell due, or was settled by a clock that was set back, until a while after the last ended,
-    or now if one has not."""
+    """The time in which the messages can have been handed over. It begins before the first fell due, or was settled by
+    a clock that was set back. It ends a while after the last ended, or now if one has not."""
     settled_ms = np.concatenate([story.trail.settles["at_ms"], story.abroad["at_ms"]])
     due_ms = np.concatenate([story.trail.units["due_ms"], story.places["due_ms"]])
     earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))
@@ -98,7 +103,7 @@ def judge_story(
     topics: Mapping[int, Topic],
     restored: Restored | None = None,
 ) -> Judged:
-    """The ledger of these messages, whose records were read at `moment_ms`; `restored`: in a cluster made from a
+    """Make the ledger of these messages, whose records were read at `moment_ms`. `restored`: in a cluster made from a
     backup."""
     settles, abroad = story.trail.settles, story.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
@@ -150,8 +155,9 @@ def judge_story(
 
 
 def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
-    """Since when a node's account is whole, 0: since ever. Older files go by age; and when the records say that it
-    leased before its log begins, that was lost with its directory, and it covers what it tells and no more."""
+    """Return since when a node's account is whole, 0 for ever. Older files are removed by age. If the records say that
+    the node leased before its log begins, the earlier log was lost with its directory. Then the log covers only its own
+    time."""
     leased_ms = min(
         (
             int(rows["at_ms"][its].min())
@@ -166,8 +172,9 @@ def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> in
 
 
 def _not_yet(story: Story, moment_ms: int) -> Rows:
-    """SPAN rows: up to the latest record, where a leader whose clock was ahead wrote it; none if no more than AHEAD_MS.
-    No account was searched there. A planned lease stands for a hand-over to come."""
+    """SPAN rows from now up to the latest record, if a leader whose clock was ahead wrote it. None if it is no more
+    than AHEAD_MS ahead. No account was searched there. A planned lease does not count: its hand-over is still to
+    come."""
     settles, abroad = story.trail.settles, story.abroad
     latest_ms = 0
     for rows in (settles, abroad):
@@ -178,7 +185,7 @@ def _not_yet(story: Story, moment_ms: int) -> Rows:
 
 
 def _open(story: Story) -> npt.NDArray[np.bool_]:
-    """Which of the messages had not ended, [n]."""
+    """Mark the messages that had not ended, [n]."""
     what = np.zeros(len(story.homes), np.uint8)
     settles = story.trail.settles
     at = story.trail.units["global_index"].searchsorted(settles["global_index"])

@@ -5,11 +5,11 @@
     ledger.judge            the rules that Spark's reconciliation applies too
 
 A window is worked through in pieces: so many messages in order of due time, those of one millisecond together. Each
-piece is read as of one moment, in threads, then the members are asked, and then it is judged; between two the leader
-asks whether it still leads. Hand-overs after that moment are left out, for their Leases are not in what was read. So
-memory depends on a piece, and the loop is never held for longer than a gather takes.
+piece is read as of one moment, in threads. Then the members are asked, and then it is judged. Between two pieces the
+leader asks if it still leads. Later hand-overs are left out, because their Leases are not in what was read. So memory
+depends on a piece, and the loop is never held for longer than a gather takes.
 
-A window of a million messages takes seconds. What is larger is for `hourwheel reconcile`, and refused by name.
+A window of a million messages takes seconds. A larger one is for `hourwheel reconcile`, and the refusal names it.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from storage.store import Store
 #: Messages judged together, and in one window.
 PIECE: Final = 1 << 15
 WINDOW_MAX: Final = 4 << 20
-#: Requests that work or wait to, and that take turns: each of these holds a piece.
+#: Requests that work or wait to, and those that take turns. Each of the latter holds a piece.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 8
 #: How long members may search when one message is asked for.
 ASK_ONE_S: Final = 0.5
-#: So few messages and hand-overs are judged in less time than the way to a thread takes.
+#: Up to so many messages and hand-overs are judged in less time than the way to a thread takes.
 INLINE_ROWS: Final = 64
-#: A message is judged together with those due in the same millisecond, which may be the same one scheduled twice, if
-#: these are no more.
+#: A message is judged together with others due in the same millisecond, which may be the same one scheduled twice. Only
+#: if they are no more than this.
 TOGETHER_MAX: Final = 4_096
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
@@ -84,14 +84,14 @@ _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
 
 @dataclass(slots=True)
 class _Seen:
-    """What the pieces of one request were made from."""
+    """The sources that were missing for the pieces of one request."""
 
     unreachable: dict[str, str] = field(default_factory=dict)
     gaps: set[tuple[str, int, int]] = field(default_factory=set)
 
 
 class Ledgers:
-    """The ledgers that one node makes; the caller has asked that it leads, and `leads` asks again or raises."""
+    """The ledgers that one node makes. The caller has asked that it leads; `leads` asks again or raises."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Ledgers:
         return LedgerSummary(summary.document(), self._window(query, seen))
 
     async def message(self, found: FoundMessage, leads: Leads) -> MessageLedger:
-        """Of one message that is there."""
+        """Make the ledger of one message that is there."""
         hour_number, index = found.home >> INDEX_BITS, found.home & INDEX_MAX
         hour = self._store.hour(hour_number)
         assert hour is not None, "found, and its hour is not there"
@@ -184,8 +184,8 @@ class Ledgers:
         leads: Leads,
         turn: asyncio.Lock,
     ) -> AsyncGenerator[Judged]:
-        """The messages of a window behind `after` (due time, home), `size` or a few more at a time, each piece in its
-        turn."""
+        """Yield the messages of a window behind `after` (due time, home), `size` or a few more at a time, each piece in
+        its turn."""
         store = self._store
         topic = self._topic(query.topic)
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
@@ -224,7 +224,7 @@ class Ledgers:
             raise
 
     async def _judge(self, hour: Hour, at: I64, seen: _Seen, within_s: float) -> Judged:
-        """Messages of one hour by their global indexes, ascending. Raises HourGone."""
+        """Judge messages of one hour by their global indexes, ascending. Raises HourGone."""
         moment_ms = self._clock.now_ms()
         story = await read_story(self._store, hour, at)
         accounts = Accounts()
@@ -251,7 +251,7 @@ class Ledgers:
         return judged
 
     async def _accounts(self, story: Story, moment_ms: int, within_s: float) -> Accounts:
-        """What the members know of these messages' hand-overs."""
+        """Ask the members for these messages' hand-overs."""
         quick = len(story.homes) <= INLINE_ROWS
         when = partial(hand_over_time, story, moment_ms)
         time = when() if quick else await asyncio.to_thread(when)
@@ -265,7 +265,7 @@ class Ledgers:
         return found
 
     def _topics(self) -> dict[int, Topic]:
-        """What a ledger has to know of topics: nothing of those for which nothing was set."""
+        """The topics with settings, as a ledger must know them. Topics without settings are left out."""
         return {
             topic.number: Topic(
                 topic.name,
@@ -303,7 +303,7 @@ class Ledgers:
         return LedgerSight(
             from_ms=from_ms,
             until_ms=until_ms,
-            # A clock that was ahead may have removed what by this one is not old.
+            # A clock that was ahead may have removed hours that are not old by this clock.
             retained_from_ms=max(self._retained_ms(now_ms), removed_until_ms),
             removed_until_ms=removed_until_ms,
             unreachable=seen.unreachable,
@@ -328,7 +328,8 @@ class Ledgers:
 
 
 def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
-    """Runs of `size` messages and those due at the same millisecond as the last of them, as far as a bucket holds."""
+    """Cut runs of `size` messages and those due in the same millisecond as the last of them, as far as a bucket
+    holds."""
     pieces: list[slice] = []
     start = 0
     while start < len(due_ms):
@@ -340,7 +341,7 @@ def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
-    """Due time and home of the last message of the page before."""
+    """The due time and home of the last message of the page before."""
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)

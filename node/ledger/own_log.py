@@ -1,8 +1,8 @@
-"""What one node wrote down of its hand-overs: found in its own delivery log for whoever makes the ledger.
+"""Finds hand-overs in this node's own delivery log, for the node that makes the ledger.
 
-A search reads files and sums their rows, so it runs in a thread. What is asked for a few messages and found among the
-first QUICK_LOOKED records waits for its like alone; any other search for the large ones, of which few may wait. So
-whoever searches much, or often, makes no look at a message slow.
+A search reads files and sums their rows, so it runs in a thread. A quick search is for a few messages and looks at the
+first QUICK_LOOKED records. It waits only for other quick ones. All others wait for the large ones, of which few may
+wait. So a client that searches much, or often, does not slow a look at a message.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ LARGE_MAX: Final = 8
 
 
 class HandOverRecords:
-    """The records of one node, whether it leads or not."""
+    """The records of one node, also if it does not lead."""
 
     def __init__(
         self, deliveries: Path, disk: Disk, delivery_log: DeliveryLog, node_id: str, number: Callable[[], int]
     ) -> None:
-        """`deliveries`: where the log's files are. `number`: the node's in records."""
+        """`deliveries`: the directory of the log's files. `number`: the node's number in records."""
         self._node_id, self._number = node_id, number
         self._quick = _Searches(DeliverySearch(deliveries, disk), delivery_log, QUICK_MAX)
         self._large = _Searches(DeliverySearch(deliveries, disk), delivery_log, LARGE_MAX)
@@ -62,7 +62,7 @@ class HandOverRecords:
         )
 
     async def search(self, homes: U64, from_ms: int, until_ms: int) -> FoundDeliveries:
-        """Records of the messages born at `homes`, ascending, in from_ms <= t < until_ms."""
+        """Find records of the messages born at `homes`, ascending, in from_ms <= t < until_ms."""
         if len(homes) <= QUICK_HOMES:
             with suppress(TooMuch):
                 return await self._quick.run(Search(homes, from_ms, until_ms, QUICK_LOOKED, FOUND_MAX))
@@ -80,8 +80,8 @@ class _Searches:
         self._turns = OneAtATime("searches of the delivery log", most, 1)
 
     async def run(self, search: Search) -> FoundDeliveries:
-        """In a thread. A caller that goes away ends it too, before the next one's turn. Raises TooMuch, and Problem
-        `over-limit` where too many wait."""
+        """Search in a thread. A caller that goes away ends the thread too, before the next search's turn. Raises
+        TooMuch, and Problem `over-limit` if too many wait."""
         async with self._turns.shared():
             stop = threading.Event()
             written = self._delivery_log.written()

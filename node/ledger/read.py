@@ -1,11 +1,12 @@
-"""What the leader's own store says of some messages of one hour, as a bucket that the ledger's rules can judge.
+"""Reads the records of some messages of one hour from the leader's own store, as a bucket that the ledger's rules can
+judge.
 
-The rules want a run of consecutive units. Messages of a window are spread over their hour, so they are numbered anew:
-row i of the bucket is the i-th of them, in an hour that no message can be of, and the answer is numbered back. Nothing
-in the rules depends on more than the order of the numbers.
+The rules want a run of consecutive units. Messages of a window are spread over their hour, so they are numbered anew.
+Row i of the bucket is the i-th of them, in an hour that no message can be of. The answer is numbered back. The rules
+depend only on the order of the numbers.
 
-A message that was moved stood at places in other hours too. Home names all of them, one forward each; they are read
-after it, and a place that is gone, or is another message's by now, is left out.
+A message that was moved stood in other hours too. The records at its home name all these positions, one forward each.
+They are read after it. A position is left out if it is gone, or belongs to another message by now.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class HourGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Messages of one hour and what the records say of them. `homes` [n] ascending; `trail` of their units; `places`
+    """Messages of one hour and their records. `homes` [n] ascending. `trail` has the records of their units. `places`
     and `abroad` (dtypes of ledger.bucket) name them by their homes."""
 
     group: int
@@ -52,7 +53,7 @@ class Story:
     abroad: Rows
 
     def bucket(self, deliveries: Rows, restored: npt.NDArray[np.bool_] | None = None) -> Bucket:
-        """To be judged with these hand-overs of theirs; `restored`: see Bucket."""
+        """Make a bucket to be judged with these hand-overs. `restored`: see Bucket."""
         units, settles = self.trail.units.copy(), self.trail.settles.copy()
         indexes = indexes_of(self.homes)
         units["global_index"] = np.arange(len(units))
@@ -85,7 +86,7 @@ class Story:
 
 
 async def read_story(store: Store, hour: Hour, at: I64) -> Story:
-    """Of the messages born in this hour with these global indexes, ascending, each once.
+    """Read the messages born in this hour with these global indexes, ascending, each once.
 
     Raises HourGone; Corrupt or DiskFailed, both final.
     """
@@ -103,7 +104,7 @@ async def read_story(store: Store, hour: Hour, at: I64) -> Story:
 
 
 async def _read(store: Store, hour: Hour, at: I64) -> TrailRows:
-    """As of now; what takes long in a thread."""
+    """Read the records as of now, in a thread if that takes long."""
     trail = MessageTrail(hour, at)
     try:
         return trail.run() if trail.quick else await asyncio.to_thread(trail.run)
@@ -114,7 +115,7 @@ async def _read(store: Store, hour: Hour, at: I64) -> TrailRows:
 
 
 async def _read_places(store: Store, number: int, at: I64, homes: U64) -> tuple[Rows, Rows]:
-    """PLACE and ABROAD rows of those units of an hour that belong to one of these messages."""
+    """`PLACE` and `ABROAD` rows of those units of an hour that belong to one of these messages."""
     hour = store.hour(number)
     nothing = np.zeros(0, PLACE), np.zeros(0, ABROAD)
     if hour is None:

@@ -20,14 +20,14 @@ from storage.record.delivery_record import DELIVERY, END, START, Deliveries
 MODES: Final = {0: "", PULL: "pull", PUSH: "push"}
 OUTCOMES: Final = {DELIVERED: "delivered", FAILED: "failed", GIVEN_BACK: "given_back", LATE: "late"}
 UNKNOWN: Final = "unknown"
-#: Of one message; an id may have been handed over 60,000 times a term.
+#: Hand-overs shown of one message. It may have been handed over 60,000 times a term.
 HAND_OVERS_MAX: Final = 500
 
 _LATE: Final = ("", *LATE_WORDS[1:])
 _LOST: Final = ("", *LOST_WORDS[1:])
 
 Name = Callable[[int], str]
-"""From a number in records to a name; "" where there is none."""
+"""From a number in records to a name, "" if there is none."""
 
 
 def show_entries(
@@ -40,7 +40,7 @@ def show_entries(
     node: Name,
     twin: Callable[[int], int],
 ) -> list[LedgerEntry]:
-    """These rows of a group's messages, in this order, each with its duplicates. `twin` gives the random bits of a
+    """Show these rows of a group's messages, in this order, each with its duplicates. `twin` gives the random bits of a
     message that another one repeats."""
     ids = _texts(group, messages["home"][rows], messages["random"][rows])
     of_each = _by_home(duplicates, messages["home"][rows])
@@ -116,7 +116,8 @@ def _other(group: int, home: int, other: int, twin: Callable[[int], int]) -> str
 
 
 def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
-    """The newest HAND_OVERS_MAX hand-overs of one message by its records, in order of (term, attempt), then of time."""
+    """Show the newest HAND_OVERS_MAX hand-overs of one message by its records, in order of (term, attempt), then of
+    time."""
     starts = take_rows(records, np.flatnonzero(records["kind"] == START))
     order = np.lexsort((starts["at_ms"], starts["attempt"], starts["term"]))[-HAND_OVERS_MAX:]
     starts = take_rows(starts, order)
@@ -137,8 +138,8 @@ def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
 
 
 def _last_ends(records: Deliveries, hand_overs: U64) -> tuple[Deliveries, npt.NDArray[np.bool_]]:
-    """Of each of these hand-overs the record of its end, of several the last one: later words come later. And whether
-    there is one; else the record says nothing."""
+    """Find the end record of each of these hand-overs, the last one if there are several, because later outcomes come
+    later. Also mark the hand-overs that have one. A row without one means nothing."""
     ends = take_rows(records, np.flatnonzero(records["kind"] == END))
     of = fence(ends["term"], ends["attempt"])
     order = of.argsort(kind="stable")
