@@ -1,5 +1,5 @@
 """What became of each message, decided from the records alone: pure, one home hour's part at a time.
 
-The node answers `/v1/ledger` with it, Spark reconciles with it, chaos checks against it: one set of rules, so their
-figures cannot differ.
+The node answers `/v1/ledger` with it, Spark reconciles with it, chaos checks against it. All use one set of rules, so
+their figures cannot differ.
 """

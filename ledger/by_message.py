@@ -1,4 +1,4 @@
-"""Records of one bucket as columns by message, for the quick rules; marks the messages that need the detailed rules.
+"""Records of one bucket as columns by message, for the quick rules. Marks the messages that need the detailed rules.
 
 Rows of 48 and 80 bytes are read field by field, so a pass over one field of a million rows reads all of them from
 memory. Fields are lifted out in blocks that stay in the cache: once through memory for all fields of a row.
@@ -28,7 +28,7 @@ _Ints = npt.NDArray[np.intp]
 
 
 def lift(rows: Rows, names: Sequence[str], at: npt.NDArray[Any] | None = None) -> list[npt.NDArray[Any]]:
-    """Fields of the rows, or of those with these ordinals, as contiguous arrays."""
+    """Return fields of the rows, or of the rows with these ordinals, as contiguous arrays."""
     count = len(rows) if at is None else len(at)
     columns = [np.empty(count, rows.dtype[name]) for name in names]
     for start in range(0, count, _BLOCK):
@@ -41,16 +41,17 @@ def lift(rows: Rows, names: Sequence[str], at: npt.NDArray[Any] | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class RecordsByMessage:
-    """What is on record of a bucket's n units. Columns of units are [n]; of records [m], `*_at` says of which unit."""
+    """The records of a bucket's n units. Columns of units are [n]. In columns of records, [m], `*_at` is the unit of
+    each."""
 
     origin: int  # position of the first unit
-    born: _Bools  # [n]: a message was born here; a unit that could not be read is zeros, and none
+    born: _Bools  # [n]: a message was born here; a unit that could not be read is zeros, and counts as none
     newest: I64  # [n] 1 + ordinal, in the columns that follow, of the unit's newest settle record; 0: none
     settles: _Ints  # rows of the bucket's settle records that name a unit of it
     settle_at: _Ints
-    is_newest: _Bools  # of each of them: the newest of its unit
+    is_newest: _Bools  # of each: the newest of its unit
     settle_what: U8
-    settle_name: U64  # of the hand-over, see name_of
+    settle_name: U64  # the name of the hand-over, see name_of
     starts: _Ints  # rows of the bucket's deliveries
     start_at: _Ints
     ends: _Ints
@@ -58,11 +59,11 @@ class RecordsByMessage:
     start_count: I64  # [n]
     received: I64  # [n]
     foreign: int  # records that name no message of the bucket
-    beyond: int  # hand-overs and ends told of after the end of the settle records
+    beyond: int  # hand-overs and ends after the end of the settle records
 
 
 def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
-    """Bring the records to their units; what the accounts tell of after `until_ms` stays behind."""
+    """Bring the records to their units. Records of the accounts after `until_ms` are left out."""
     count = len(bucket.units)
     flags, kind = lift(bucket.units, ["flags", "kind"])
     born = ((flags & np.uint32(UNIT_MOVED)) == 0) & (kind > 0)
@@ -73,7 +74,7 @@ def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
     origin = bucket.hour << INDEX_BITS | bucket.first
 
     def named(home: U64, its_random: U64) -> tuple[_Ints, _Bools]:
-        """The unit that each record names, and whether it is a message with these random bits."""
+        """The unit that each record names, and true if it is a message with these random bits."""
         at = (home - np.uint64(origin)).view(np.int64)
         within = (at >= 0) & (at < count)
         at = np.where(within, at, 0) if not within.all() else at
@@ -88,7 +89,7 @@ def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
     home, its_random, kind, at_ms = lift(bucket.deliveries, ["home", "random", "kind", "at_ms"])
     at, good = named(home, its_random)
     counted = (kind == START) | (kind == END)
-    late = counted & (at_ms > until_ms)  # of messages, too, that are not among the records yet
+    late = counted & (at_ms > until_ms)  # also those of messages that are not among the records yet
     foreign = int(np.count_nonzero(counted & ~good & ~late))
     beyond = int(np.count_nonzero(late))
     if beyond:
@@ -120,8 +121,8 @@ def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
 
 
 def _settled(bucket: Bucket, count: int) -> tuple[_Ints, _Ints, U8, U64, I64, int]:
-    """Settle records, the units that they name, what they say and of which hand-over; the newest of each unit; and how
-    many name no unit of the bucket. A row that could not be read is zeros and says nothing."""
+    """Return the settle records, their units, states and hand-overs, the newest record of each unit, and a count. The
+    count is of records that name no unit of the bucket. A row that could not be read is zeros and counts as none."""
     global_index, what, term, attempt = lift(bucket.settles, ["global_index", "what", "term", "attempt"])
     name = name_of(term, attempt)
     at = global_index.view(np.int64) - bucket.first
@@ -137,7 +138,7 @@ def _settled(bucket: Bucket, count: int) -> tuple[_Ints, _Ints, U8, U64, I64, in
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest settle record of each unit at home, [n] each; zeros for a unit without one."""
+    """The newest settle record of each unit at home, [n] each. Zeros for a unit without one."""
 
     what: U8
     name: U64
@@ -164,8 +165,8 @@ def _spread(column: npt.NDArray[Any], at: _Ints, count: int) -> npt.NDArray[Any]
 
 
 def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_Bools, _Bools]:
-    """Units of which more is on record than an end and the leases of the hand-over that it names; and units of which
-    more is on record than one settle record. [n] each."""
+    """Mark units with more records, [n] each, twice. First: more than an end and the leases of the hand-over that it
+    names. Second: more than one settle record."""
     count = len(bucket.units)
     more, several = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     older = np.flatnonzero(~trail.is_newest)

@@ -1,11 +1,11 @@
-"""The words of the ledger: what a message was, what is said beside it, why it came twice, and the columns that say so.
+"""The terms of the ledger: the class of a message, its flags, the cause of a duplicate, and the columns that hold them.
 
-A message is exactly one `MessageClass`, whatever else is true of it; what else is true are `Flag`s, any number of
-them. A duplicate has exactly one `Cause`. The numbers are stable: they stand in Parquet files and in answers of the
-API, so one is added at the end and none is ever given to something else.
+A message has exactly one `MessageClass`. Everything else that is true of it is a `Flag`, any number of them. A
+duplicate has exactly one `Cause`. The numbers are stable, because they stand in Parquet files and in answers of the
+API. A new number is added at the end, and an old one never gets another meaning.
 
-Rows are kept as columns, a dict of arrays of one length under the names of `LEDGER` or `DUPLICATES`: that is what
-Arrow, numpy and a page of JSON all take without a copy per row.
+Rows are kept as columns, a dict of arrays of one length under the names of `LEDGER` or `DUPLICATES`. Arrow, numpy and a
+page of JSON all take that form without a copy per row.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 class MessageClass(IntEnum):
-    """What became of a message. `pending` is also one that was handed over, whose lease ended without outcome, and
-    that will go out again; `in_flight` one whose lease runs at the end of the records. `delivered` is one that a
-    hand-over ended, where an account of some time is missing: whether that was the only one is not known."""
+    """What became of a message.
+
+    - `pending` is also a message that was handed over, whose lease ended without outcome, and that will go out again.
+    - `in_flight` is a message whose lease runs at the end of the records.
+    - `delivered` is a message that a hand-over ended, if an account of some time is missing. There may have been
+      others.
+    """
 
     DELIVERED_ONCE = 1
     DELIVERED_MORE = 2
@@ -59,41 +63,43 @@ DELIVERED_CLASSES: Final = (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_
 
 
 class Flag(IntFlag):
-    """What else is true of a message."""
+    """Everything else that is true of a message."""
 
     EARLY = 1 << 0
     """A hand-over began before the due time that was asked for, by the clock of the node that made it."""
     LATE = 1 << 1
-    """The first hand-over began more than `Context.late_ms` after the due time; `late_cause` says why."""
+    """The first hand-over began more than `Context.late_ms` after the due time. `late_cause` says why."""
     RETRIED = 1 << 2
     """Handed over again after a failure, a nack or a dead letter that is on record: no duplicate."""
     DELIVERED_AFTER_CANCEL = 1 << 3
     """A hand-over began after the cancel had taken effect."""
     UNKNOWN_OUTCOME = 1 << 4
-    """Of at least one hand-over whose lease is over nobody knows what came of it."""
+    """The outcome of at least one hand-over whose lease is over is not known."""
     NODES_DISAGREE = 1 << 5
     """The nodes' copies of its records differ, or two nodes say that they made one and the same hand-over."""
     OUTSIDE_WINDOW = 1 << 6
-    """Due before the window in which all records are retained: what is seen is told, what is not seen means nothing."""
+    """Due before the window in which all records are retained. Records that are there are shown; missing ones mean
+    nothing."""
     RECORDS_MISSING = 1 << 7
-    """A hand-over is known from the settle records only, and falls where a node's own account has a hole or is not
-    given: it is unknown, not lost. Or a hand-over may have been in a time of which an account is missing."""
+    """A hand-over is known from the settle records only, and the node's own account has a hole there or is not given.
+    So it is unknown, not lost. Or a hand-over may have been in a time of which an account is missing."""
     UNTRACED = 1 << 8
     """A hand-over that ended the message is in no node's account, though the accounts cover its time."""
     DELIVERED_UNSETTLED = 1 << 9
-    """A node's account or a receipt says delivered, and the settle records say otherwise: it may come again."""
+    """A node's account or a receipt says delivered, and the settle records say otherwise. The message may come
+    again."""
     OVERDUE = 1 << 10
     """Open, due for longer than the grace, and not with a consumer."""
     SCHEDULED_TWICE = 1 << 11
-    """The same as a message scheduled shortly before it, without a key that would have caught it."""
+    """Equal to a message scheduled shortly before it, without a key that would have caught it."""
     RESCHEDULED = 1 << 12
-    """Moved to another due time on a client's wish."""
+    """Moved to another due time at a client's request."""
     REDRIVEN = 1 << 13
-    """Brought back from the dead."""
+    """A dead message that was redriven."""
     NOT_RECEIVED = 1 << 14
     """Handed over, and in no consumer's receipts though they cover its time."""
     STRICT = 1 << 15
-    """Its topic hands over strictly: a failover duplicate of it breaks a promise."""
+    """Its topic hands over strictly. A failover duplicate of it breaks a promise."""
 
 
 class LateCause(IntEnum):
@@ -101,13 +107,13 @@ class LateCause(IntEnum):
 
     NONE = 0
     NO_LEADER = 1
-    """It fell due when no node led, or none that still could act: the first term after it handed it over."""
+    """It fell due when no node led, or none that still could act. The first term after that handed it over."""
     WAITING_FOR_CONSUMER = 2
     """It had been dispatched, and no consumer pulled it (or its topic was paused)."""
     WAITING_FOR_RECEIVER = 3
     """It had been dispatched, and its webhook receiver had no room or was ill."""
     DISPATCH = 4
-    """The leader was behind: it was handed over as soon as it was dispatched."""
+    """The leader was behind. It was handed over as soon as it was dispatched."""
     SCHEDULED_LATE = 5
     """It was scheduled, or rescheduled, too near to its due time or after it."""
 
@@ -117,7 +123,7 @@ class Cause(IntEnum):
 
     NONE = 0
     FAILOVER = 1
-    """A leader died with the Lease of the earlier hand-over uncommitted; the leader of a later term handed it over."""
+    """A leader died with the Lease of the earlier hand-over uncommitted. The leader of a later term handed it over."""
     LEASE_ENDED = 2
     """Pull: the earlier lease is on record and ran out without outcome."""
     UNKNOWN_OUTCOME = 3
@@ -145,7 +151,7 @@ class Lost(IntEnum):
 
 
 def word(member: IntEnum | IntFlag) -> str:
-    """Its name as reports and the API write it: `delivered_once`."""
+    """The name of a member as reports and the API write it: `delivered_once`."""
     assert member.name is not None
     return member.name.lower()
 
@@ -180,20 +186,20 @@ LEDGER: Final[dict[str, np.dtype[Any]]] = {
         "lost": "u1",  # Lost
         "mode": "u1",  # of the first hand-over: PULL or PUSH of storage.record.delivery_record, 0 without one
         "flags": "<u4",  # Flag
-        "hand_overs": "<u2",  # that began, by the nodes' accounts; 65,535 stands for that many or more
-        "retries": "<u2",  # of those, after a failure on record
-        "duplicates": "<u2",  # of those, the others but the first
+        "hand_overs": "<u2",  # hand-overs that began, by the nodes' accounts; 65,535 stands for that many or more
+        "retries": "<u2",  # hand-overs after a failure on record
+        "duplicates": "<u2",  # all other hand-overs after the first
         "received": "<u2",  # receipts of consumers
         "created_ms": "<i8",  # 0: its record header is not known
         "asked_due_ms": "<i8",  # as last asked for
-        "due_ms": "<i8",  # as last stored: after a retry, when it is tried again
+        "due_ms": "<i8",  # as last stored; after a retry, when it is tried again
         "first_ms": "<i8",  # when the first hand-over began, 0 without one
         "late_ms": "<i8",  # first_ms minus the due time asked for then; 0 without a hand-over
         "settled_ms": "<i8",  # when it ended, 0 while open
         "term": "<u4",  # of the first hand-over, 0 without one
         "attempt": "<u2",
         "node": "<u2",
-        "code": "<u2",  # HTTP status or reason of what ended it
+        "code": "<u2",  # HTTP status or reason of its end
     }.items()
 }
 """One row a message."""
@@ -214,8 +220,8 @@ DUPLICATES: Final[dict[str, np.dtype[Any]]] = {
         "before_attempt": "<u2",
         "before_node": "<u2",
         "before_ms": "<i8",
-        "lease_end_ms": "<i8",  # of that one; 0: not on record
-        "other": "<u8",  # the message that it repeats: `home`, but for scheduled_twice
+        "lease_end_ms": "<i8",  # end of the earlier lease; 0: not on record
+        "other": "<u8",  # the message that it repeats: `home`, except for scheduled_twice
     }.items()
 }
 """One row an extra hand-over, in order of home, then of (term, attempt)."""
@@ -227,12 +233,12 @@ def empty_columns(schema: dict[str, np.dtype[Any]], count: int = 0) -> Columns:
 
 
 def take_columns(columns: Columns, rows: npt.NDArray[Any] | slice) -> Columns:
-    """Some rows, by mask, index or slice."""
+    """Take some rows, by mask, index or slice."""
     return {name: column[rows] for name, column in columns.items()}
 
 
 def join_columns(parts: Sequence[Columns], schema: dict[str, np.dtype[Any]]) -> Columns:
-    """All rows of these, in order."""
+    """Join all rows of these, in order."""
     if not parts:
         return empty_columns(schema)
     return {name: np.concatenate([part[name] for part in parts]) for name in schema}

@@ -1,12 +1,13 @@
 """Coverage of the nodes' delivery logs: for which times and terms the absence of a record proves something.
 
-No record of a hand-over means no hand-over only if every node that could have made it gave its log of that time,
-without a gap. Otherwise nothing is concluded. Two cases look like full coverage and are not:
+No record of a hand-over means no hand-over only if all logs are there. Every node that could have made it must have
+given its log of that time, without a gap. Otherwise nothing is concluded. Two cases look like full coverage and are
+not:
 
 - No log has a record of the term. Every leader begins its term with one, so that log was lost with its disk.
 - A term's log has no end record. It is trusted up to its last record only. A start record is written before its Lease
-  is proposed (in a strict topic: before the Lease is applied), so a Lease without a start means that the end of the
-  log was lost, or had not been written when the log was read.
+  is proposed (in a strict topic: before the Lease is applied). So a Lease without a start means that the end of the log
+  was lost, or had not been written when the log was read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _EVER = np.iinfo(np.int64).max
 
 
 class Coverage:
-    """The stretches of time that were seen, by node; disjoint and rising."""
+    """The stretches of time that were seen, by node. They are disjoint and rising."""
 
     def __init__(self, context: Context) -> None:
         self._seen = {node: _seen(context.covered, context.gaps, node) for node in context.nodes}
@@ -31,7 +32,7 @@ class Coverage:
         self._told_ms = np.where(terms["ended_ms"] > 0, _EVER, terms["seen_ms"])
 
     def of_term(self, term: U32, at_ms: I64) -> _Bools:
-        """True, shape [n], where an account tells of this term, beyond that moment."""
+        """True, shape [n], where an account covers this term beyond that moment."""
         if not len(self._terms):
             return np.zeros(len(term), np.bool_)
         row = np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)
@@ -39,7 +40,7 @@ class Coverage:
         return told
 
     def leader_of(self, term: U32) -> U16:
-        """The node that led each term, [n]; any where no account tells of it."""
+        """The node that led each term, [n]. Any number where no account tells of it."""
         if not len(self._terms):
             return np.zeros(len(term), np.uint16)
         leaders: U16 = self._leaders[np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)]
@@ -54,7 +55,7 @@ class Coverage:
         return seen
 
     def of_all(self, from_ms: I64, until_ms: I64) -> _Bools:
-        """True, shape [n], where the accounts of all nodes do; nowhere if no node is known."""
+        """True, shape [n], where the accounts of all nodes cover that time. Nowhere if no node is known."""
         seen = np.full(len(from_ms), bool(self._seen), np.bool_)
         for spans in self._seen.values():
             seen &= _within(spans, from_ms, until_ms)
@@ -62,8 +63,7 @@ class Coverage:
 
 
 def _seen(covered: Rows, gaps: Rows, node: int) -> tuple[I64, I64]:
-    """Begin and end (exclusive) of each stretch that is covered and in no gap, of whichever node, joined where they
-    touch."""
+    """Begin and end (exclusive) of each stretch that is covered and in no gap of any node, joined where they touch."""
     changes: dict[int, list[int]] = {}  # moment -> how many more spans, and how many more gaps, from then on
     for which, rows in enumerate((covered, gaps)):
         its = rows[((rows["node"] == node) | (rows["node"] == 0)) & (rows["from_ms"] < rows["until_ms"])]

@@ -1,7 +1,8 @@
-"""Messages with a story: moved, leased, failed, handed over several times, or settled without a trace.
+"""The detailed rules, for messages that were moved, leased, failed, handed over several times, or settled without a
+trace.
 
-Their records are sorted once by (message, term, attempt); what follows is arrays again, one row a hand-over or one a
-message, however long a story is.
+Their records are sorted once by (message, term, attempt). All later steps work on arrays with one row a hand-over or
+one a message, however many records a message has.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def judge_in_detail(
     coverage: Coverage,
     held: _Bools,
 ) -> Columns:
-    """Judge these units of the bucket, rising, into `rows`; returns their DUPLICATES. `held`, [n], is set for those
-    whose state lets nobody hand them over for now."""
+    """Judge these units of the bucket, rising, into `rows`, and return their DUPLICATES. `held`, [n], is set for units
+    whose state allows no hand-over for now."""
     records = records_of(bucket, trail, newest, at)
     outcomes = outcomes_of(records)
     kind: U8 = ENDED_CLASSES[newest.what[at]]
@@ -69,7 +70,7 @@ def _any(message: I64, count: int) -> _Bools:
 
 
 def _count(records: Records, repeats: Repeats, rows: Columns, flags: npt.NDArray[np.uint32]) -> None:
-    """How often each message was handed over, and what those were."""
+    """Count each message's hand-overs, retries and duplicates."""
     count, message = len(records.at), records.hand_overs.message
     again = message[repeats.later]
     for name, rows_of in (
@@ -82,7 +83,7 @@ def _count(records: Records, repeats: Repeats, rows: Columns, flags: npt.NDArray
 
 
 def _place(records: Records, rows: Columns) -> None:
-    """Where moved messages stand by now."""
+    """Take due times of moved messages from where they stand by now."""
     standing = records.standing
     moved = np.flatnonzero(standing.placed)
     rows["due_ms"][records.at[moved]] = standing.due_ms[moved]
@@ -90,13 +91,13 @@ def _place(records: Records, rows: Columns) -> None:
 
 
 def _classify(records: Records, outcomes: Outcomes, kind: U8, context: Context) -> _Bools:
-    """Give messages that have not ended their class, into `kind`; returns which hand-overs, [h], may still run."""
+    """Give messages that have not ended their class, into `kind`. Return which hand-overs, [h], may still run."""
     hand_overs, standing = records.hand_overs, records.standing
     open_ = kind == 0
     leased = open_ & (standing.what == LEASED) & (standing.when > context.until_ms)
     last = np.ones(len(hand_overs.message), np.bool_)
     last[:-1] = hand_overs.message[1:] != hand_overs.message[:-1]
-    # What was handed over a moment before the records end, and whose Lease is not among them yet.
+    # A hand-over of a moment before the records end, whose Lease is not among them yet.
     fresh = last & ~outcomes.leased & ~outcomes.known & (hand_overs.at_ms > context.until_ms - context.grace_ms)
     leased |= open_ & _any(hand_overs.message[fresh], len(kind))
     kind[open_] = MessageClass.PENDING
@@ -106,7 +107,7 @@ def _classify(records: Records, outcomes: Outcomes, kind: U8, context: Context) 
 
 
 def _begin(bucket: Bucket, records: Records, rows: Columns, flags: npt.NDArray[np.uint32], context: Context) -> None:
-    """The first hand-over of each message, and why it was late."""
+    """Find the first hand-over of each message, and why it was late."""
     hand_overs = records.hand_overs
     first = np.flatnonzero(np.diff(hand_overs.message, prepend=-1))
     message = hand_overs.message[first]
@@ -143,7 +144,7 @@ def _begin(bucket: Bucket, records: Records, rows: Columns, flags: npt.NDArray[n
 
 
 def _rescheduled_ms(records: Records, message: I64, until_ms: I64) -> I64:
-    """When each of these messages, each once, was last rescheduled until then; 0: never."""
+    """When each of these messages, each once, was last rescheduled until then. 0: never."""
     settles = records.settles
     last_ms = np.zeros(len(records.at), np.int64)
     limit_ms = np.full(len(records.at), -1, np.int64)
@@ -162,7 +163,7 @@ def _flag_hand_overs(
     running: _Bools,
     flags: npt.NDArray[np.uint32],
 ) -> None:
-    """Early ones, those of which nobody knows the outcome, those that two nodes claim."""
+    """Flag early hand-overs, those without a known outcome, and those that two nodes claim."""
     hand_overs, count = records.hand_overs, len(records.at)
     for which, flag in (
         (hand_overs.at_ms < hand_overs.asked_due_ms, Flag.EARLY),
@@ -177,7 +178,8 @@ def _flag_hand_overs(
 def _flag_cancelled(
     records: Records, newest: Newest, settled_ms: I64, context: Context, flags: npt.NDArray[np.uint32]
 ) -> None:
-    """Hand-overs that began after a cancel; by another node's clock, after it beyond all skew."""
+    """Flag hand-overs that began after a cancel. If another node's clock timed it, the hand-over must be later by all
+    skew."""
     hand_overs = records.hand_overs
     message = hand_overs.message
     cancelled = newest.what[records.at] == CANCELLED
@@ -194,8 +196,8 @@ def _flag_moves(records: Records, flags: npt.NDArray[np.uint32]) -> None:
 
 
 def _flag_unsettled(records: Records, kind: U8, rows: Columns, context: Context, flags: npt.NDArray[np.uint32]) -> None:
-    """Messages that a consumer has, by a node's account or its own word, and that are not settled as delivered. What
-    was said a moment before the records end may be on its way into them."""
+    """Flag messages that a consumer has, by a node's account or its own receipt, and that are not settled as delivered.
+    Ends of a moment before the records end may still be on their way into them."""
     ends = records.ends
     said = done(ends) & (ends.at_ms <= context.until_ms - context.grace_ms)
     had = _any(ends.message[said], len(kind)) | (rows["received"][records.at] > 0)
@@ -213,8 +215,8 @@ def _trace(
     context: Context,
     coverage: Coverage,
 ) -> None:
-    """Hand-overs that the settle records name and no node tells of: unknown where the accounts have a hole. A message
-    that was delivered without any is lost."""
+    """Flag hand-overs that the settle records name and no node's account has. They are unknown where the accounts have
+    a hole. A message that was delivered without any is lost."""
     settles, at = records.settles, records.at
     flags[records.standing.astray] |= np.uint32(Flag.RECORDS_MISSING)
     told = Keyed(records.hand_overs.key)
@@ -222,7 +224,7 @@ def _trace(
     its = its[~told.find(settles.key[its]).there]
     leased_ms = settles.at_ms[its]
     seen = coverage.of_node(settles.node[its], leased_ms, leased_ms) & coverage.of_term(settles.term[its], leased_ms)
-    by_receipt = settles.code[its] & np.uint16(BY_RECEIPT) > 0  # node and time of who extended it
+    by_receipt = settles.code[its] & np.uint16(BY_RECEIPT) > 0  # node and time are those of the extension
     blind = its[~seen | by_receipt]
     flags[settles.message[blind]] |= np.uint32(Flag.RECORDS_MISSING)
     delivered = (kind == MessageClass.DELIVERED_ONCE) | (kind == MessageClass.DELIVERED_MORE)
@@ -236,7 +238,7 @@ def _trace(
     leased_ms = read(leased.first(settles.at_ms[its]), ended_by, 0)
     from_ms = np.minimum(rows["asked_due_ms"][at[untold]], settled_ms[untold]) - context.skew_ms
     term = records.ended_term[untold]
-    # It may have been settled with another leader, whose clock was behind.
+    # Another leader, whose clock was behind, may have settled it.
     seen_ms = settled_ms[untold] + np.where(newest.node[at[untold]] == coverage.leader_of(term), 0, CLOCKS_MS)
     until_ms = seen_ms + context.skew_ms  # a strict start is written when its Lease is in the log
     seen = np.where(

@@ -1,7 +1,7 @@
-"""All that is on record of messages with a story, as events that name hand-overs.
+"""All records of messages under the detailed rules, as events that name hand-overs.
 
-An event's key is (message, term, attempt) in one number, so that what was handed over, leased, acknowledged and failed
-finds each other by binary search. `message` counts the messages with a story within their bucket, from 0.
+An event's key is (message, term, attempt) in one number. So starts, leases, acks and failures of one hand-over find
+each other by binary search. `message` counts these messages within their bucket, from 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE
 
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001
-"""Codes of moves on purpose; the records of all other moves and deaths name the failure."""
+"""Codes of moves on purpose. The records of all other moves and deaths name the failure."""
 LEASE_ENDED: Final = 1007
 MAX_AGE: Final = 1008
 """Reasons of a death that say nothing of the last hand-over's outcome."""
@@ -34,7 +34,7 @@ _Bools = npt.NDArray[np.bool_]
 
 
 class HandOvers(NamedTuple):
-    """Hand-overs of the messages, in order of message, then of (term, attempt), then of time; [h] each."""
+    """Hand-overs of the messages, in order of message, then of (term, attempt), then of time, [h] each."""
 
     key: U64
     message: I64
@@ -48,7 +48,7 @@ class HandOvers(NamedTuple):
 
 
 class Settles(NamedTuple):
-    """Settle records of the messages at home and abroad; [s] each. In file order for each place."""
+    """Settle records of the messages at home and at other positions, [s] each. In file order for each position."""
 
     key: U64
     message: I64
@@ -61,7 +61,7 @@ class Settles(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """End records; [e] each."""
+    """End records, [e] each."""
 
     key: U64
     message: I64
@@ -70,19 +70,19 @@ class Ends(NamedTuple):
 
 
 class HandOverState(NamedTuple):
-    """Where each message stands at the end of the records; [k] each."""
+    """Where each message stands at the end of the records, [k] each."""
 
-    what: U8  # its state: newest record at the newest place
+    what: U8  # its state: newest record at the newest position
     when: I64  # end of its lease, if leased
-    astray: _Bools  # open, and at a place of which nothing was given
-    placed: _Bools  # its newest place, which is not its home, is known:
+    astray: _Bools  # open, and at a position without given records
+    placed: _Bools  # its newest position, which is not its home, is known:
     due_ms: I64
     asked_due_ms: I64
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Everything on record of `at`, units of the bucket by row, [k]."""
+    """All records of `at`, units of the bucket by row, [k]."""
 
     at: I64
     hand_overs: HandOvers
@@ -94,8 +94,8 @@ class Records:
 
 
 def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
-    """The rows by key, those of one key in their order; and the keys in that order. Keys are rarely equal, and a sort
-    that need not keep the order of equal ones is several times as fast."""
+    """Return the rows by key, those of one key in their order, and the keys in that order. Keys are rarely equal, and a
+    sort that need not keep the order of equal ones is several times as fast."""
     order = np.argsort(key)
     ranked = key[order]
     if (ranked[1:] == ranked[:-1]).any():
@@ -104,14 +104,14 @@ def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
 
 
 class FoundRecords(NamedTuple):
-    """Where keys that were asked for stand among those there are, [n] each."""
+    """Where the keys that were looked up stand among the known ones, [n] each."""
 
     there: _Bools
     at: npt.NDArray[np.intp]  # 0 where there is none
 
 
 class Keyed:
-    """Values by key, of events of which several may have one key."""
+    """Values by key. Several events may have one key."""
 
     def __init__(self, key: U64) -> None:
         self._order, ranked = ranks_of(key)
@@ -129,17 +129,17 @@ class Keyed:
         return FoundRecords(there, np.where(there, at, 0))
 
     def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Of each key the first value, in the order in which they were given."""
+        """The first value of each key, in the order in which they were given."""
         return values[self._order[self._starts]]
 
     def last(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Of each key the last value."""
+        """The last value of each key."""
         ends = np.append(self._starts, len(self._order))[1:]
         last: npt.NDArray[Any] = values[self._order[ends - 1]]
         return last
 
     def least(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Of each key the smallest value."""
+        """The smallest value of each key."""
         if not len(self._starts):
             return values[:0]
         least: npt.NDArray[Any] = np.minimum.reduceat(values[self._order], self._starts)
@@ -147,14 +147,15 @@ class Keyed:
 
 
 def read(of_keys: npt.NDArray[Any], found: FoundRecords, absent: int) -> npt.NDArray[Any]:
-    """What `first`, `last` or `least` of a Keyed gave, for the keys that were found there; `absent` for others."""
+    """Spread the result of `first`, `last` or `least` of a Keyed to the keys that were found there. Others get
+    `absent`."""
     if not len(of_keys):
         return np.full(len(found.at), absent, of_keys.dtype)
     return np.where(found.there, of_keys[found.at], absent)
 
 
 def records_of(bucket: Bucket, trail: RecordsByMessage, newest: Newest, at: I64) -> Records:
-    """Gather what is on record of these units, rising."""
+    """Gather the records of these units, rising."""
     message_of = np.full(len(bucket.units), -1, np.int64)
     message_of[at] = np.arange(len(at))
     rank = _Ranks(bucket)
@@ -213,7 +214,7 @@ def _ends(bucket: Bucket, trail: RecordsByMessage, message_of: I64, rank: _Ranks
 
 
 class _Places(NamedTuple):
-    """Records abroad of the messages, in order of place and file."""
+    """Records of the messages at other positions, in order of position and file."""
 
     place: U64
     what: U8
@@ -244,7 +245,7 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places:
     what = newest.what[at]
     forwards = np.flatnonzero(settles.what == FORWARDED)
     place = np.zeros(len(at), np.uint64)
-    place[settles.message[forwards]] = settles.when[forwards].view(np.uint64)  # the last of a message's stays
+    place[settles.message[forwards]] = settles.when[forwards].view(np.uint64)  # the last of a message stays
     units = Keyed(bucket.places["place"])
     unit = units.find(place)
     known = unit.there
@@ -287,6 +288,6 @@ def refused(ends: Ends) -> _Bools:
 
 
 def done(ends: Ends) -> _Bools:
-    """End records that say that the consumer did."""
+    """End records that say that the consumer took it."""
     told: _Bools = (ends.outcome == DONE) | (ends.outcome == LATE)
     return told

@@ -6,10 +6,10 @@ wrote down. These are judged where they stand, in arrays by global_index (`quick
     delivered                       by the hand-over that is the only one on record
     cancelled, expired, pending     without any hand-over
 
-What is anything else (moved, several hand-overs, a lease, a failure, no trace) has a story to be told (detailed.py),
-which sorts; there the rules stand that tell a retry from a duplicate and one cause from another.
+All other messages (moved, several hand-overs, a lease, a failure, no trace) go through the detailed rules
+(detailed.py), which sort. Those rules tell a retry from a duplicate and one cause from another.
 
-That the one hand-over was the only one is said last, of those alone whose time no gap of an account touches.
+The last step decides that the one hand-over was the only one: for messages whose time no gap of an account touches.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _COUNT_MAX = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What `judge` found. `messages` has a row for each message born in the bucket, in order of home; `duplicates` one
-    for each extra hand-over."""
+    """The result of `judge`. `messages` has a row for each message born in the bucket, in order of home. `duplicates`
+    has one for each extra hand-over."""
 
     messages: Columns  # ledger.columns.LEDGER
     duplicates: Columns  # ledger.columns.DUPLICATES
@@ -65,7 +65,8 @@ class Ledger:
 
 
 def judge(bucket: Bucket, context: Context) -> Ledger:
-    """The ledger of one bucket. Pure: no clock, no file; the same records give the same rows, in the same order."""
+    """Make the ledger of one bucket. Pure: no clock, no file. The same records give the same rows, in the same
+    order."""
     count = len(bucket.units)
     assert count <= BUCKET_UNITS, f"{count} units in a bucket, {BUCKET_UNITS} at most"
     trail = trail_of(bucket, context.until_ms)
@@ -90,8 +91,8 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
 
 
 def _doubt(bucket: Bucket, rows: Columns, trail: RecordsByMessage, context: Context) -> tuple[tuple[int, ...], bool]:
-    """Say of messages that gaps touch that a hand-over may be missing; returns which gaps do, and whether the restore
-    of a backup does."""
+    """Flag messages that gaps touch: a hand-over may be missing. Return which gaps do, and true if the restore of a
+    backup does."""
     hidden, gaps = unseen(bucket, rows, trail.born, context)
     restored = np.zeros_like(hidden) if bucket.restored is None else bucket.restored & trail.born
     hidden |= restored
@@ -102,7 +103,7 @@ def _doubt(bucket: Bucket, rows: Columns, trail: RecordsByMessage, context: Cont
 
 
 def _known(bucket: Bucket, trail: RecordsByMessage, context: Context) -> Columns:
-    """Rows with all that does not depend on what happened."""
+    """Rows with all fields that do not depend on what happened."""
     count = len(bucket.units)
     rows = empty_columns(LEDGER, count)
     rows["home"][:] = np.arange(count, dtype=np.uint64) + np.uint64(trail.origin)
@@ -123,7 +124,7 @@ def _known(bucket: Bucket, trail: RecordsByMessage, context: Context) -> Columns
 def _quick(
     bucket: Bucket, trail: RecordsByMessage, newest: Newest, rows: Columns, context: Context
 ) -> npt.NDArray[np.bool_]:
-    """Judge what one look tells, into `rows`; returns which were, [n]."""
+    """Judge messages that one look tells, into `rows`. Return which were, [n]."""
     more, several = storied(bucket, trail, newest)
     once = (trail.start_count == 1) & ~more
     its = once[trail.start_at]
@@ -181,7 +182,7 @@ def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context
 
 
 def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDArray[np.bool_]) -> None:
-    """What is said of messages whatever their story: strict, overdue, not received, lost."""
+    """Set the flags that hold for any message: strict, overdue, not received, lost."""
     flags, kind = rows["flags"], rows["class"]
     strict = [number for number, topic in context.topics.items() if topic.strict]
     if strict:
@@ -197,7 +198,7 @@ def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDA
 
 
 def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Coverage) -> None:
-    """Overdue messages that were never handed over are lost after a while, where that is told for sure."""
+    """Count overdue messages that were never handed over as lost after a while, where the accounts leave no doubt."""
     due_ms = rows["due_ms"][overdue]
     gone = (due_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
     gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
@@ -208,7 +209,7 @@ def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Cover
 
 
 def _ask_receivers(rows: Columns, context: Context) -> None:
-    """What was handed over in the time that the receipts cover, and that nobody got."""
+    """Flag messages that were handed over in the time that the receipts cover, and that no consumer got."""
     first_ms, settled_ms = rows["first_ms"], rows["settled_ms"]
     last_ms = np.maximum(first_ms, settled_ms)
     asked = (first_ms >= context.receipts_from_ms) & (last_ms + context.grace_ms < context.receipts_until_ms)
@@ -223,7 +224,7 @@ def _ask_receivers(rows: Columns, context: Context) -> None:
 
 
 def _with_twins(bucket: Bucket, rows: Columns, duplicates: Columns, context: Context) -> Columns:
-    """Flag messages that repeat another one; where both were handed over, the later one's first hand-over is a
+    """Flag messages that repeat another one. If both were handed over, the first hand-over of the later one is a
     duplicate of the other one's."""
     assert bucket.headers is not None
     likes = twin_rows(bucket.hour, bucket.first, bucket.units, bucket.headers)
@@ -235,7 +236,7 @@ def _with_twins(bucket: Bucket, rows: Columns, duplicates: Columns, context: Con
     at, names, before_ms = (twins.home - origin).view(np.int64), twins.other, twins.other_ms
     here = names >= origin
     other = np.where(here, names - origin, np.uint64(0)).view(np.int64)
-    # Whoever takes a message back and schedules it again repeats nothing.
+    # A client that cancels a message and schedules it again repeats nothing.
     repeated = ~(here & (rows["class"][other] == MessageClass.CANCELLED) & (before_ms == 0))
     rows["flags"][at[repeated]] |= np.uint32(Flag.SCHEDULED_TWICE)
     both = repeated & (rows["first_ms"][at] > 0) & (before_ms > 0)

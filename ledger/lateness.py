@@ -2,14 +2,14 @@
 
     late = begin of the first hand-over - due time asked for > Context.late_ms
 
-The causes are asked in this order, and the first that fits is it:
+The causes are tried in this order, and the first that fits is taken:
 
 1. scheduled_late: counted from when it was scheduled, or rescheduled, it is not late.
-2. no_leader: it fell due after the term before had ended (by its own record, or, where its leader was killed, by the
-   last that was seen of it) and before the term that handed it over began, which did so within the grace.
+2. no_leader: it fell due between two terms. The term before had ended by its own record, or, if its leader was killed,
+   by the last that was seen of it. The term that handed it over had not begun, and did so within the grace.
 3. waiting: the start record holds the dispatch state of that moment. Units that the state names were dispatched some
    time before, and waited for a consumer or for their receiver.
-4. dispatch: all others; they went out as soon as they were dispatched, which was late.
+4. dispatch: all others. They went out as soon as they were dispatched, which was late.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class FirstHandOvers:
-    """Late ones, [n] each."""
+    """Late first hand-overs, [n] each."""
 
     at_ms: I64
     asked_due_ms: I64
     since_ms: I64  # the later of its due time and of when it was scheduled or rescheduled
     slot: I64  # the second in which the wheel had it
-    rank: I64  # its place in that second, -1: not known
+    rank: I64  # its ordinal in that second, -1: not known
     tick: I64
     local_index: U32
     term: U32

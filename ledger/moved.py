@@ -1,4 +1,4 @@
-"""What stands in one hour and belongs to messages born in another, on its way to their home."""
+"""Records of one hour that belong to messages born in another, on their way to the home."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class MovedRecords(NamedTuple):
     """Rows to be brought to the bucket in which `home` lies."""
 
     places: Rows  # PLACE
-    settles: Rows  # ABROAD
+    settles: Rows  # `ABROAD`
 
 
 def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: int = 0) -> MovedRecords:
-    """The units of the bucket that were born elsewhere, and their settle records.
+    """Return the units of the bucket that were born elsewhere, and their settle records.
 
     Needs the record headers of those units: the bucket's own, or `moved_headers` [m], row by row those of its moved
     units in order. `first_settle` is the ordinal in the file of the bucket's first settle record, or any number that
-    rises from bucket to bucket of an hour. Home and place may lie in one hour, or one bucket.
+    rises from bucket to bucket of an hour. Home and position may lie in one hour, or one bucket.
     """
     moved = np.flatnonzero(bucket.units["flags"] & np.uint32(UNIT_MOVED))
     if not len(moved):

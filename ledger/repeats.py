@@ -1,22 +1,23 @@
-"""What one hand-over is after another of the same message: a retry, or a duplicate with its cause.
+"""Tells for a hand-over after another of the same message: a retry, or a duplicate with its cause.
 
 Hand-overs of a message are ordered by (term, attempt), which fences them, and each is compared with the one before:
 
-| the one before | the later one | |
-|---|---|---|
-| failed on record, before the later one began | any | a retry |
-| of the same name | any | unexplained |
-| its Lease not on record | of a later term | failover: the Lease was lost with the leader |
-| its Lease not on record | of the same term | unexplained |
-| its lease ran, by the record | any | unexplained |
-| its lease was over; it settled the message, no later than the grace after the later one began | any | acked late |
-| its lease was over; it was acknowledged since | any | acked late |
-| its lease was over, without outcome on record | pull | lease ended |
-| its lease was over, without outcome on record | push | unknown outcome |
+    the one before                                            the later one      verdict
+    failed on record, before the later one began              any                a retry
+    of the same name                                          any                unexplained
+    its Lease not on record                                   of a later term    failover: the Lease was lost with
+                                                                                 the leader
+    its Lease not on record                                   of the same term   unexplained
+    its lease ran, by the record                              any                unexplained
+    its lease was over; it settled the message, no later      any                acked late
+    than the grace after the later one began
+    its lease was over; it was acknowledged since             any                acked late
+    its lease was over, without outcome on record             pull               lease ended
+    its lease was over, without outcome on record             push               unknown outcome
 
-A leader that was deposed may still hand over for a moment; by its lower term that comes before, whenever it was. A
-Lease counts as on record only if it was when the later one began: an extension of a hand-over that the log never knew
-writes one afterwards.
+A leader that was deposed may still hand over for a moment. By its lower term that comes before, whenever it was. A
+Lease counts as on record only if it was on record when the later hand-over began. An extension of a hand-over that the
+log never knew writes one afterwards.
 """
 
 from __future__ import annotations
@@ -47,24 +48,24 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Outcomes(NamedTuple):
-    """What is known of each hand-over, [h]."""
+    """The known facts of each hand-over, [h]."""
 
     leased: _Bools  # its Lease is on record, at any time
-    leased_ms: I64  # when that was written for, NEVER without one
+    leased_ms: I64  # its time in that Lease, NEVER without one
     lease_end_ms: I64  # by its newest record, 0 without one
-    lease_end_least_ms: I64  # by the record with the earliest
+    lease_end_least_ms: I64  # by the record with the earliest end
     failed: _Bools  # by a settle record
     failed_ms: I64
     refused_ms: I64  # by an end record; NEVER without one
     settled: _Bools  # it ended the message as delivered
     done: _Bools  # an end record says that it was acknowledged
     done_ms: I64
-    done_late: _Bools  # one says that this was too late
-    known: _Bools  # the outcome, by whatever record
+    done_late: _Bools  # an end record says that this was too late
+    known: _Bools  # the outcome is known, by any record
 
 
 class Repeats(NamedTuple):
-    """Hand-overs but the first of each message, [r]: `before` and `later` are ordinals among all hand-overs."""
+    """Hand-overs after the first of each message, [r]. `before` and `later` are ordinals among all hand-overs."""
 
     before: I64
     later: I64
@@ -72,7 +73,7 @@ class Repeats(NamedTuple):
 
 
 def outcomes_of(records: Records) -> Outcomes:
-    """Find out what came of each hand-over."""
+    """Find the outcome of each hand-over."""
     key = records.hand_overs.key
     settles, ends = records.settles, records.ends
 
@@ -102,7 +103,7 @@ def outcomes_of(records: Records) -> Outcomes:
 
 
 def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: Context) -> Repeats:
-    """Compare each hand-over with the one before; `settled_ms` [k] is when each message ended, 0 while open."""
+    """Compare each hand-over with the one before. `settled_ms` [k] is when each message ended, 0 while open."""
     hand_overs = records.hand_overs
     later = np.flatnonzero(hand_overs.message[1:] == hand_overs.message[:-1]) + 1
     before = later - 1
@@ -112,7 +113,8 @@ def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: C
     failed |= outcomes.refused_ms[before] <= at_ms
     same = hand_overs.key[later] == hand_overs.key[before]
     on_record = outcomes.leased[before] & (outcomes.leased_ms[before] <= at_ms)
-    # A Lease of the later one on record came after all of the earlier one's; without it, extensions may be newer.
+    # If the Lease of the later one is on record, it came after all of the earlier one's. Without it, extensions may be
+    # newer.
     ended_ms = np.where(known_later, outcomes.lease_end_ms[before], outcomes.lease_end_least_ms[before])
     over = ended_ms <= at_ms
     settled = outcomes.settled[before]

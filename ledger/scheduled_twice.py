@@ -1,11 +1,14 @@
-"""Messages that may be one message scheduled twice: equal in all that a producer says, within a minute of each other.
+"""Messages that may be one message scheduled twice: equal in all that a producer sets, within a minute of each other.
 
-A producer that did not hear the answer schedules again; with a key the second is caught, without one it becomes a
-message of its own. What is alike: topic, due time asked for, tags, and CRC and lengths of the payload (headers, content
-type, target, body ...). Messages of one entry have one time of creation and are no twins: who puts the same body into a
-batch twice means it. Nor are those of a larger crowd, where equal messages are what the producer sends.
+A producer that did not hear the answer schedules again. With a key the second message is caught. Without one it becomes
+a message of its own. Equal messages have the same topic, due time asked for and tags, and CRC and lengths of the
+payload (headers, content type, target, body ...).
 
-Units of an hour stand in order of creation, so the twins of a bucket's messages stand in it or shortly before it.
+Two cases are not counted:
+- Messages of one entry have one time of creation. A client that puts the same body into a batch twice means it.
+- In a larger crowd, equal messages are what the producer sends.
+
+Units of an hour stand in order of creation, so the equals of a bucket's messages stand in it or shortly before it.
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ class ScheduledTwice(NamedTuple):
 
 
 def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
-    """TWIN rows, [n], of these units of an hour, row i that of the unit first + i. Their likeness is 0 where there can
-    be no twin: born elsewhere, with a key, or not readable."""
+    """TWIN rows, [n], of these units of an hour, row i that of the unit first + i. The likeness is 0 for messages that
+    cannot be repeats: born elsewhere, with a key, or not readable."""
     rows = np.zeros(len(units), TWIN)
     flags, tags = lift(units, ["flags", "tags"])
     topic, asked_due_ms, crc, body_len, key_len, size, created_ms = lift(
@@ -64,7 +67,7 @@ def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
 
 
 def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
-    """Those of `rows` that repeat a message of `before`, all of lower homes, or of `rows`."""
+    """Find the rows that repeat a message of `before`, all of lower homes, or of `rows`."""
     if not len(rows):
         return ScheduledTwice(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
     parts = [lift(part, ["likeness", "created_ms", "home", "first_ms"]) for part in (before, rows)]
@@ -76,7 +79,7 @@ def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
         return ScheduledTwice(home, home, first_ms)
     alike = _run_starts(likeness[1:] != likeness[:-1])
     entry = _run_starts((likeness[1:] != likeness[:-1]) | (created_ms[1:] != created_ms[:-1]))
-    other = entry - 1  # the last of those that one entry before scheduled, unless it is of another likeness
+    other = entry - 1  # the last message of the entry before, unless it is of another likeness
     size = np.bincount(alike, minlength=len(alike))[alike]
     repeats = (entry > alike) & (created_ms - created_ms[other] <= within_ms) & (size <= CROWD)
     if len(before):
@@ -95,7 +98,7 @@ def _crowded(likeness: U64) -> npt.NDArray[np.intp]:
 
 
 def _run_starts(begins: npt.NDArray[np.bool_]) -> I64:
-    """For each row the first of its run; `begins` [n - 1] says which of the rows from the second on begin one."""
+    """For each row the first of its run. `begins` [n - 1] is true for rows, from the second on, that begin one."""
     starts = np.zeros(len(begins) + 1, np.int64)
     starts[1:] = np.flatnonzero(np.concatenate([[True], begins]))[np.cumsum(begins)]
     return starts

@@ -1,4 +1,4 @@
-"""The counts of a ledger: one for each bucket, added up to one for all, with the checks that they hold together.
+"""The counts of a ledger: one for each bucket, added up to one for all, with the checks that they agree.
 
 scheduled = delivered_once + delivered_more + dead + cancelled + expired + pending + in_flight + lost
           + delivered
@@ -19,8 +19,8 @@ from ledger.judge import Ledger
 
 
 class Change(NamedTuple):
-    """Failover duplicates of one change of terms. The span is that of the earlier hand-overs, which the leader that
-    died made without their Leases getting into the log."""
+    """Failover duplicates of one change of terms. The span is that of the earlier hand-overs. The leader that died made
+    them without their Leases getting into the log."""
 
     duplicates: int
     first_ms: int  # earliest and latest of the earlier hand-overs
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
     @property
     def span_ms(self) -> int:
-        """Hand-over time that was repeated."""
+        """The hand-over time that was repeated."""
         return self.last_ms - self.first_ms
 
     def __add__(self, other: object) -> Change:
@@ -43,7 +43,7 @@ Counts = dict[int, int]
 
 @dataclass(slots=True)
 class Summary:
-    """What a part of the ledger holds; `+` adds two parts that have no message in common."""
+    """The counts of a part of the ledger. `+` adds two parts that have no message in common."""
 
     scheduled: int = 0
     classes: Counts = field(default_factory=dict)  # by MessageClass
@@ -52,7 +52,7 @@ class Summary:
     lost: Counts = field(default_factory=dict)  # by Lost
     causes: Counts = field(default_factory=dict)  # by Cause, of duplicates
     changes: dict[tuple[int, int], Change] = field(default_factory=dict)  # by (term before, term after)
-    strict_failover: int = 0  # failover duplicates of strict topics: there are to be none
+    strict_failover: int = 0  # failover duplicates of strict topics: must be none
     hand_overs: int = 0
     retries: int = 0
     duplicates: int = 0  # of the messages themselves
@@ -108,7 +108,7 @@ class Summary:
         )
 
     def wrong(self) -> list[str]:
-        """What does not add up, a sentence each; empty when all does."""
+        """Say what does not add up, a sentence each. Empty when all does."""
         found: list[str] = []
         if set(self.classes) - set(map(int, MessageClass)):
             found.append(f"messages of no class: {self.classes}")
@@ -125,7 +125,7 @@ class Summary:
         return found
 
     def broken(self, duplicate_span_ms: int = 50) -> list[str]:
-        """Promises that did not hold, a sentence each."""
+        """Name the promises that did not hold, a sentence each."""
         found: list[str] = []
         for count, said in (
             (self.classes.get(MessageClass.LOST, 0), "lost"),
@@ -148,7 +148,7 @@ class Summary:
         return found
 
     def document(self) -> dict[str, Any]:
-        """For JSON: every class, cause and flag by its word, zeros included."""
+        """The counts for JSON: every class, cause and flag by its word, zeros included."""
         return {
             "scheduled": self.scheduled,
             "classes": _worded(MessageClass, self.classes),
@@ -205,7 +205,7 @@ def _changes(extra: Columns) -> dict[tuple[int, int], Change]:
 
 
 def _strict_failover(messages: Columns, extra: Columns) -> int:
-    """Failover duplicates of messages with the flag; rows of both are in order of home."""
+    """Count failover duplicates of messages with the flag. Rows of both are in order of home."""
     home = extra["home"][extra["cause"] == Cause.FAILOVER]
     if not len(home):
         return 0

@@ -15,12 +15,13 @@ from storage.record.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDE
 
 _NEVER: Final = np.iinfo(np.int64).max
 _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
-"""What only a leader writes. An end record bears the term of its hand-over, which may be over by then."""
+"""Kinds of record that only a leader writes. An end record bears the term of its hand-over, which may be over by
+then."""
 
 
 def terms_of(deliveries: Rows) -> Rows:
-    """TERM rows, in order of term and node, of what these DELIVERY rows tell of it; rows of all kinds may be among
-    them. One of which no begin is told has `begun_ms` 0."""
+    """Make TERM rows, in order of term and node, from these DELIVERY rows. Rows of all kinds may be among them. A term
+    without a record of its begin has `begun_ms` 0."""
     fields = ["kind", "term", "node", "at_ms", "code", "random", "home", "took_ms", "tick"]
     kind = deliveries["kind"]
     its = np.flatnonzero(np.isin(kind, _SEEN) | ((kind == GOES_ON) & (deliveries["random"] > 0)))
@@ -43,7 +44,7 @@ def terms_of(deliveries: Rows) -> Rows:
     terms["first_ms"] = first_ms
     marked = (kind != START) & (random > 0)
     found_ms: I64 = np.full(len(names), _NEVER)
-    said = begun | (marked & ~ended)  # what a later file of the term shows is no less than what its leader found
+    said = begun | (marked & ~ended)  # a later file of the term shows no less than its leader found
     np.minimum.at(found_ms, which[said], tick[said] * MS_PER_TICK)
     terms["found_ms"] = np.where(found_ms == _NEVER, 0, found_ms)
     terms["marked"][which[marked]] = 1
@@ -55,10 +56,10 @@ def terms_of(deliveries: Rows) -> Rows:
 
 
 def merge_terms(parts: Sequence[Rows]) -> Rows:
-    """One TERM row a term, in order, from several parts; for Context.terms.
+    """Merge several parts into one TERM row a term, in order, for Context.terms.
 
-    Where two nodes claim one term, which a group of nodes that vote once never lets happen, the one that began it
-    first is taken; `rival_terms` tells.
+    A group of nodes that vote once never has two nodes in one term. If two claim one, the one that began it first is
+    taken. `rival_terms` tells.
     """
     merged = _by_term_and_node(parts)
     order = np.lexsort((np.where(merged["begun_ms"] > 0, merged["begun_ms"], _NEVER), merged["term"]))
@@ -67,7 +68,7 @@ def merge_terms(parts: Sequence[Rows]) -> Rows:
 
 
 def rival_terms(parts: Sequence[Rows]) -> list[int]:
-    """Terms that more than one node claims."""
+    """The terms that more than one node claims."""
     terms, count = np.unique(_by_term_and_node(parts)["term"], return_counts=True)
     found: list[int] = terms[count > 1].tolist()
     return found

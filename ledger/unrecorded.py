@@ -1,4 +1,4 @@
-"""Times of which no account tells, seen from the terms; and the messages that may have been handed over in them.
+"""Times of which no account tells, seen from the terms, and the messages that may have been handed over in them.
 
     term 5  n1  |begun .. a hand-over|            n1 lost power: its last records went with it, and its end
     term 6                                        no account tells of it: its log was lost with its disk
@@ -6,12 +6,14 @@
                  <------ 5 -------------->        from the last record of 5 to the first of the next told term
              <---------- 6 -------------->        from CLOCKS_MS before the last that an earlier term tells of
 
-A term that is marked (level 3) says which one the log shows before it. A marked term without an end lost its newest
-records with the power, or its leader is cut off: a leader that was killed alone gets its end when its node is back
-(storage/file/delivery_end.py). One without a mark that a marked one follows may have lost that with the power, too. The
-end of such a time is by another node's clock, so it is taken CLOCKS_MS later; and not before the second that this one
-found dispatched in the log: its clock may be wrong. Where clocks were set back meanwhile, nothing tells how far they
-had come in the lost terms: such a time has no end.
+A marked term (level 3) names the term that the log shows before it. If it has no end, it lost its newest records with
+the power, or its leader is cut off. A leader that was killed alone gets its end when its node is back
+(storage/file/delivery_end.py). An unmarked term before a marked one, without an end, may have lost that with the power,
+too.
+
+The end of a missing time is by the clock of the next leader, so it is taken CLOCKS_MS later. It is not before the
+second that this leader found dispatched in the log, because its clock may be wrong. If clocks were set back meanwhile,
+nothing tells how far they had come in the lost terms. Such a time has no end.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ NOBODY = 0
 
 
 def unrecorded(terms: Rows, window_ms: int) -> Rows:
-    """SPAN rows of what these TERM rows, in order of term, show to be missing; of several terms in a row one. What was
-    before `window_ms` is not told by all accounts any more: files go by age."""
+    """SPAN rows of times that these TERM rows, in order of term, show to be missing. Several missing terms in a row are
+    one. Not all accounts tell of times before `window_ms` any more, because files are removed by age."""
     told = set(terms["term"].tolist())
     spans: list[tuple[int, int, int, int, int]] = []
     for row, term in enumerate(terms):
@@ -44,19 +46,20 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
         if term["marked"] and term["before"] and int(term["before"]) not in told:
             seen_ms = _seen_before(terms, row)
             set_back = seen_ms > until_ms
-            # An end may be written late, by a leader that stood still meanwhile: what it did last counts.
+            # A leader that stood still may write its end late. Its last act counts.
             from_ms = min(seen_ms - CLOCKS_MS, first_ms) if row and not set_back else 0
             spans += _span(NOBODY, from_ms, until_ms, seen_ms, window_ms)
     return np.array(spans, SPAN)
 
 
 def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Rows:
-    """SPAN rows of terms whose leader had a clock that was ahead: the next term began, and by that clock this one went
-    on handing over. It did so at times after this moment, or at times that were not searched. So some of its hand-overs
+    """SPAN rows of terms whose leader's clock was ahead. The next term began, and by that clock this one went on
+    handing over. It did so at times after this moment, or at times that were not searched. So some of its hand-overs
     are not in the accounts.
 
-    By the other clocks it led until the next term began. What it created begins in times to come, and so does what it
-    handed over before that was due by the others."""
+    By the other clocks it led until the next term began. Messages that it created begin in times to come. So do
+    messages that it handed over before they were due by the others.
+    """
     acted_ms, next_ms = terms["acted_ms"], _least_later(terms["first_ms"])
     to_come = (acted_ms > moment_ms) & (next_ms <= moment_ms)
     not_searched = (acted_ms > searched_ms) & (next_ms < acted_ms - CLOCKS_MS)
@@ -74,15 +77,15 @@ def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Row
 
 
 def _span(node: int, from_ms: int, until_ms: int, seen_ms: int, window_ms: int) -> list[tuple[int, int, int, int, int]]:
-    """A time that is missing, where others led until `until_ms` at most, and the last that is told of before it is
-    `seen_ms`. None if it was before the window. It has no end where that was later: clocks were set back since."""
+    """A missing time, in which others led until `until_ms` at most. `seen_ms` is the last moment that is told before
+    it. None if it was before the window. It has no end if `seen_ms` is later: clocks were set back since."""
     if max(until_ms - CLOCKS_MS, seen_ms) <= window_ms:
         return []
     return [(node, 0, 0, max(from_ms, window_ms), EVER_MS if seen_ms > until_ms else until_ms)]
 
 
 def _seen_before(terms: Rows, row: int) -> int:
-    """The latest that is told of before a term, back to one that is marked: before an unmarked one there may be lost
+    """The latest moment that is told before a term, back to a marked term. Before an unmarked one there may be lost
     terms too."""
     at, seen_ms = row, 0
     while at:
@@ -94,9 +97,12 @@ def _seen_before(terms: Rows, row: int) -> int:
 
 
 def closed(holes: Rows, terms: Rows) -> Rows:
-    """SPAN rows of holes at the ends of accounts, which nothing of their term is behind, each at most up to where
-    another node begins a later marked term: what this one led afterwards, and lost, the terms show. A term is later
-    than all that this node had begun before the hole; by another clock an earlier one may seem to begin behind it."""
+    """SPAN rows of holes at the ends of accounts, cut. Nothing of their term is behind them.
+
+    Each ends at the latest where another node begins a later marked term. If this node led after that and lost it, the
+    terms show that. A term is later than all that this node had begun before the hole. By another clock an earlier term
+    may seem to begin behind it.
+    """
     holes = holes.copy()
     for hole in holes:
         its = terms[(terms["node"] == hole["node"]) & (terms["first_ms"] <= hole["from_ms"])]
@@ -108,15 +114,15 @@ def closed(holes: Rows, terms: Rows) -> Rows:
 
 
 def _led_until_ms(terms: Rows) -> I64:
-    """Until when others can have led before these terms. Whose clock was behind the second that it found dispatched has
-    a wrong one."""
+    """Until when others can have led before these terms. If a leader's clock was behind the second that it found
+    dispatched, it is wrong."""
     first_ms, found_ms = terms["first_ms"], terms["found_ms"]
     until_ms: I64 = np.where(found_ms > first_ms, found_ms + MS_PER_TICK, first_ms) + CLOCKS_MS
     return until_ms
 
 
 def _least_later(at_ms: I64) -> I64:
-    """Of each, the least of those behind it, [n]; EVER_MS behind the last."""
+    """For each time the least of those behind it, [n]. EVER_MS behind the last."""
     least: I64 = np.minimum.accumulate(np.append(at_ms, EVER_MS)[::-1])[::-1][1:]
     return least
 
@@ -131,12 +137,12 @@ class Open:
         np.minimum.at(self.from_ms, at[within], bucket.places["due_ms"][within])
         created_ms, settled_ms = rows["created_ms"], rows["settled_ms"]
         self.from_ms = np.maximum(self.from_ms, created_ms)
-        # Who created it had a clock that was ahead: nobody tells when that was by the others.
+        # The leader that created it had a clock that was ahead. No record tells when that was by the others.
         self.from_ms[(settled_ms > 0) & (settled_ms < created_ms - CLOCKS_MS)] = 0
         self.until_ms: I64 = np.where(settled_ms > 0, settled_ms, context.until_ms)
 
     def within(self, span: np.void) -> npt.NDArray[np.bool_]:
-        """Which of them in from_ms <= t < until_ms of a SPAN row; of one that is ahead, those that begin in it."""
+        """Mark the messages in from_ms <= t < until_ms of a SPAN row. If the row is ahead, those that begin in it."""
         last_ms = self.from_ms if span["ahead"] else self.until_ms
         found: npt.NDArray[np.bool_] = (self.from_ms < span["until_ms"]) & (last_ms >= span["from_ms"])
         return found
@@ -145,7 +151,7 @@ class Open:
 def unseen(
     bucket: Bucket, rows: Columns, born: npt.NDArray[np.bool_], context: Context
 ) -> tuple[npt.NDArray[np.bool_], tuple[int, ...]]:
-    """Messages born here, [n], that may have been handed over in a gap; and the ordinals of those gaps."""
+    """Mark messages born here, [n], that may have been handed over in a gap. Also return the ordinals of those gaps."""
     hidden = np.zeros(len(bucket.units), np.bool_)
     gaps: list[int] = []
     if len(context.gaps) and len(hidden):
