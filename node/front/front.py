@@ -85,7 +85,7 @@ class Front:
         return self.groups.home.status.leader
 
     def leads(self) -> bool:
-        """Whether this node is the established leader and not about to give that away: then requests wait for the
+        """True if this node is the established leader and does not give that away. If it does, requests wait for the
         next leader in the forwarder."""
         return self.groups.home.status.leads
 

@@ -154,7 +154,7 @@ class Forwarder:
             self._under_way.pop(under_way, None)
         if pulls and answer is not None and request.gone():
             self._give_back.unread(request, answer)
-            if answer.status == 200:  # who only closed its side still reads: it gets none of what is given back
+            if answer.status == 200:  # a client that only closed its side still reads: send it no messages
                 return ForwardAnswer(answer.status, answer.headers, NO_MESSAGES)
         return answer
 
