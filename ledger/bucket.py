@@ -142,7 +142,7 @@ class Bucket:
     """Units first <= global_index < first + n of one hour, n <= BUCKET_UNITS, and their records.
 
     Each record is given once. `settles` are in file order, the others in any. `judge` counts records that name no unit
-    of the bucket; it drops none silently.
+    of the bucket. It drops none silently.
     """
 
     group: int

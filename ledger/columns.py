@@ -26,7 +26,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 class MessageClass(IntEnum):
-    """What became of a message.
+    """The class of a message, by what became of it.
 
     - `pending` is also a message that was handed over, whose lease ended without outcome, and that will go out again.
     - `in_flight` is a message whose lease runs at the end of the records.
@@ -56,7 +56,7 @@ def ended_class(row: State) -> MessageClass | int:
 
 
 ENDED_CLASSES: Final[U8] = table(ended_class, np.uint8(0))
-"""The same by the state's number."""
+"""The class by the state's number."""
 
 DELIVERED_CLASSES: Final = (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_MORE, MessageClass.DELIVERED)
 """The classes of messages that a hand-over ended."""
@@ -78,7 +78,7 @@ class Flag(IntFlag):
     NODES_DISAGREE = 1 << 5
     """The nodes' copies of its records differ, or two nodes say that they made one and the same hand-over."""
     OUTSIDE_WINDOW = 1 << 6
-    """Due before the window in which all records are retained. Records that are there are shown; missing ones mean
+    """Due before the window in which all records are retained. Records that are there are shown. Missing ones mean
     nothing."""
     RECORDS_MISSING = 1 << 7
     """A hand-over is known from the settle records only, and the node's own account has a hole there or is not given.
@@ -202,7 +202,7 @@ LEDGER: Final[dict[str, np.dtype[Any]]] = {
         "code": "<u2",  # HTTP status or reason of its end
     }.items()
 }
-"""One row a message."""
+"""The columns of messages, one row a message."""
 
 DUPLICATES: Final[dict[str, np.dtype[Any]]] = {
     name: np.dtype(kind)
@@ -224,7 +224,7 @@ DUPLICATES: Final[dict[str, np.dtype[Any]]] = {
         "other": "<u8",  # the message that it repeats: `home`, except for scheduled_twice
     }.items()
 }
-"""One row an extra hand-over, in order of home, then of (term, attempt)."""
+"""The columns of extra hand-overs, one row each, in order of home, then of (term, attempt)."""
 
 
 def empty_columns(schema: dict[str, np.dtype[Any]], count: int = 0) -> Columns:

@@ -1,4 +1,4 @@
-"""One bucket's verdicts: a class for every message, a cause for every duplicate.
+"""The verdicts of one bucket: a class for every message, a cause for every duplicate.
 
 Nearly all messages are told by two facts: the newest settle record of their unit, and the one hand-over that a node
 wrote down. These are judged where they stand, in arrays by global_index (`quick`):

@@ -6,15 +6,15 @@ skew_max_ms`, either way. A node whose clock is off is not ready (`/readyz`) and
 (replication/election/may_vote.py). A leader that a majority contradicts hands over (node/cluster/transfer.py). Nothing
 here changes what is done with messages.
 
-    whose clock is off                        who notices                      what happens
-    one follower's                            itself, the leader's metrics     not ready, stands after the others;
-                                                                               nothing is late or early
-    the leader's, and a majority agrees       itself, at once                  not ready, stamps at most 500 ms past
-                                                                               that majority, yields
-    of three nodes two are up, one is off     the follower, the metrics        no node can say which one is wrong:
-                                                                               the leader leads on
-    a majority's, together                    no node                          the median is wrong: time is what most
-                                                                               clocks say
+    clock that is off                      noticed by                    effect
+    one follower's                         itself, the leader's metrics  not ready, stands after the others; nothing is
+                                                                         late or early
+    the leader's, and a majority agrees    itself, at once               not ready, stamps at most 500 ms past that
+                                                                         majority, yields
+    one of two that are up, of three       the follower, the metrics     no node can say which is wrong: the leader
+                                                                         leads on
+    a majority's, together                 no node                       the median is wrong: time is what most clocks
+                                                                         say
 """
 
 from __future__ import annotations

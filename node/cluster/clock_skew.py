@@ -9,8 +9,8 @@ carry their median, so a follower knows how far its own clock is off. Two things
 
 A clock contradicts the median if it is farther off than the configured bound, which is at most those 500 ms.
 
-A message that waited on the way counts for neither (replication/election/median.py, replication/raft/options.py). After
-a pause it says where clocks were.
+An echo or heartbeat that waited on the way does not count (replication/election/median.py,
+replication/raft/options.py). After a pause it says where clocks were.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Skew:
         self._found: Median | None = None
 
     def median_ms(self) -> float:
-        """Return how far the median of the nodes' clocks is ahead of ours. Only the leader knows it; elsewhere it is 0.
+        """Return how far the median of the nodes' clocks is ahead of ours. Only the leader knows it. Elsewhere it is 0.
 
         A peer that was not heard counts as if its clock stood at the last known median, moved on by the time since. So
-        a node whose wall clock jumped before its election knows that it is off, though another node is away. Of two
-        clocks alone nobody could tell which is wrong.
+        a node whose wall clock jumped before its election knows that it is off, though another node is away. Two clocks
+        alone would not show which one is wrong.
 
         If the median was never known, as after all nodes were down at once:
         - A peer that is down is left out. Of two clocks the lower counts: being late is bearable, being early is not.

@@ -230,7 +230,7 @@ class Drain:
         ]
 
     def look(self) -> None:
-        """Called from time to time; acts only on a leader. Care for nodes that want to go and leave no majority. A
+        """Called from time to time. It acts only on a leader. Care for nodes that want to go and leave no majority. A
         drained node that was elected, because no other node was up, gives leadership away as soon as it can."""
         if self._leadership.term is None or self._life.draining or self._caring is not None:
             return

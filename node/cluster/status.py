@@ -79,7 +79,8 @@ class Status:
         }
 
     def _member(self, node_id: str) -> dict[str, Any]:
-        """One node as this node sees it. Peers' figures come in echoes of the leader's heartbeats; followers show null."""
+        """A node as this node sees it. Peers' figures come in echoes of the leader's heartbeats. Followers show
+        null."""
         group = self._group
         listed, learns = self._members.contact(node_id), self._members.role(node_id) == LEARNER
         role = "leader" if group.leader_id == node_id else "learner" if learns else "follower"

@@ -12,9 +12,9 @@ Until this node steps down the transfer can be called off, and then everything g
 
 - Why nothing is handed over twice: every hand-over of this term was made before the freeze. So its Lease is in the log
   before the target is asked, and the target has applied it.
-- Why no request is proposed twice or lost: this node answers each request that it put into an entry, because that entry
-  is committed before the node steps down. Any other request is sent on, once, or refused as `no-leader`, which says
-  that nothing happened.
+- Why no request is proposed twice or lost: this node answers each request that it put into an entry. That entry is
+  committed before the node steps down. Any other request is sent on, once, or refused as `no-leader`, which says that
+  nothing happened.
 
 The gap is measured on one clock, the old leader's monotonic one, so no two clocks are compared. It begins with the
 freeze, the last moment at which the old leader could hand anything over. It ends when the new leader's account arrives,
@@ -251,8 +251,8 @@ class Transfer:
         return result
 
     def _open_hand_overs(self, term: Term) -> OpenHandOvers:
-        """What this leader handed over and knows no end of: the pushes on the wire, and the newest hand-overs that the
-        records still have open."""
+        """Hand-overs of this leader without a known end: the pushes on the wire, and the newest that the records still
+        have open."""
         pushes = [attempt for attempt in self._push_feed.attempts.values() if attempt.term == term.term]
         newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
@@ -261,7 +261,7 @@ class Transfer:
         return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _give(self, to: str) -> bool:
-        """Give leadership away. Return true if it was given; if not, everything goes on as before. One call at a time:
+        """Give leadership away. Return true if it was given. If not, everything goes on as before. One call at a time:
         the end of one that fails would thaw another that is about to give."""
         async with self._giving:
             return self._group.is_leader and await self._seal_and_give(to)

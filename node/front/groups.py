@@ -19,7 +19,7 @@ from storage.format.message_id import BadId, decode_id
 
 
 class Place:
-    """One group. `status` is the newest. `receipts` make and check its receipts. `sent` is the window for messages that
+    """A group. `status` is the newest. `receipts` make and check its receipts. `sent` is the window for messages that
     another node hands over for it."""
 
     def __init__(self, number: int, node: str, changed: Callable[[], None]) -> None:
@@ -77,7 +77,7 @@ class Place:
         self._heard = heard
 
     def _told_by(self, port: GroupPort, status: GroupStatus) -> None:
-        if port is self._port:  # a port that is gone still reports
+        if port is self._port:  # one that is gone still sees what becomes of it
             self._told(status)
 
     def _told(self, status: GroupStatus) -> None:

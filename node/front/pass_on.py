@@ -56,7 +56,7 @@ class _UnderWay:
 
 
 class Forwarder:
-    """One client session of this node. `leader_http` gives the leader's host:port, None while there is none."""
+    """The client session of this node. `leader_http` gives the leader's host:port, None while there is none."""
 
     def __init__(self, leader_http: Callable[[], str | None]) -> None:
         self._leader_http = leader_http
@@ -74,8 +74,8 @@ class Forwarder:
             trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-        # aiohttp sends DELETE, PUT and GET again by itself when a kept connection breaks; the second try then says that
-        # nothing was sent. There is no public switch; its own test client sets this one.
+        # aiohttp sends DELETE, PUT and GET again by itself when a kept connection breaks. The second try then says that
+        # nothing was sent. There is no public switch; aiohttp's own test client sets this one.
         assert self._session._retry_connection is True, "aiohttp has moved its switch"
         self._session._retry_connection = False
 
@@ -167,7 +167,7 @@ class Forwarder:
                 headers=request.headers,
                 data=io.BytesIO(request.body) if request.body else None,
                 allow_redirects=False,
-                skip_auto_headers=("Content-Type",),  # it came without one, and the leader knows the default
+                skip_auto_headers=("Content-Type",),  # it came without one: the leader knows what is meant
             ) as answer:
                 return ForwardAnswer(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):

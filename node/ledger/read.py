@@ -88,7 +88,7 @@ class Story:
 async def read_story(store: Store, hour: Hour, at: I64) -> Story:
     """Read the messages born in this hour with these global indexes, ascending, each once.
 
-    Raises HourGone; Corrupt or DiskFailed, both final.
+    Raises HourGone, and Corrupt or DiskFailed, which are final.
     """
     trail = await _read(store, hour, at)
     homes = at.astype(np.uint64) | np.uint64(hour.number << INDEX_BITS)

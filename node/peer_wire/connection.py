@@ -4,7 +4,7 @@
 
 The greeting of each side says how many calls, and how many bytes of them, the other side may have under way. A call's
 bytes count until it is answered. Bytes of answers count until they are read, which each frame tells. A side that goes
-beyond, or sends something invalid, loses the connection, with its name in the error. If a call was begun when the
+beyond, or sends something invalid, loses the connection, and the error names the reason. If a call was begun when the
 connection ends, it may have been carried out.
 """
 
@@ -103,7 +103,7 @@ class _Served:
 
 
 class PeerConnection:
-    """One connection, agreed on by both sides. `ended` is called once when it is gone."""
+    """A connection, agreed on by both sides. `ended` is called once when it is gone."""
 
     def __init__(
         self, line: Connection, theirs: Greeting, serve: Serve, ended: Callable[[PeerConnection], None]
@@ -366,7 +366,7 @@ class PeerConnection:
             if reply.leaves is None:
                 self._soon()
             else:
-                self._flush()  # in the step of the hand-over: in the next step the term may have ended
+                self._flush()  # in the step of the hand-over: in the next one the term may have ended
         else:
             reply.dropped()
 

@@ -30,7 +30,7 @@ class Outgoing:
 
 
 class Outbox:
-    """One kind: calls, or answers. `credit`: bytes that may be sent. The owner raises it again."""
+    """Calls, or answers, that wait. `credit`: bytes that may be sent. The owner raises it again."""
 
     def __init__(self, credit: int) -> None:
         self.credit = credit

@@ -1,8 +1,8 @@
 """The connections for calls of one group on one node: one with each other node, made when it is needed.
 
 They come in at the Raft address, and are dialled there (replication/wire). Two nodes that dial each other at once have
-two for a moment; each closes at rest. A silent connection is given up, as Raft's are. To close one, both sides say so.
-So no call is on its way to a side that is gone.
+two for a moment. Each is closed when nothing is under way on it. A silent connection is given up, as Raft's are. To
+close one, both sides say so. So no call is on its way to a side that is gone.
 """
 
 from __future__ import annotations

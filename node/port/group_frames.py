@@ -38,7 +38,7 @@ class Nothing(Plain, frozen=True):
 
 
 class Operation(NamedTuple):
-    """One call of GroupPort: the types of its argument and of its answer."""
+    """A call of GroupPort: the types of its argument and of its answer."""
 
     asked: type[msgspec.Struct]
     answer: type[msgspec.Struct]

@@ -1,7 +1,7 @@
 """A group as a front of its node sees it. GroupPort is all that a front may ask, GroupStatus all that it hears.
 
-A group that failed, or is being opened again, does not answer calls any more. They raise `no-leader` or
-`outcome-unknown`, by whether something may have happened.
+A group that failed, or is being opened again, does not answer calls any more. They raise `no-leader` if nothing
+happened, and `outcome-unknown` if something may have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReceiptKey(Plain, frozen=True):
 
 
 class PeerNode(Plain, frozen=True):
-    """Another member: where its Raft listens, and whether it is known to read the calls of this build."""
+    """Another member: where its Raft listens. `calls` is true if it is known to read the calls of this build."""
 
     node: str
     raft: str
@@ -36,7 +36,7 @@ class PeerNode(Plain, frozen=True):
 
 
 class GroupStatus(Plain, frozen=True, kw_only=True):
-    """One group on one node.
+    """The state of a group on one node.
 
     - `term`: the newest that it knows of.
     - `leads`: this node proposes now. It does not while it gives leadership away.
@@ -110,7 +110,7 @@ class ClusterDocument(Plain, frozen=True):
 
 
 class Sample(Plain, frozen=True):
-    """One value of a metric. `labels` in the order of their names."""
+    """A value of a metric. `labels` in the order of their names."""
 
     name: str
     labels: dict[str, str]
@@ -118,7 +118,7 @@ class Sample(Plain, frozen=True):
 
 
 class MetricFamily(Plain, frozen=True):
-    """One metric: its name, its kind, a sentence, its values."""
+    """A metric: its name, its kind, a sentence, its values."""
 
     name: str
     kind: str
@@ -176,7 +176,7 @@ class ClusterPort(Protocol):
 
 
 class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
-    """One group."""
+    """All calls of a group."""
 
     number: int
 

@@ -36,7 +36,7 @@ class ScheduledRow(Plain, frozen=True):
 
 
 class MessageAsked(Plain, frozen=True):
-    """One message, as the leader has it, or as this node has applied it (`local`)."""
+    """A message, as the leader has it, or as this node has applied it (`local`)."""
 
     id: str
     local: bool = False
@@ -90,7 +90,8 @@ class MessagePort(Protocol):
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
         """Schedule messages. They are durable on a majority and applied when it returns. The refusal of a single
-        message is raised; in a batch each has its own. A direct call passes structs, others the columns of a Draft."""
+        message is raised. In a batch each message has its own. A direct call passes structs, others the columns of a
+        Draft."""
 
     async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
         """Schedule a single message, as most requests do. Returns numbers, not columns."""

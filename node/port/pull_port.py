@@ -115,7 +115,7 @@ def stays() -> bool:
 
 
 class PullPort(Protocol):
-    """Only the leader answers; other nodes raise `no-leader`. Topics go by name: `unknown-topic`. Hand-overs leave
+    """Only the leader answers. Other nodes raise `no-leader`. Topics go by name: `unknown-topic`. Hand-overs leave
     within `window`."""
 
     window: TrustWindow

@@ -34,7 +34,7 @@ _NOT_THEIRS: Final = frozenset(
 
 
 class Origin(NamedTuple):
-    """One receiver, for which concurrency is bounded."""
+    """A receiver, for which concurrency is bounded."""
 
     scheme: str
     host: str
@@ -64,7 +64,7 @@ class PushTarget(msgspec.Struct, frozen=True, eq=False, array_like=True, forbid_
 class PushWork(
     msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False, array_like=True, forbid_unknown_fields=True
 ):
-    """One attempt. `number` is the group's. `attempt` counts the message's hand-overs. It may not leave once the lease
+    """An attempt. `number` is the group's. `attempt` counts the message's hand-overs. It may not leave once the lease
     has ended, or another term has begun."""
 
     number: Count
@@ -108,7 +108,7 @@ class Receivers(Protocol):
     """The push wire, as a group sees it."""
 
     def attach(self, group: int, window: TrustWindow, done: Callable[[PushDone], None]) -> None:
-        """Take work of this group from now on; its window says when work may leave. Only after `detach` a group may
+        """Take work of this group from now on. Its window says when work may leave. Only after `detach` a group may
         attach again, and then hears nothing of older work."""
 
     def detach(self, group: int) -> None:

@@ -62,7 +62,7 @@ _LAST: Final = frozenset("AEIMQUYcgkosw048")
 
 
 class _Form:
-    """One form of receipts: its columns in front of the MAC, and the sizes that follow."""
+    """A form of receipts: its columns in front of the MAC, and the sizes that follow."""
 
     def __init__(self, *more: tuple[str, str]) -> None:
         self.body = np.dtype([*_BODY, *more])

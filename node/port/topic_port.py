@@ -45,7 +45,7 @@ class TopicPage(Plain, frozen=True):
 
 
 class TopicPort(Protocol):
-    """Only the leader answers; other nodes raise `no-leader`."""
+    """Only the leader answers. Other nodes raise `no-leader`."""
 
     async def topic(self, asked: TopicAsked) -> TopicView:
         """Raises `unknown-topic`."""

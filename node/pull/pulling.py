@@ -119,7 +119,7 @@ class Pulling:
                 again = True
                 await self._wait(subscription, wanted, deadline - loop.time())
                 continue
-            if self._handing_over.ready_of(subscription):  # an empty topic costs no look and no step
+            if self._handing_over.ready_of(subscription):  # a pull that finds no unit there costs no look, and no step
                 hand_over = self._take(subscription, asked, wanted, again=again)
                 if hand_over.strict:
                     hand_over = await self._leased(hand_over, gone)
@@ -155,7 +155,7 @@ class Pulling:
         return hand_over
 
     def wake(self) -> bool:
-        """Wake one waiting pull per topic that has something for it; that pull has the next one woken. Return true if
+        """Wake one waiting pull per topic that has something for it. That pull has the next one woken. Return true if
         any was woken, which must happen again if the pull is refused. Looks only at topics that have something new."""
         for subscription in self._handing_over.waited.take():
             self._look_at(subscription)

@@ -1,4 +1,4 @@
-"""What consumers say of the messages they were handed: done (ack), not now (nack), still at it (extend).
+"""Results of deliveries, as consumers report them: done (ack), not now (nack), still at it (extend).
 
 Each request names hand-overs by their receipts. It gets one result per receipt, durable on a majority when it is given.
 The leader decides at a nack when its message comes again, or that it is given up (node.settle.retry), and proposes

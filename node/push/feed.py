@@ -188,7 +188,7 @@ class PushFeed:
             return
         began_s = self._loop.time()
         staged = self._staging.turn(term, now_ms)
-        if staged:  # there may be more, the pace may be used up, or a pull may wait for units that went back
+        if staged:  # there may be more, or its pace is used up, or a pull waits for what went back
             term.poke()
         if self._staging.more:
             self._pump_in(0)

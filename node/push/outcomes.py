@@ -53,7 +53,7 @@ _TOOK_MS_MAX: Final = (1 << 32) - 1  # the most that a record holds, 49 days
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """One hand-over to a receiver, number `number` of its message. `receipts` are the cluster's."""
+    """A hand-over to a receiver, number `number` of its message. `receipts` are the cluster's."""
 
     unit: StagedUnit
     number: int

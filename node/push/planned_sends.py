@@ -30,7 +30,7 @@ from storage.tables.topic import Subscription
 
 #: A planned push that could not be sent for this time is released. Less than the margin of its lease.
 LATE_MOST_MS: Final = 2_000
-#: When to look again whether this node may send.
+#: After this time the plans ask again if this node may send.
 AGAIN_MS: Final = 20
 #: Pushes are planned this long before their time, plus twice the time that a Lease took of late. AHEAD_MS at most.
 AHEAD_LEAST_MS: Final = 20
@@ -70,7 +70,7 @@ class PlannedSends:
         self._leased: list[_Plan] = []
         self._steps: StepAlarm | None = None  # of this term, once something was leased
         self._took_ms = AHEAD_MS / 2
-        self._took_s = 0.0  # the time of that Lease, s
+        self._took_s = 0.0  # when that was measured, s
 
     @property
     def waiting(self) -> int:

@@ -92,7 +92,7 @@ class Trials(Generic[L]):
 
     def wait(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
         """Let the lane wait under these subscriptions, of which it has units. If it waits there already it keeps its
-        place."""
+        turn."""
         for subscription in subscriptions:
             self._waiting.setdefault(subscription, OrderedDict()).setdefault(lane)
 
@@ -117,9 +117,9 @@ class Trials(Generic[L]):
         return subscriptions
 
     def drop(self, subscription: Subscription) -> None:
-        """Nothing waits under the subscription any more."""
+        """Let no lane wait under the subscription any more."""
         self._waiting.pop(subscription, None)
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Let no lane wait any more."""
         self._waiting.clear()

@@ -91,7 +91,7 @@ class PushClient:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Begin."""
+        """Make the connector, before anything is sent."""
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._passed)
         self._first = Line(self._loop)  # connections to receivers without one: 2,000 held the loop for a second
@@ -148,7 +148,7 @@ class PushClient:
         self._connect_more(work.group, target, pool)
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
-        """Send the request if that is allowed now; else the attempt ends. Return true if the wire is in use."""
+        """Send the request if that is allowed now. Otherwise end the attempt. Return true if the wire is in use."""
         if self._may_send(exchange.work):
             self._pools[exchange.work.target.origin].in_use += 1
             wire.begin(exchange)

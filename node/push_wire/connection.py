@@ -1,6 +1,6 @@
-"""One connection to a receiver: a request goes out in one write, its answer comes in by callbacks, without a task.
+"""A connection to a receiver: a request goes out in one write, its answer comes in by callbacks, without a task.
 
-    Exchange (request, who waits) -- begin --> bytes out --> bytes in -- simple, whole ------------> Answer
+    Exchange (request, callback) -- begin --> bytes out --> bytes in -- simple, whole ------------> Answer
                                                                  '-- anything else -> aiohttp's parser -> Answer
 
 Bounds, per answer: 16 KiB of body, 128 headers of 8 KiB, a few interim (1xx) answers, and a small receive buffer
@@ -36,7 +36,7 @@ Ended = Callable[[PushWork, Answer, float], None]
 
 
 class Exchange:
-    """One attempt: its request, and `ended`, which is called once with the Answer."""
+    """An attempt: its request, and `ended`, which is called once with the Answer."""
 
     __slots__ = ("_ended", "begun_s", "due_s", "head", "second", "wire", "work")
 

@@ -60,7 +60,7 @@ class Checkpointer:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Checkpoint when one of the limits is reached. Ends by cancellation; a failure ends the process."""
+        """Checkpoint when one of the limits is reached. Ends by cancellation. A failure ends the process."""
         while True:
             await next_look(CHECK_S)
             if self._wanted():

@@ -9,7 +9,7 @@ A segment goes once a durable checkpoint covers it and no node needs it. These n
 
 - A node that lags or is down, while the journal is within `journal_keep_mb`. A node that was restarted, or away for a
   while, then goes on from the journal. A node that stays away costs no more than that. When it comes back it gets a
-  snapshot. A peer that keeps up needs entries behind the checkpoint only, which are always kept.
+  snapshot. A peer that keeps up needs only entries after the checkpoint, which are always kept.
 - A node that takes over a snapshot, from the snapshot's index on until it has caught up. Otherwise it could be stranded
   again at the moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot/send.py).
 """
@@ -30,8 +30,8 @@ def segment_bytes(keep_mb: int) -> int:
 
 
 class Trimming:
-    """Says how much journal is needed; the checkpointer trims. Every peer is known to have the log up to `low_water`.
-    Nodes that take over a snapshot need it from `hold` on, None if there are none."""
+    """Says how much journal is needed. The checkpointer trims it. Every peer is known to have the log up to
+    `low_water`. Nodes that take over a snapshot need it from `hold` on, None if there are none."""
 
     def __init__(
         self, journal: Journal, keep_mb: int, *, low_water: Callable[[], int], hold: Callable[[], int | None]
