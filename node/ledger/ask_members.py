@@ -35,7 +35,7 @@ class Accounts:
     """The accounts of all nodes for t < `until_ms`.
 
     - `rows`: the records sought.
-    - `edges`: other records. All records of terms are among them.
+    - `edges`: other records, those of terms among them.
     - `begun`: number of each node that answered -> (time of its log's first record, 0 without one; older ones are
       gone).
     - `holes`: (number, from_ms, until_ms).
