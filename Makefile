@@ -23,7 +23,7 @@ help: ## list the targets
 PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
 HELD := --no-compile --constraint constraints.txt
 WHEELS := $(VENV)/wheels
-COMPILED := $(VENV)/lib $(filter-out tests,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
+COMPILED := $(VENV)/lib client $(filter-out tests,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'

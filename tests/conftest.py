@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.cluster.local_nodes import this_build
 from tests.examples import register_profiles
 from tests.held import Logs, at_pace, bound_of, measured, worst
 from tests.pace import slowness
@@ -17,6 +18,9 @@ register_profiles()
 #: An import of aiohttp reads the machine's certificates: 70 ms of processor time in each of hundreds of processes. No
 #: test connects to a server that needs them.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+
+#: Processes that tests start find `hourwheel` too; pytest's own path is not theirs.
+os.environ["PYTHONPATH"] = this_build()["PYTHONPATH"]
 
 #: A Java of a test lives for seconds: the second compiler costs it more processor time than it gains.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

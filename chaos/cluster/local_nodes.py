@@ -113,16 +113,21 @@ def write_config(
     node.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def python_path(root: Path) -> list[str]:
+    """Where Python finds the code below `root`. The package for clients, `hourwheel`, stands in a folder of its own."""
+    return [str(root.resolve()), str(root.resolve() / "client")]
+
+
 def python_of(root: Path) -> list[str]:
     """The command `python -m cli` for the code below `root` and no other: the environment's paths come behind it."""
-    code = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module('cli', run_name='__main__')"
-    return [sys.executable, "-P", "-c", code, str(root.resolve())]
+    code = f"import runpy, sys; sys.path[:0] = {python_path(root)}; runpy.run_module('cli', run_name='__main__')"
+    return [sys.executable, "-P", "-c", code]
 
 
 def this_build() -> dict[str, str]:
     """The environment in which `python -m` finds this code, in any directory and with anything installed."""
-    root = str(Path(__file__).resolve().parents[2])
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))}
+    path = python_path(Path(__file__).parents[2])
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (*path, os.environ.get("PYTHONPATH"))))}
 
 
 def start_process(

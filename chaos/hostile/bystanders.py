@@ -16,7 +16,7 @@ import aiohttp
 
 from chaos.cluster.cluster import Cluster
 from chaos.cluster.local_nodes import LOOPBACK
-from client.webhook_receiver import Receiver, Reply, Request
+from hourwheel.webhook_receiver import Receiver, Reply, Request
 
 PULLED: Final = "calm-pull"
 PUSHED: Final = "calm-push"

@@ -17,7 +17,7 @@ from chaos.cluster.local_nodes import LOOPBACK
 from chaos.history.event import HandedOver
 from chaos.history.history import History
 from chaos.plan.load_plan import Plan
-from client.webhook_receiver import Receiver, Reply, Request
+from hourwheel.webhook_receiver import Receiver, Reply, Request
 from storage.file.delivery_file import delivery_files
 from storage.file.disk import Disk
 from storage.format.message_id import encode_ids

@@ -28,8 +28,8 @@ from cli.failure import Failure
 from cli.option import DURATION, number_or_text, secret_options
 from cli.output import output_option
 from cli.run.parent import end_with
-from client.webhook_receiver import Receiver, Reply, Request
-from client.webhook_signature import BadSecret, check, read_secret
+from hourwheel.webhook_receiver import Receiver, Reply, Request
+from hourwheel.webhook_signature import BadSecret, check, read_secret
 from node.runtime.exit_code import ExitCode
 
 HOST = "127.0.0.1"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import OURS
+from tests.tidy.sources import ELSEWHERE, OURS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -24,7 +24,10 @@ def test_the_context_has_every_package() -> None:
     """.dockerignore lets in the folders that the distribution is made of, and what pyproject.toml names."""
     let_in = {line[1:].rstrip("/") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
     found = PROJECT["tool"]["setuptools"]["packages"]["find"]
-    assert found["include"] == [pattern for package in OURS for pattern in (package, f"{package}.*")]
+    packages = {folder.split("/")[0]: package for package, folder in ELSEWHERE.items()}
+    names = [packages.get(folder, folder) for folder in OURS]
+    assert found["include"] == [pattern for package in names for pattern in (package, f"{package}.*")]
+    assert found["where"] == [".", *packages]
     assert let_in == {*OURS} | {"pyproject.toml", "LICENSE", PROJECT["project"]["readme"]}
 
 

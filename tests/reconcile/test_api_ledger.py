@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.cluster.cluster import Cluster
-from client.webhook_receiver import Receiver, Reply, Request
+from hourwheel.webhook_receiver import Receiver, Reply, Request
 from reconcile.judge.job import Request as Reconciled
 from reconcile.judge.job import reconcile
 from reconcile.output.read_rows import duplicates

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from tests.tidy.tracked import ROOT, tracked
 
 OURS = ("api", "bench", "chaos", "cli", "client", "ledger", "node", "reconcile", "replication", "storage")
-
+#: Packages that do not stand at the root -> their folder.
+ELSEWHERE = {"hourwheel": "client/hourwheel"}
 
 FILES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in tracked("*.py")}
 TREES = {name: ast.parse(text) for name, text in FILES.items()}
@@ -43,7 +44,8 @@ def found_in(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _files(module: str) -> set[str]:
-    path = module.replace(".", "/")
+    first, dot, rest = module.partition(".")
+    path = ELSEWHERE.get(first, first) + (dot + rest).replace(".", "/")
     return {f"{path}.py", f"{path}/__init__.py"} & FILES.keys()
 
 

@@ -6,7 +6,7 @@ What the tree cannot show (is a name good, does a comment say why) stays with th
 import ast
 import sys
 
-from tests.tidy.sources import FILES, NAMES, NODES, OURS, TREES, folder
+from tests.tidy.sources import ELSEWHERE, FILES, NAMES, NODES, OURS, TREES, folder
 
 #: Third-party package -> folders that may use it. A package that is not here is not used.
 THIRD_PARTY: dict[str, set[str]] = {
@@ -100,7 +100,8 @@ def test_sizes() -> None:
 
 def may_import(here: str, module: str) -> bool:
     """Whether a file of this folder may import this top-level module, as far as others' packages go."""
-    return module in OURS or module in sys.stdlib_module_names or here in THIRD_PARTY.get(module, set())
+    ours = module in OURS or module in ELSEWHERE
+    return ours or module in sys.stdlib_module_names or here in THIRD_PARTY.get(module, set())
 
 
 def test_imports() -> None:

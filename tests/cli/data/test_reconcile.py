@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,14 +14,13 @@ from click.testing import CliRunner, Result
 
 from bench.dataset.make import make
 from chaos.cluster.cluster import Cluster
+from chaos.cluster.local_nodes import this_build
 from cli.connection import Connection
 from cli.main import main
 from node.runtime.exit_code import ExitCode
 from reconcile.output.directory import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT
 from reconcile.output.tables import REPAIRS_SCHEMA, write_parquet
 from tests.cli.scripted_node import ScriptedNode
-
-ROOT = Path(__file__).parents[3]
 
 
 def reconcile(*args: object) -> Result:
@@ -33,8 +31,7 @@ def reconcile(*args: object) -> Result:
 def started(*args: object) -> "subprocess.Popen[str]":
     """Starts it in a process of its own: a Spark session is one for a process."""
     command = [sys.executable, "-m", "cli", "reconcile", *map(str, args)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=this_build())
 
 
 def test_what_is_missing_or_refused_is_said_by_name(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from cli.main import main
 from cli.run.listen import Delivery, describe
-from client.webhook_signature import read_secret, sign
+from hourwheel.webhook_signature import read_secret, sign
 from node.runtime.exit_code import ExitCode
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

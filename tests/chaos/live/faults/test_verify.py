@@ -18,7 +18,8 @@ def test_verify_of_this_build_is_asked_wherever_the_run_was_begun(
     (tmp_path / "verify").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "verify"))
     monkeypatch.setenv("PYTHONPATH", "libraries")
-    assert verify_command(tmp_path).stdout.strip() == f"{Path(__file__).resolve().parents[4]}:libraries"
+    root = Path(__file__).resolve().parents[4]
+    assert verify_command(tmp_path).stdout.strip() == f"{root}:{root}/client:libraries"
     monkeypatch.setenv("VERIFY_ENDS", "1")
     with pytest.raises(ClusterFailed, match="ended with 1: broken"):
         verify_command(tmp_path)

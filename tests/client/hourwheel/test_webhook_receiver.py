@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.webhook_receiver import BODY_BYTES_MAX, HEAD_BYTES_MAX, Receiver, Reply, Request, render_answer
+from hourwheel.webhook_receiver import BODY_BYTES_MAX, HEAD_BYTES_MAX, Receiver, Reply, Request, render_answer
 from tests.examples import examples
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter, Receiver], Awaitable[None]]

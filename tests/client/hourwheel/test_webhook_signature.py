@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.webhook_signature import TOLERANCE_S, BadSecret, check, read_secret, sign
+from hourwheel.webhook_signature import TOLERANCE_S, BadSecret, check, read_secret, sign
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
