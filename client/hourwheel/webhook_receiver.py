@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server for webhooks: one callback per request, answers of a few bytes.
 
-`hourwheel listen`, the demo and the benchmarks receive with it, on the cores that the nodes run on too; a web framework
+`hourwheel listen`, the demo and the benchmarks receive with it, on the cores that the nodes run on too. A web framework
 would cost more per request than the node that pushes. It takes what a sender of webhooks sends: a request line,
-headers, a body with Content-Length; anything else is refused by status and the connection closed.
+headers, a body with Content-Length. Anything else is refused by status, and the connection is closed.
 """
 
 import asyncio

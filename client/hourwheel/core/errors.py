@@ -1,0 +1,164 @@
+"""The errors of a request, by what its client knows: nothing was done, it was refused, or nobody can tell.
+
+HourwheelError
+    NotDone              nothing was done, and later or elsewhere it may be
+        Unreachable      no connection came to be
+        Unavailable      no leader, draining, busy, over a limit, disk full
+    Refused              nothing was done, and the same again is refused again
+        BadRequest       a field, a limit, a type
+        Forbidden        who asks may not do this
+        NotFound         no such message, topic, node or route
+        Conflict         its state does not allow it
+    OutcomeUnknown       it may or may not have been done
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar, Final
+
+from hourwheel.core.problem import Field, Problem
+
+
+class Effect(Enum):
+    """What a failed request did, as far as its client can know."""
+
+    NONE = "nothing was done; it may be sent again"
+    REFUSED = "nothing was done; the same is refused again"
+    UNKNOWN = "it may or may not have been done"
+
+
+class HourwheelError(Exception):
+    """A request that came to no success. `address` was asked, and `problem` is what it answered, if it did."""
+
+    effect: ClassVar[Effect]
+
+    def __init__(self, message: str, *, address: str = "", problem: Problem | None = None) -> None:
+        super().__init__(message)
+        self.address = address
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        """The problem's code; empty without one."""
+        return self.problem.code if self.problem else ""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields at fault."""
+        return self.problem.fields if self.problem else ()
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the node asks to wait; None where it says nothing."""
+        return self.problem.retry_after_s if self.problem else None
+
+
+class NotDone(HourwheelError):
+    """Nothing was done. The same request may be done later, or by another node."""
+
+    effect = Effect.NONE
+
+
+class Unreachable(NotDone):
+    """No connection came to be, so nothing was sent."""
+
+
+class Unavailable(NotDone):
+    """The node did nothing for now: no leader, draining, busy, over a limit, disk full."""
+
+
+class Refused(HourwheelError):
+    """The node refused the request; the same again is refused again. `code` and `fields` say why."""
+
+    effect = Effect.REFUSED
+
+
+class BadRequest(Refused):
+    """A field, a limit, or a type of the request is wrong."""
+
+
+class Forbidden(Refused):
+    """Who asks has not said who it is, or may not do this."""
+
+
+class NotFound(Refused):
+    """There is no such message, topic, node or route."""
+
+
+class Conflict(Refused):
+    """The state of what was named does not allow it."""
+
+
+class OutcomeUnknown(HourwheelError):
+    """It may or may not have been done: the answer says so, or the connection broke after the request was sent."""
+
+    effect = Effect.UNKNOWN
+
+
+#: Each code of the API -> its error. tests/client holds it against the table of the server.
+TYPES: Final[Mapping[str, type[HourwheelError]]] = {
+    "malformed-json": BadRequest,
+    "malformed-line": BadRequest,
+    "malformed-request": BadRequest,
+    "unauthenticated": Forbidden,
+    "forbidden": Forbidden,
+    "unknown-message": NotFound,
+    "unknown-topic": NotFound,
+    "unknown-schedule": NotFound,
+    "unknown-node": NotFound,
+    "unknown-route": NotFound,
+    "method-not-allowed": BadRequest,
+    "request-timeout": BadRequest,
+    "leased": Conflict,
+    "already-settled": Conflict,
+    "key-conflict": Conflict,
+    "not-empty": Conflict,
+    "change-in-progress": Conflict,
+    "not-caught-up": Conflict,
+    "quorum-loss": Conflict,
+    "revision-mismatch": Conflict,
+    "too-large": BadRequest,
+    "unsupported-media-type": BadRequest,
+    "invalid-field": BadRequest,
+    "unknown-field": BadRequest,
+    "beyond-max-delay": BadRequest,
+    "not-supported-yet": BadRequest,
+    "revision-required": Conflict,
+    "over-limit": Unavailable,
+    "busy": Unavailable,
+    "internal": OutcomeUnknown,
+    "no-leader": Unavailable,
+    "draining": Unavailable,
+    "backup-failed": Unavailable,
+    "disk-full": Unavailable,
+    "outcome-unknown": OutcomeUnknown,
+}
+
+
+def type_of(status: int, code: str) -> type[HourwheelError]:
+    """The error of an answer that is no success.
+
+    A code of a newer server counts by its status. A 5xx without a code that is known may come from a proxy on the
+    way, which does not know whether the node did anything.
+    """
+    known = TYPES.get(code)
+    if known is not None:
+        return known
+    if status >= 500:
+        return OutcomeUnknown
+    return Unavailable if status == 429 else Refused
+
+
+def error_of(problem: Problem, address: str = "") -> HourwheelError:
+    """The error that an answer is."""
+    return type_of(problem.status, problem.code)(str(problem), address=address, problem=problem)
+
+
+def unanswered(address: str, reason: str) -> OutcomeUnknown:
+    """The error of a request that was sent, and of whose answer nothing whole came."""
+    return OutcomeUnknown(f"{address} did not answer: {reason}", address=address)
+
+
+def unreachable(address: str, reason: str) -> Unreachable:
+    """The error of a request that was not sent, since no connection came to be."""
+    return Unreachable(f"cannot reach {address}: {reason}", address=address)

@@ -1,0 +1,105 @@
+"""The nodes of one cluster as a client knows them, and which to ask next."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hourwheel.core.addresses import Address, BadAddress, parse_address
+from hourwheel.core.problem import Problem
+
+#: A node that failed is asked after all others for so long.
+AWAY_S: Final = 10.0
+
+
+class Nodes:
+    """The addresses of one cluster. It has no clock: `now_s` comes from any one that does not go back.
+
+    `leader_first`: the leader is asked first once it is known, which spares a node the passing on. Without it the
+    addresses that were given come first, in their order. A learned one may be a name that only nodes know.
+    """
+
+    def __init__(self, given: Iterable[Address], *, leader_first: bool = True, away_s: float = AWAY_S) -> None:
+        self.given = tuple(dict.fromkeys(given))
+        if not self.given:
+            raise ValueError("a cluster has an address at least")
+        self.leader_first, self.away_s = leader_first, away_s
+        self.cluster_id = ""
+        self.term = 0
+        self.leader_id = ""
+        #: Each member's id and its address, as GET /v1/cluster had them last.
+        self.members: dict[str, Address] = {}
+        self._failed_s: dict[Address, float] = {}
+
+    @property
+    def leader(self) -> Address | None:
+        """The leader's address, if it is known."""
+        return self.members.get(self.leader_id)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """All of them: the given ones, then the learned ones."""
+        return tuple(dict.fromkeys((*self.given, *self.members.values())))
+
+    def order(self, now_s: float) -> list[Address]:
+        """In which order to ask. What failed lately comes last, the longest ago first."""
+        preferred = [self.leader] if self.leader is not None else []
+        known = [*preferred, *self.addresses] if self.leader_first else [*self.given, *preferred, *self.addresses]
+        away = {address: at_s for address, at_s in self._failed_s.items() if now_s < at_s + self.away_s}
+        places = {address: place for place, address in enumerate(dict.fromkeys(known))}
+        return sorted(places, key=lambda address: (address in away, away.get(address, 0.0), places[address]))
+
+    def failed(self, address: Address, now_s: float) -> None:
+        """This one could not be reached, did not answer, or sends its clients to another."""
+        self._failed_s[address] = now_s
+
+    def answered(self, address: Address) -> None:
+        """This one serves."""
+        self._failed_s.pop(address, None)
+
+    def learn_cluster(self, document: Mapping[str, Any]) -> None:
+        """Takes the members and the leader from a document of GET /v1/cluster.
+
+        The document of a cluster with another id, or of an older term, says nothing of this one's members.
+        """
+        cluster_id, term = document.get("cluster_id"), document.get("term")
+        if not isinstance(cluster_id, str) or not isinstance(term, int) or term < self.term:
+            return
+        if self.cluster_id not in ("", cluster_id):
+            return
+        members = members_of(document)
+        if members:
+            self.cluster_id, self.members = cluster_id, members
+            self._failed_s = {address: at_s for address, at_s in self._failed_s.items() if address in self.addresses}
+            self._learn_leader(document.get("leader"), term)
+
+    def learn_problem(self, problem: Problem) -> None:
+        """A refusal names the leader that its node knows, and the term."""
+        self._learn_leader(problem.leader, problem.term)
+
+    def learn_headers(self, headers: Mapping[str, str]) -> None:
+        """The headers of an answer that only the leader gives: it names itself there, whichever node passed it on.
+
+        Do not give those of a request about the asked node: GET /v1/cluster, /v1/node, `consistency=local`.
+        """
+        found = {name.lower(): value for name, value in headers.items()}
+        term = found.get("hourwheel-term", "")
+        if term.isascii() and term.isdigit() and len(term) < 20:
+            self._learn_leader(found.get("hourwheel-node"), int(term))
+
+    def _learn_leader(self, leader_id: object, term: int) -> None:
+        """The newest term counts. A node that knows no leader takes away that of an older term alone."""
+        known = isinstance(leader_id, str) and bool(leader_id)
+        if term > self.term or (term == self.term and known):
+            self.term, self.leader_id = term, str(leader_id) if known else ""
+
+
+def members_of(document: Mapping[str, Any]) -> dict[str, Address]:
+    """Each member's id and address in a document of GET /v1/cluster. What cannot be read is left out."""
+    nodes = document.get("nodes")
+    found: dict[str, Address] = {}
+    for node in nodes if isinstance(nodes, list) else ():
+        if isinstance(node, Mapping) and isinstance(node.get("id"), str) and isinstance(node.get("http"), str):
+            try:
+                found[node["id"]] = parse_address(node["http"])
+            except BadAddress:
+                continue
+    return found

@@ -1,0 +1,82 @@
+"""Whether a request may be sent again, to which node, and when.
+
+`next_try` is the contract alone: what is safe and what the node asks for. A `Retry` is a policy on top of it, with a
+bound. A client that wants to know what a single request came to, such as a checker, uses no policy.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from hourwheel.core.errors import Effect, HourwheelError, Unreachable
+
+#: Methods that change nothing.
+READS: Final = frozenset({"GET", "HEAD"})
+#: Codes that speak of the asked node alone: another one can serve the request at once.
+OF_THE_NODE: Final = frozenset({"draining"})
+#: How long to wait where a node asks for a wait and does not say how long.
+WAIT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NextTry:
+    """Send it again in `after_s` seconds, to another node if there is one or to the same."""
+
+    another: bool
+    after_s: float
+
+
+def repeatable(method: str, keyed: bool) -> bool:
+    """Whether to do the request twice is as to do it once.
+
+    `keyed`: it has a key, or its client knows that twice is as once, such as for an ack. A PUT or DELETE without one
+    is not repeated: it could undo what another client did in between.
+    """
+    return keyed or method.upper() in READS
+
+
+def may_send_again(effect: Effect, method: str, keyed: bool) -> bool:
+    """Whether a request that failed like this may be sent again."""
+    return effect is Effect.NONE or (effect is Effect.UNKNOWN and repeatable(method, keyed))
+
+
+def next_try(method: str, keyed: bool, error: HourwheelError) -> NextTry | None:
+    """When and to whom a request that failed may be sent again; None: it must not be."""
+    if not may_send_again(error.effect, method, keyed):
+        return None
+    if isinstance(error, Unreachable) or error.effect is Effect.UNKNOWN or error.code in OF_THE_NODE:
+        return NextTry(another=True, after_s=0.0)
+    asked_s = error.retry_after_s
+    return NextTry(another=error.code == "busy", after_s=WAIT_S if asked_s is None else asked_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A policy: so many tries, for so long in all, with waits that double."""
+
+    tries_max: int = 5
+    total_s: float = 30.0
+    first_wait_s: float = 0.1
+    wait_max_s: float = 5.0
+
+    def next_try(
+        self, method: str, keyed: bool, error: HourwheelError, *, tries: int, spent_s: float, chance: float
+    ) -> NextTry | None:
+        """The next try after `tries` of them, `spent_s` after the first began; None: `error` is the outcome.
+
+        `chance` is drawn from 0 to 1, so that clients that failed together do not come again together.
+        """
+        found = next_try(method, keyed, error)
+        if found is None or tries >= self.tries_max:
+            return None
+        grown_s = min(self.wait_max_s, self.first_wait_s * 2.0 ** min(tries - 1, 60))
+        wait_s = max(found.after_s, grown_s * (0.5 + chance / 2))
+        return NextTry(found.another, wait_s) if spent_s + wait_s <= self.total_s else None
+
+
+def effect_of_all(doubtful: bool, last: Effect) -> Effect:
+    """What the tries of a request that came to no success did, the last one being `last`.
+
+    `doubtful`: an earlier one may have been done. Then a refusal of the last one says nothing of it: perhaps it was
+    refused because the first was done.
+    """
+    return Effect.UNKNOWN if doubtful else last
