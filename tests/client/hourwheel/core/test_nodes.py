@@ -62,8 +62,8 @@ def test_the_newest_term_says_who_leads() -> None:
     assert nodes.leader is None
     nodes.learn_headers({"hourwheel-node": "n2", "Hourwheel-Term": "5"})
     assert nodes.leader == B
-    nodes.learn_cluster(page(leader="n1", term=4))
-    assert nodes.leader == B
+    nodes.learn_cluster(page(leader="n1", term=4, n1="d:1"))
+    assert (nodes.leader, nodes.addresses) == (B, (A, B, C))
     nodes.learn_headers({"Hourwheel-Node": "n9", "Hourwheel-Term": "6"})
     assert nodes.leader is None  # its address is not known yet
     nodes.learn_headers({"Hourwheel-Node": "n1", "Hourwheel-Term": "x"})
