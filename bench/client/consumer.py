@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from bench.client.load import Address
 from bench.client.pump import Caller, Pump, render
 from chaos.cluster.cluster import ClusterFailed
+from hourwheel.core.addresses import Address
 
 CONSUMERS = 8
 PULL_MAX = 1_000

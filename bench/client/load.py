@@ -12,6 +12,9 @@ import numpy as np
 from bench.client.pump import Caller, Framing, Pump, http_frame, render
 from chaos.cluster.cluster import Cluster, ClusterFailed
 from chaos.history.verdict import percentiles
+from hourwheel.core.addresses import Address, parse_address
+from hourwheel.core.errors import error_of
+from hourwheel.core.problem import read_problem
 
 BODY = "x" * 98  # 100 bytes as JSON
 BATCH = 1_000
@@ -24,18 +27,9 @@ NEAR_MS = 80 * 60_000
 FAR_MS = 30 * DAY_MS
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where one HTTP server listens."""
-
-    host: str
-    port: int
-
-
 async def leader_address(cluster: Cluster) -> Address:
     """Of the node that leads now."""
-    host, port = cluster.nodes[(await cluster.wait_leader()).node_id].http.split(":")
-    return Address(host, int(port))
+    return parse_address(cluster.nodes[(await cluster.wait_leader()).node_id].url)
 
 
 def line(due_ms: int, topic: str = "bench") -> bytes:
@@ -133,7 +127,7 @@ async def put_topic(address: Address, topic: str, settings: dict[str, object]) -
     finally:
         caller.close()
     if status >= 300:
-        raise ClusterFailed(f"topic {topic}: status {status}: {body[:300]!r}")
+        raise ClusterFailed(f"topic {topic}: {error_of(read_problem(status, {}, body))}")
 
 
 def lead_ms(count: int, rate: float = 25_000) -> int:

@@ -15,7 +15,6 @@ from bench.client.load import (
     BATCH_CONNECTIONS,
     NEAR_MS,
     RENDERED_BATCHES,
-    Address,
     Count,
     batches,
     due_times,
@@ -30,6 +29,7 @@ from bench.measure.processor import processor_s, share_of_leader
 from bench.row import Row, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster, ClusterFailed
+from hourwheel.core.addresses import Address, parse_address
 
 CONNECTIONS = (64, 256)
 POLLS = 2_000
@@ -43,8 +43,7 @@ async def _nodes(cluster: Cluster) -> tuple[str, list[str]]:
 
 
 def _address(cluster: Cluster, node_id: str) -> Address:
-    host, port = cluster.nodes[node_id].http.split(":")
-    return Address(host, int(port))
+    return parse_address(cluster.nodes[node_id].url)
 
 
 async def _pumped(

@@ -17,7 +17,6 @@ from bench.client.load import (
     BATCH,
     FAR_MS,
     RENDERED_BATCHES,
-    Address,
     batch,
     batches,
     due_times,
@@ -33,6 +32,7 @@ from bench.row import Row, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster, ClusterFailed
 from chaos.history.verdict import percentiles
+from hourwheel.core.addresses import Address
 
 SETTINGS: dict[str, Mapping[str, object]] = {**PUSH_SETTINGS, "storage": {"journal_keep_mb": 32}}
 DUE_RATE = 1_000

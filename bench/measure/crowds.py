@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from bench.client.consumer import Waiting
-from bench.client.load import Address, fill, fill_due, lead_ms, leader_address, line, put_topic
+from bench.client.load import fill, fill_due, lead_ms, leader_address, line, put_topic
 from bench.client.pump import Caller, Pump, render
 from bench.client.receivers import PUSH_SETTINGS, Receivers, firsts
 from bench.measure.lateness import GRACE_S, spread_ms
@@ -25,6 +25,7 @@ from bench.row import Row, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster, ClusterFailed
 from chaos.history.verdict import percentiles
+from hourwheel.core.addresses import Address
 
 RATE: Final = 100
 WAITING: Final = 400

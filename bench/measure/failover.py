@@ -26,6 +26,9 @@ from bench.row import Row, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster, ClusterFailed
 from chaos.cluster.local_nodes import LocalNode
+from hourwheel.core.addresses import parse_address
+from hourwheel.core.errors import Refused, error_of
+from hourwheel.core.problem import read_problem
 
 TOPIC = "overdue"
 AGAIN_S = 0.01
@@ -62,16 +65,17 @@ async def failover(cluster: Cluster, scale: Scale) -> list[Row]:
 async def _first(node: LocalNode) -> float:
     """Pulls at this node until a message comes; the moment (perf_counter)."""
     request = pull_request(TOPIC, WAIT_MS)
-    host, port = node.http.split(":")
-    caller = await Caller.connect(host, int(port))
+    address = parse_address(node.url)
+    caller = await Caller.connect(address.host, address.port)
     try:
         while True:
             status, body = await caller.call(request)
             if status == 200 and b'"receipt"' in body:
                 return time.perf_counter()
-            if status not in (200, 503, 504):
-                raise ClusterFailed(f"status {status}: {body[:300]!r}")
             if status != 200:
+                error = error_of(read_problem(status, {}, body), address.url)
+                if isinstance(error, Refused) or error.code == "internal":
+                    raise ClusterFailed(str(error))
                 await asyncio.sleep(AGAIN_S)
     finally:
         caller.close()

@@ -18,6 +18,7 @@ from bench.measure.pending import resident_mb
 from bench.row import Row, at_most, told
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster
+from hourwheel.core.addresses import parse_address
 from storage.catalog.catalog import Catalog
 from storage.file.disk import Disk
 
@@ -80,7 +81,7 @@ async def _kill_within(cluster: Cluster, commit_index: int, hours: int) -> None:
         for node_id in cluster.running():
             node = cluster.nodes[node_id]
             made = len(_directories(node.data_path) - before[node_id])
-            if made >= hours or await _checkpoint_index(node.http) >= commit_index:
+            if made >= hours or await _checkpoint_index(node.url) >= commit_index:
                 await cluster.kill(node_id)
         return not cluster.running()
 
@@ -104,14 +105,14 @@ async def _checkpointed(cluster: Cluster, index: int) -> None:
     """Until a checkpoint of every node covers this entry."""
 
     async def covered() -> bool:
-        return all([await _checkpoint_index(node.http) >= index for node in cluster.nodes.values()])
+        return all([await _checkpoint_index(node.url) >= index for node in cluster.nodes.values()])
 
     await cluster.until(covered, f"a checkpoint at {index} on all nodes", CHECKPOINT_S, 1.0)
 
 
-async def _checkpoint_index(http: str) -> int:
-    host, port = http.split(":")
-    caller = await Caller.connect(host, int(port))
+async def _checkpoint_index(url: str) -> int:
+    address = parse_address(url)
+    caller = await Caller.connect(address.host, address.port)
     try:
         _, page = await caller.call(render("GET", "/metrics", b""))
     finally:

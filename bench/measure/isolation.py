@@ -10,12 +10,13 @@ import statistics
 import time
 
 from bench.client.consumer import Waiting
-from bench.client.load import Address, fill_due, lead_ms, leader_address, put_topic
+from bench.client.load import fill_due, lead_ms, leader_address, put_topic
 from bench.measure.lateness import GRACE_S, spread_ms
 from bench.row import Row, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster
 from chaos.history.verdict import percentiles
+from hourwheel.core.addresses import Address
 
 RATE = 1_000
 #: The hanging topic's attempts time out after this, over and over.

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.client.consumer import CONSUMERS, PULL_MAX
-from bench.client.load import AHEAD_MS, BATCH, BATCH_CONNECTIONS, BODY, NEAR_MS, Address, Count, pump
+from bench.client.load import AHEAD_MS, BATCH, BATCH_CONNECTIONS, BODY, NEAR_MS, Count, pump
 from bench.client.pump import Framing, Pump
 from bench.measure.drain import DRAINED
 from bench.measure.schedule import BATCHED, SINGLE_1, SINGLE_64
 from bench.peer.process import LOOPBACK, find, free_port, running, version
 from bench.row import Row
 from bench.scale import Scale
+from hourwheel.core.addresses import Address
 
 SYSTEM = "beanstalkd"
 DATA = BODY.encode() + b"xx"  # the JSON's quotes

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.client.consumer import CONSUMERS, PULL_MAX
-from bench.client.load import BATCH, BATCH_CONNECTIONS, BODY, NEAR_MS, Address, Count, due_times, until
+from bench.client.load import BATCH, BATCH_CONNECTIONS, BODY, NEAR_MS, Count, due_times, until
 from bench.client.pump import Pump
 from bench.measure.drain import DRAINED
 from bench.measure.schedule import BATCHED, SINGLE_1, SINGLE_64
@@ -23,6 +23,7 @@ from bench.peer.process import LOOPBACK, START_S, Missing, find, free_port, runn
 from bench.row import Row
 from bench.scale import Scale
 from chaos.cluster.cluster import ClusterFailed
+from hourwheel.core.addresses import Address
 
 SYSTEM = "postgres"
 _READY = b"Z\x00\x00\x00\x05"

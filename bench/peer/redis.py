@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.client.consumer import CONSUMERS, PULL_MAX
-from bench.client.load import BATCH, BATCH_CONNECTIONS, BODY, NEAR_MS, RENDERED_BATCHES, Address, Count, due_times
+from bench.client.load import BATCH, BATCH_CONNECTIONS, BODY, NEAR_MS, RENDERED_BATCHES, Count, due_times
 from bench.client.pump import Framing, Pump
 from bench.measure.drain import DRAINED
 from bench.measure.schedule import BATCHED, SINGLE_1, SINGLE_64
@@ -19,6 +19,7 @@ from bench.peer.process import LOOPBACK, find, free_port, running, version
 from bench.row import Row
 from bench.scale import Scale
 from chaos.cluster.cluster import ClusterFailed
+from hourwheel.core.addresses import Address
 
 SYSTEM = "redis"
 KEY = b"bench0000"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from chaos.client.client import Client, Runner
@@ -51,8 +50,7 @@ class Caller(Generic[C]):
         while True:
             outcome = await ask(self.any())
             doubtful |= outcome.kind == "unknown"
-            more = outcome.not_done or (outcome.kind == "unknown" and again)
-            if more and self.runner.now_s() < deadline_s:
+            if outcome.may_go_again(again) and self.runner.now_s() < deadline_s:
                 await self.pause()
                 continue
-            return replace(outcome, kind="unknown") if doubtful and outcome.kind == "refused" else outcome
+            return outcome.after(doubtful)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from chaos.client.caller import Caller
 from chaos.client.client import Client
-from chaos.client.outcome import NOT_DONE, Outcome
+from chaos.client.outcome import Outcome
 from chaos.history.event import Answered, Cancelled, Event, Rescheduled
 from chaos.history.history import History
 
@@ -22,7 +22,7 @@ LEAD_MAX_MS: Final = 5_000
 FIRST_REVISION: Final = 1
 #: Refused because the message had been handed over.
 LATE: Final = ("leased", "already-settled")
-_REFUSALS: Final = ("", *NOT_DONE, *LATE, "unknown-message", "revision-mismatch")
+_REFUSALS: Final = (*LATE, "unknown-message", "revision-mismatch")
 
 
 @dataclass(frozen=True)
@@ -146,5 +146,5 @@ class Changer:
 
 def _kind(outcome: Outcome[Any]) -> Any:
     """Refused or unknown. A change is refused only for the reasons in the contract."""
-    assert outcome.kind != "refused" or outcome.code in _REFUSALS, outcome.code
+    assert outcome.kind != "refused" or outcome.not_done or outcome.code in _REFUSALS, outcome.code
     return outcome.kind

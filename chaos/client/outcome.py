@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, TypeVar
+
+from hourwheel.core.errors import Effect, type_of
+from hourwheel.core.problem import Problem
+from hourwheel.core.retry import effect_of_all, may_send_again
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-#: Codes of requests that did nothing: the client may send again.
-NOT_DONE: Final = frozenset({"no-leader", "draining", "over-limit", "busy", "disk-full"})
-#: Refusals that leave it open whether the request took effect.
-UNKNOWN: Final = frozenset({"outcome-unknown", "internal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +36,35 @@ class Outcome(Generic[T]):
         return Outcome(self.kind, value, self.code, self.extra)
 
     @property
+    def effect(self) -> Effect | None:
+        """The effect of a call without success; None if it succeeded."""
+        if self.kind == "ok":
+            return None
+        if self.kind == "unknown":
+            return Effect.UNKNOWN
+        return type_of(0, self.code).effect if self.code else Effect.NONE
+
+    @property
     def not_done(self) -> bool:
         """True if the call surely had no effect, though it may have later."""
-        return self.kind == "refused" and (not self.code or self.code in NOT_DONE)
+        return self.effect is Effect.NONE
+
+    def may_go_again(self, keyed: bool) -> bool:
+        """True if its client may send the call again. `keyed`: doing it twice is as doing it once."""
+        return self.effect is not None and may_send_again(self.effect, "POST", keyed)
+
+    def after(self, doubtful: bool) -> Outcome[T]:
+        """The outcome of all tries; this is the last. `doubtful`: an earlier one may have been done."""
+        unknown = self.effect is not None and effect_of_all(doubtful, self.effect) is Effect.UNKNOWN
+        return replace(self, kind="unknown") if unknown else self
 
 
 def refusal(code: str, extra: Mapping[str, Any] | None = None) -> Outcome[Any]:
     """Return the outcome of an answer with this code."""
-    return Outcome("unknown" if code in UNKNOWN else "refused", None, code, extra or {})
+    return replace(refused(Problem(0, code)), extra=extra or {})
+
+
+def refused(problem: Problem) -> Outcome[Any]:
+    """Return the outcome of an answer that is no success."""
+    unknown = type_of(problem.status, problem.code).effect is Effect.UNKNOWN
+    return Outcome("unknown" if unknown else "refused", None, problem.code or f"HTTP {problem.status}")

@@ -53,7 +53,7 @@ class Sender:
             for offer, outcome in zip(offers, outcomes, strict=True):
                 if outcome.kind == "unknown":
                     doubtful.add(offer.number)
-                if not final and (outcome.not_done or (outcome.kind == "unknown" and offer.keyed)):
+                if not final and outcome.may_go_again(offer.keyed):
                     again.append(offer)
                 else:
                     self._record(offer, client.node, sent_ms, outcome, doubtful)
@@ -73,7 +73,7 @@ class Sender:
         if placed is not None:
             told: dict[str, Any] = {"outcome": "acknowledged", "message_id": placed.id, "due_ms": placed.due_ms}
         else:
-            told = {"outcome": "unknown" if offer.number in doubtful else outcome.kind, "detail": outcome.code}
+            told = {"outcome": outcome.after(offer.number in doubtful).kind, "detail": outcome.code}
         self._history.record(
             Answered(**self._history.stamp(), number=offer.number, node=node, sent_mono_ms=sent_ms, **told)
         )

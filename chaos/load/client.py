@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import aiohttp
@@ -20,8 +19,9 @@ from api.port.port import CancelResult, Delivery, RescheduleResult
 from api.port.timestamp import parse_time
 from chaos.client.caller import Caller, every_node
 from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
-from chaos.client.outcome import Outcome, refusal
+from chaos.client.outcome import Outcome, refusal, refused
 from chaos.cluster.local_nodes import LocalNode
+from hourwheel.core.problem import read_problem
 
 T = TypeVar("T")
 
@@ -29,12 +29,7 @@ T = TypeVar("T")
 EVER: Final = "2020-01-01T00:00:00Z"
 
 
-class _Problem(msgspec.Struct):
-    code: str
-
-
 _JSON: Final = msgspec.json.Decoder(dict[str, Any])
-_PROBLEM: Final = msgspec.json.Decoder(_Problem)
 
 
 class Tasks:
@@ -103,8 +98,7 @@ class HttpClient:
             return Outcome("unknown")
         if answer.status < 300:
             return Outcome("ok", read(payload))
-        refused = _refused(answer.status, payload)
-        return replace(refused, kind="unknown") if len(tries) > 1 else refused
+        return refused(read_problem(answer.status, answer.headers, payload)).after(len(tries) > 1)
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
         """One request; one outcome for each offer."""
@@ -204,14 +198,6 @@ def _document(offer: Offer) -> dict[str, object]:
     """The request; the same for every try."""
     fields: dict[str, object] = {"topic": offer.topic, "body": offer.number, "deliver_at": offer.asked_due_ms}
     return fields | {"key": f"k{offer.number}"} if offer.keyed else fields
-
-
-def _refused(status: int, payload: bytes) -> Outcome[Any]:
-    """Of an answer that is none of success. A 5xx without a code may come from anybody on the way."""
-    try:
-        return refusal(_PROBLEM.decode(payload).code)
-    except msgspec.DecodeError:
-        return Outcome("unknown" if status >= 500 else "refused", None, f"HTTP {status}")
 
 
 def _delivery(found: dict[str, Any]) -> Delivery:

@@ -1,14 +1,20 @@
-"""What a running cluster says of its own messages, asked of GET /v1/ledger as anybody would ask: again, and of the next
-node, while it has no leader.
+"""What a running cluster says of its own messages, asked of GET /v1/ledger as any client would ask.
+
+While it has no leader the client asks again, and asks the next node.
 """
 
-import itertools
+import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import aiohttp
 
 from chaos.cluster.cluster import Cluster, ClusterFailed
+from hourwheel.core.addresses import parse_addresses
+from hourwheel.core.errors import Refused, error_of
+from hourwheel.core.nodes import Nodes
+from hourwheel.core.problem import read_problem
 
 _LIMIT: Final = 1_000
 _REQUEST_S: Final = 60.0
@@ -23,7 +29,7 @@ class LedgerClient:
 
     def __init__(self, cluster: Cluster, from_ms: int, to_ms: int) -> None:
         self._cluster = cluster
-        self._turns = itertools.cycle(cluster.nodes)
+        self._nodes = Nodes(parse_addresses(node.url for node in cluster.nodes.values()))
         self._window = {"from": str(from_ms), "to": str(to_ms)}
 
     async def __aenter__(self) -> "LedgerClient":
@@ -67,18 +73,21 @@ class LedgerClient:
         found: list[dict[str, Any]] = []
 
         async def answered() -> bool:
-            node_id = next(self._turns)
+            address = self._nodes.order(time.monotonic())[0]
+            self._nodes.failed(address, time.monotonic())  # until it has answered
             try:
-                url = f"{self._cluster.nodes[node_id].url}{path}"
-                async with self._http.get(url, params={**self._window, **query}) as answer:
-                    document: dict[str, Any] = await answer.json(content_type=None)
+                async with self._http.get(f"{address}{path}", params={**self._window, **query}) as answer:
+                    payload = await answer.read()
             except (aiohttp.ClientError, TimeoutError):
                 return False
-            if 400 <= answer.status < 500:
-                raise ClusterFailed(f"GET {path} of {node_id}: {answer.status} {document}")
             if answer.status == 200:
-                found.append(document)
-            return bool(found)
+                self._nodes.answered(address)
+                found.append(json.loads(payload))
+                return True
+            error = error_of(read_problem(answer.status, answer.headers, payload), address.url)
+            if isinstance(error, Refused):
+                raise ClusterFailed(f"GET {path} of {address}: {error}")
+            return False
 
         await self._cluster.until(answered, f"an answer to GET {path}", _ANSWERED_S, _POLL_S)
         return found[0]

@@ -7,7 +7,6 @@ checkers say so.
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
@@ -24,6 +23,11 @@ from chaos.load.client import HttpClient, Tasks, caller_of, session
 from chaos.load.producer import Producer
 from chaos.load.webhooks import Webhooks
 from chaos.plan.load_plan import Plan
+from hourwheel.core.addresses import parse_addresses
+from hourwheel.core.errors import HourwheelError, error_of, unanswered
+from hourwheel.core.nodes import Nodes
+from hourwheel.core.problem import read_problem
+from hourwheel.core.retry import next_try
 
 AGAIN_S: Final = 0.05
 #: The time between two beats, at which a consumer's acks go together.
@@ -75,16 +79,21 @@ async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[st
 
     Raises RuntimeError when its settings are refused.
     """
+    known, loop = Nodes(parse_addresses(node.url for node in nodes)), asyncio.get_running_loop()
+    error: HourwheelError
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=request_s)) as http:
-        for node in itertools.cycle(nodes):
+        while True:
+            address = known.order(loop.time())[0]
             try:
-                async with http.put(f"{node.url}/v1/topics/{topic}", json=document) as answer:
+                async with http.put(f"{address}/v1/topics/{topic}", json=document) as answer:
                     if answer.status < 300:
                         return
-                    if answer.status < 500:
-                        raise RuntimeError(f"topic refused: {await answer.text()}")
-            except (aiohttp.ClientError, TimeoutError):
-                pass
+                    error = error_of(read_problem(answer.status, answer.headers, await answer.read()), address.url)
+            except (aiohttp.ClientError, TimeoutError) as broken:
+                error = unanswered(address.url, repr(broken))
+            if next_try("PUT", True, error) is None:  # to put a topic twice is to put it once
+                raise RuntimeError(f"topic refused: {error}")
+            known.failed(address, loop.time())
             await asyncio.sleep(AGAIN_S)
 
 

@@ -20,7 +20,7 @@ from api.port.port import (
 )
 from chaos.client.caller import Caller
 from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
-from chaos.client.outcome import NOT_DONE, Outcome
+from chaos.client.outcome import Outcome, refusal
 from chaos.simulator.world.client import Client
 from chaos.simulator.world.world import World
 from storage.format.schedule_status import CONFLICT, FAILED
@@ -178,8 +178,8 @@ def request_of(offer: Offer) -> MessageIn:
 def _of_row(result: ScheduleResult, row: int) -> Outcome[Placed]:
     """The outcome of one message of a request."""
     if result.status[row] == FAILED:
-        code = result.problems[row].code
-        return Outcome("refused" if code in NOT_DONE else "unknown", None, code)
+        found = refusal(result.problems[row].code)
+        return found if found.not_done else Outcome("unknown", None, found.code)
     if result.status[row] == CONFLICT:
         return Outcome("refused", None, "key-conflict")
     return Outcome("ok", Placed(result.ids[row].decode(), int(result.due_ms[row])))

@@ -78,7 +78,7 @@ class Nodes:
     def learn_headers(self, headers: Mapping[str, str]) -> None:
         """The headers of an answer that only the leader gives: it names itself there, whichever node passed it on.
 
-        Do not give those of a request about the asked node: GET /v1/cluster, /v1/node, `consistency=local`.
+        Do not give those of GET /v1/cluster, or of a request that `asks_one_node`.
         """
         found = {name.lower(): value for name, value in headers.items()}
         term = found.get("hourwheel-term", "")

@@ -13,6 +13,9 @@ from hourwheel.core.errors import Effect, HourwheelError, Unreachable
 READS: Final = frozenset({"GET", "HEAD"})
 #: Codes that speak of the asked node alone: another one can serve the request at once.
 OF_THE_NODE: Final = frozenset({"draining"})
+#: Paths of requests about the asked node, and what stands in the query of a read that it answers by itself.
+ONE_NODE: Final = ("/v1/node", "/v1/cluster/snapshot", "/v1/cluster/backup", "/livez", "/readyz", "/metrics")
+LOCAL: Final = "consistency=local"
 #: How long to wait where a node asks for a wait and does not say how long.
 WAIT_S: Final = 1.0
 
@@ -23,6 +26,12 @@ class NextTry:
 
     another: bool
     after_s: float
+
+
+def asks_one_node(path: str) -> bool:
+    """Whether a request is about the node that is asked: the answer of another one would answer another question."""
+    path, _, query = path.partition("?")
+    return path.startswith(ONE_NODE) or LOCAL in query.split("&")
 
 
 def repeatable(method: str, keyed: bool) -> bool:

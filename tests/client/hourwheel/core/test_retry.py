@@ -15,7 +15,7 @@ from hourwheel.core.errors import (
     unreachable,
 )
 from hourwheel.core.problem import Problem
-from hourwheel.core.retry import NextTry, Retry, effect_of_all, next_try
+from hourwheel.core.retry import NextTry, Retry, asks_one_node, effect_of_all, next_try
 
 LOST, AWAY = unanswered("a", "reset"), unreachable("a", "refused")
 
@@ -79,6 +79,23 @@ def test_a_policy_only_takes_away_and_waits_longer(
     assert least.after_s <= found.after_s <= max(least.after_s, 3.0)
     assert tries < 4
     assert spent_s + found.after_s <= 20.0
+
+
+@pytest.mark.parametrize(
+    ("path", "one"),
+    [
+        ("/v1/node/drain", True),
+        ("/v1/cluster/snapshot", True),
+        ("/v1/messages/0A?ledger=false&consistency=local", True),
+        ("/metrics", True),
+        ("/v1/messages/0A?ledger=false", False),
+        ("/v1/topics/consistency=local", False),
+        ("/v1/cluster", False),
+    ],
+)
+def test_requests_about_one_node(path: str, one: bool) -> None:
+    """To ask another one would answer another question."""
+    assert asks_one_node(path) == one
 
 
 def test_waits_double_up_to_a_bound() -> None:
