@@ -1,21 +1,33 @@
-"""One request to one node, and what its failures mean to the caller.
+"""One request to a cluster at a time, and what its failures mean to the caller.
 
-The standard library's client is used on purpose: these commands make one request each, and importing an async stack
-would cost more than the request. What matters is the line between "nothing was sent" (connecting failed: safe to try
-again) and "sent, no answer" (may have happened).
+The standard library's client is used on purpose. These commands make one request each, and importing an async stack
+would cost more than the request. What may be asked of another node says `hourwheel.core`.
 """
 
 import http.client
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Final
 
-from cli.failure import Failure, of_problem
+import click
+
+from cli.failure import Failure, of_errors
+from cli.known_members import KnownMembers, cache_file
+from hourwheel.core.addresses import Address, BadAddress, parse_addresses
+from hourwheel.core.errors import HourwheelError, Unreachable, error_of, unanswered, unreachable
+from hourwheel.core.nodes import Nodes
+from hourwheel.core.problem import read_document, read_problem
+from hourwheel.core.retry import asks_one_node, next_try
 from node.runtime.exit_code import ExitCode
 
 DEFAULT_URL = "http://127.0.0.1:7400"
+#: To connect takes so long at most: another node may be asked then.
+CONNECT_S: Final = 5.0
+#: A look at the members may take so long; it is made for the next command, not for this one.
+LOOK_S: Final = 1.0
+CLUSTER: Final = "/v1/cluster"
 
 
 @dataclass(frozen=True)
@@ -28,18 +40,21 @@ class Answer:
 
 
 class Connection:
-    """Requests to the node at `url`; `timeout_s` bounds connecting and each wait for bytes."""
+    """Requests to the cluster of which `url` names one node or several, with commas between.
+
+    `timeout_s` bounds each wait for bytes. A command remembers the members that it sees, in the user's cache
+    directory, and asks them when none of the given nodes can be reached. A connection outside a command does not.
+    """
 
     def __init__(self, url: str, timeout_s: float = 10.0) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
         try:
-            port = parts.port
-        except ValueError as error:
-            raise Failure(ExitCode.USAGE, f"{url!r} is not an address: {error}") from None
-        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/"):
-            raise Failure(ExitCode.USAGE, f"{url!r} is not an address of a node; give http://HOST:PORT")
-        self.url = f"http://{parts.netloc}"
-        self._host, self._port, self._timeout_s = parts.hostname, port or 80, timeout_s
+            self._nodes = Nodes(parse_addresses(url), leader_first=False)
+        except BadAddress as error:
+            raise Failure(ExitCode.USAGE, str(error)) from None
+        self._timeout_s = timeout_s
+        path = cache_file() if click.get_current_context(silent=True) is not None else None
+        self._known = KnownMembers(path) if path is not None else None
+        self._remembered = False
 
     def call(
         self,
@@ -49,60 +64,112 @@ class Connection:
         wait_s: float = 0.0,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Sends one request, its document as JSON or as the bytes given, and returns its 2xx answer. `wait_s` is how
-        long the node may hold it (long poll).
+        """Sends one request and returns its 2xx answer. The document goes as JSON, or as the bytes given.
+
+        `wait_s` is how long the node may hold it (long poll). A node that cannot be reached, or that is draining, did
+        nothing: the next one is asked. So it is where a read got no answer, and never where a change got none.
 
         Raises Failure: UNREACHABLE when nothing was sent (or a GET got no answer), UNKNOWN when a change was sent and
-        no answer came, the problem's own code otherwise.
+        no answer came. Otherwise it has the problem's own code.
         """
         body = json.dumps(document, ensure_ascii=False).encode() if isinstance(document, Mapping) else document
         sent = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
         sent |= headers or {}
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        errors: list[HourwheelError] = []
+        for address, cluster_id in self._candidates(path):
+            try:
+                if cluster_id:
+                    self._check(address, cluster_id)
+                answer = self._ask(address, method, path, body, sent, self._timeout_s + wait_s)
+            except HourwheelError as error:
+                errors.append(error)
+                found = next_try(method, False, error)
+                if found is None or not found.another or found.after_s:
+                    break
+                self._nodes.failed(address, time.monotonic())
+            else:
+                self._nodes.answered(address)
+                self._remember(address, method, path, answer)
+                return answer
+        raise of_errors(method, errors)
+
+    def _candidates(self, path: str) -> Iterator[tuple[Address, str]]:
+        """Whom to ask, in order. A remembered one comes with the id of the cluster that it has to belong to."""
+        if asks_one_node(path):
+            yield self._nodes.given[0], ""
+            return
+        tried = self._nodes.order(time.monotonic())
+        yield from ((address, "") for address in tried)
+        found = self._known.find(self._nodes.given) if self._known is not None else None
+        if found is not None:
+            cluster_id, addresses = found
+            yield from ((address, cluster_id) for address in addresses if address not in tried)
+
+    def _ask(
+        self, address: Address, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> Answer:
+        """One request to one node. Raises HourwheelError; Failure where what listens there is no node."""
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=min(CONNECT_S, timeout_s))
         try:
-            self._connect(connection)
+            self._connect(connection, address)
             try:
                 if connection.sock is not None:
-                    connection.sock.settimeout(self._timeout_s + wait_s)
-                connection.request(method, path, body, sent)
+                    connection.sock.settimeout(timeout_s)
+                connection.request(method, path, body, dict(headers))
                 response = connection.getresponse()
                 payload = response.read()
             except (OSError, http.client.HTTPException) as error:
-                raise self._unanswered(method, error) from None
+                raise unanswered(address.url, str(error) or type(error).__name__) from None
         finally:
             connection.close()
-        answer = self._decode(response.status, {k.lower(): v for k, v in response.getheaders()}, payload)
-        if not 200 <= answer.status < 300:
-            retry_after = answer.headers.get("retry-after")
-            extra = {"retry_after": f"{retry_after} s"} if retry_after else {}
-            raise of_problem(answer.status, answer.document | extra)
-        return answer
+        found = {name.lower(): value for name, value in response.getheaders()}
+        document = read_document(payload)
+        if document is None:
+            start = payload[:80].decode("utf-8", "replace")
+            detail = f"{address} answered HTTP {response.status} with no JSON object: {start!r}"
+            raise Failure(ExitCode.FAILED, f"{detail}; is it a Hourwheel node?")
+        if not 200 <= response.status < 300:
+            raise error_of(read_problem(response.status, found, document), address.url)
+        return Answer(response.status, found, document)
 
-    def _connect(self, connection: http.client.HTTPConnection) -> None:
+    def _connect(self, connection: http.client.HTTPConnection, address: Address) -> None:
         try:
             connection.connect()
         except ConnectionRefusedError:
-            detail = f"cannot reach {self.url}: connection refused; no node listens there (hourwheel dev starts some)"
-            raise Failure(ExitCode.UNREACHABLE, detail) from None
+            detail = "connection refused; no node listens there (hourwheel dev starts some)"
+            raise unreachable(address.url, detail) from None
         except OSError as error:
-            raise Failure(ExitCode.UNREACHABLE, f"cannot reach {self.url}: {error}") from None
+            raise unreachable(address.url, str(error)) from None
 
-    def _unanswered(self, method: str, error: Exception) -> Failure:
-        reason = str(error) or type(error).__name__
-        if method == "GET":
-            return Failure(ExitCode.UNREACHABLE, f"{self.url} did not answer: {reason}")
-        detail = f"{self.url} did not answer: {reason}; it may or may not have happened, send again with the same key"
-        return Failure(ExitCode.UNKNOWN, detail)
+    # -- the members that were seen
 
-    def _decode(self, status: int, headers: dict[str, str], payload: bytes) -> Answer:
+    def _check(self, address: Address, cluster_id: str) -> None:
+        """Whether a remembered address still belongs to that cluster. Raises Unreachable."""
         try:
-            document = json.loads(payload)
-        except ValueError:
-            document = None
-        if not isinstance(document, dict):
-            start = payload[:80].decode("utf-8", "replace")
-            raise Failure(
-                ExitCode.FAILED,
-                f"{self.url} answered HTTP {status} with no JSON object: {start!r}; is it a Hourwheel node?",
-            )
-        return Answer(status, headers, document)
+            answer = self._ask(address, "GET", CLUSTER, None, {}, min(CONNECT_S, self._timeout_s))
+        except Unreachable:
+            raise
+        except HourwheelError as error:
+            raise unreachable(address.url, str(error)) from None
+        if answer.document.get("cluster_id") != cluster_id:
+            raise unreachable(address.url, "a node of another cluster listens there now")
+        self._nodes.learn_cluster(answer.document)
+
+    def _remember(self, address: Address, method: str, path: str, answer: Answer) -> None:
+        """Keeps the members for the next command, once. It looks for them if they were not seen for a while."""
+        now_s = time.time()
+        if self._known is None or self._remembered:
+            return
+        self._remembered = True
+        if (method, path) == ("GET", CLUSTER):
+            self._nodes.learn_cluster(answer.document)
+        elif "hourwheel-node" not in answer.headers or self._known.is_fresh(self._nodes.given, now_s):
+            return
+        else:
+            try:
+                looked = self._ask(address, "GET", CLUSTER, None, {}, min(LOOK_S, self._timeout_s))
+            except (HourwheelError, Failure):
+                return
+            self._nodes.learn_cluster(looked.document)
+        if self._nodes.cluster_id:
+            self._known.keep(self._nodes.cluster_id, self._nodes.given, self._nodes.members.values(), now_s)

@@ -4,10 +4,12 @@ Errors go to stderr in both forms, so that stdout holds nothing but results and 
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from hourwheel.core.errors import HourwheelError, OutcomeUnknown, Unreachable
 from node.runtime.exit_code import ExitCode, of_status
 
 
@@ -41,3 +43,29 @@ def of_problem(status: int, document: dict[str, Any]) -> Failure:
     if document.get("request_id"):
         lines.append(f"  request id: {document['request_id']}")
     return Failure(of_status(status), "\n".join(lines), document)
+
+
+def of_errors(method: str, errors: Sequence[HourwheelError]) -> Failure:
+    """The failure of a request that came to no success at any node; `errors` are those of all that were asked."""
+    if all(isinstance(error, Unreachable) for error in errors):
+        lines = [str(error) for error in errors]
+        several = [f"cannot reach any of {len(lines)} nodes", *(f"  {line}" for line in lines)]
+        return Failure(ExitCode.UNREACHABLE, "\n".join(several if len(lines) > 1 else lines))
+    told = next(error for error in reversed(errors) if not isinstance(error, Unreachable))
+    failure = _of_error(method, told)
+    others = [f"  asked too: {error}" for error in errors if error is not told]
+    if told.problem is not None and others:
+        others.append(f"  this is the answer of {told.address}")
+    return Failure(failure.code, "\n".join([failure.message, *others]), failure.document) if others else failure
+
+
+def _of_error(method: str, error: HourwheelError) -> Failure:
+    problem = error.problem
+    if problem is not None:
+        wait_s = problem.retry_after_s
+        extra = {} if wait_s is None else {"retry_after": f"{wait_s:g} s"}
+        return of_problem(problem.status, {**problem.document, **extra})
+    if isinstance(error, OutcomeUnknown) and method != "GET":
+        again = "it may or may not have happened, send again with the same key"
+        return Failure(ExitCode.UNKNOWN, f"{error}; {again}")
+    return Failure(ExitCode.UNREACHABLE, str(error))

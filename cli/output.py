@@ -73,9 +73,20 @@ def output_option(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def client_options(function: Callable[P, None]) -> Callable[P, None]:
-    """Adds `--url` (or HOURWHEEL_URL), `--timeout` and `-o` to a command that talks to a node."""
+    """Adds `--url` (or HOURWHEEL_URL), `--timeout` and `-o` to a command that talks to a node.
+
+    The command gets `url` as one text, with commas between several.
+    """
     url = click.option(
-        "--url", envvar="HOURWHEEL_URL", default=DEFAULT_URL, show_default=True, show_envvar=True, help="any node"
+        "--url",
+        envvar="HOURWHEEL_URL",
+        multiple=True,
+        default=[DEFAULT_URL],
+        show_default=True,
+        show_envvar=True,
+        metavar="URL,...",
+        help="any node; of several the next is asked if one cannot be reached",
+        callback=lambda context, option, urls: ",".join(urls),
     )
     timeout = click.option(
         "--timeout",

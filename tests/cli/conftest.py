@@ -1,6 +1,7 @@
 """What the tests of the command share: a scripted node and a way to call the command on it."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -9,6 +10,13 @@ from cli.main import main
 from tests.cli.scripted_node import ScriptedNode
 
 Call = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands remember members; no test finds those of another."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "hourwheel" / "members.json"
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""The members of clusters that commands saw, in a small file: a command finds a node when the given one is down.
+
+It is a cache. What cannot be read or written is passed over in silence. The file holds addresses and nothing else.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from hourwheel.core.addresses import Address, BadAddress, parse_addresses
+
+#: So old the members of a cluster may be before a command looks again.
+FRESH_S: Final = 600.0
+#: More clusters are not kept; the ones seen longest ago go.
+CLUSTERS_MAX: Final = 50
+
+
+def cache_file() -> Path | None:
+    """Where the file stands: below XDG_CACHE_HOME or ~/.cache. None for a user without a home."""
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(cache) / "hourwheel" / "members.json"
+
+
+class KnownMembers:
+    """The file at `path`. A cluster stands there by its id, with the addresses it was asked at and its members'."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def find(self, given: Iterable[Address]) -> tuple[str, list[Address]] | None:
+        """The id and all addresses of the cluster that was last seen at one of these; None if none was."""
+        wanted = set(given)
+        for cluster_id, entry in self._entries().items():
+            found = _addresses(entry)
+            if wanted & found:
+                return cluster_id, sorted(found, key=str)
+        return None
+
+    def is_fresh(self, given: Iterable[Address], now_s: float) -> bool:
+        """Whether the members of the cluster at these addresses were seen a short time ago."""
+        wanted = set(given)
+        seen_s = [float(entry["seen_s"]) for entry in self._entries().values() if wanted <= _addresses(entry)]
+        return bool(seen_s) and abs(now_s - seen_s[0]) < FRESH_S
+
+    def keep(self, cluster_id: str, given: Iterable[Address], members: Iterable[Address], now_s: float) -> None:
+        """Keeps a cluster. An address belongs to one cluster: an older entry that has one of these goes."""
+        entry = {"given": [each.url for each in given], "members": [each.url for each in members], "seen_s": now_s}
+        ours = _addresses(entry)
+        others = {name: each for name, each in self._entries().items() if name != cluster_id}
+        kept = [(name, each) for name, each in others.items() if not ours & _addresses(each)]
+        self._write(dict([(cluster_id, entry), *kept][:CLUSTERS_MAX]))
+
+    def _entries(self) -> dict[str, dict[str, Any]]:
+        """Each cluster of the file, the one seen last first."""
+        try:
+            document = json.loads(self._path.read_bytes())
+            entries = {name: each for name, each in document.items() if isinstance(each["seen_s"], int | float)}
+        except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError):
+            return {}
+        return dict(sorted(entries.items(), key=lambda row: -row[1]["seen_s"]))
+
+    def _write(self, entries: dict[str, dict[str, Any]]) -> None:
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                beside.write_text(json.dumps(entries), encoding="utf-8")
+                os.replace(beside, self._path)
+            finally:
+                beside.unlink(missing_ok=True)
+
+
+def _addresses(entry: dict[str, Any]) -> set[Address]:
+    try:
+        return set(parse_addresses([*entry["given"], *entry["members"]]))
+    except (BadAddress, KeyError, TypeError, AttributeError):
+        return set()
