@@ -95,6 +95,8 @@ def test_a_refusal_is_one_everywhere(node: ScriptedNode, other: ScriptedNode, ca
     assert call("get", "0A", "--url", urls).exit_code == ExitCode.NOT_FOUND
     node.say(503, {"code": "no-leader", "detail": "later"}, {"Retry-After": "1"})
     assert call("get", "0A", "--url", urls).exit_code == ExitCode.UNAVAILABLE
+    node.say(429, {"code": "busy", "detail": "later"}, {"Retry-After": "1"})
+    assert call("get", "0A", "--url", urls).exit_code == ExitCode.UNAVAILABLE
     assert other.requests == []
     node.say(503, DRAINING)
     other.say(201, MESSAGE)
