@@ -1,8 +1,8 @@
 """`hourwheel`: one command, its subcommands loaded only when called.
 
-A node must not import the client's tables, nor a client the whole server: each subcommand is a module of its own,
-named in `COMMANDS` with the sentence `--help` shows, and imported when it is run. That keeps `hourwheel --help` at the
-cost of click alone.
+A node must not import the client's tables, and a client must not import the server. So each subcommand is a module of
+its own, named in `COMMANDS` with the sentence that `--help` shows, and imported when it is run. That keeps
+`hourwheel --help` at the cost of click alone.
 """
 
 import importlib
@@ -54,13 +54,22 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the subcommand's module; None for an unknown name (click then suggests)."""
+        """Imports the subcommand's module; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
         command = importlib.import_module(module).command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown name is answered with the names that are near it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as unknown:
+            raise click.NoSuchCommand(unknown.command_name, possibilities=COMMANDS, ctx=ctx) from None
 
     def invoke(self, ctx: click.Context) -> None:
         """Runs the subcommand; a failure is shown and becomes the exit code."""

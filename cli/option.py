@@ -1,7 +1,8 @@
 """Options that several commands share, and the fields of the contract that they become.
 
-A field that is not given is not sent, so that the node's defaults hold; durations and times go as they were typed,
-since what is valid is said once, by the node. Options that make up one object (`target`, `retry`) are gathered here.
+A field that is not given is not sent, so that the node's defaults hold. Spans and times are read here
+(cli/time_option.py); whether they are in bounds is said by the node. Options that make up one object (`target`,
+`retry`) are gathered here.
 """
 
 import functools
@@ -12,27 +13,28 @@ from urllib.parse import urlencode
 import click
 
 from cli.failure import Failure
+from cli.time_option import DURATION, TIME, Duration, Time
 from node.runtime.exit_code import ExitCode
 
 Command = Callable[..., None]
 
-DURATION: Final = "250ms 10s 3m 2h 7d, or integer milliseconds"
-#: Parameter -> (option, field of `retry`, help).
-_RETRY: Final = {
-    "retry_max_attempts": ("--retry-max-attempts", "max_attempts", "hand-overs before the message is dead"),
+#: Parameter -> (option, field of `retry`, type, help).
+_RETRY: Final[dict[str, tuple[str, str, click.ParamType[int], str]]] = {
+    "retry_max_attempts": ("--retry-max-attempts", "max_attempts", click.INT, "attempts before the message is dead"),
     "retry_min_backoff": (
         "--retry-min-backoff",
         "min_backoff",
+        Duration(),
         f"wait after the first failure, then twice: {DURATION}",
     ),
-    "retry_max_backoff": ("--retry-max-backoff", "max_backoff", "the longest wait between two attempts"),
-    "retry_max_age": ("--retry-max-age", "max_age", "no attempt so long after the asked due time (0: no limit)"),
+    "retry_max_backoff": ("--retry-max-backoff", "max_backoff", Duration(), "the longest wait between two attempts"),
+    "retry_max_age": (
+        "--retry-max-age",
+        "max_age",
+        Duration(),
+        "no attempt so long after the asked due time (0: no limit)",
+    ),
 }
-
-
-def number_or_text(value: str) -> int | str:
-    """Digits alone are a number (milliseconds, a count), as the contract reads them; anything else stays text."""
-    return int(value) if value.isascii() and value.isdigit() else value
 
 
 def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
@@ -48,21 +50,21 @@ def pairs(values: tuple[str, ...], option: str) -> dict[str, str]:
 
 def retry_options(function: Command) -> Command:
     """Adds `--retry-*`; `retry_fields` gathers them."""
-    for parameter, (option, _, help_text) in reversed(_RETRY.items()):
-        function = click.option(option, parameter, help=help_text)(function)
+    for parameter, (option, _, kind, help_text) in reversed(_RETRY.items()):
+        function = click.option(option, parameter, type=kind, help=help_text)(function)
     return function
 
 
 def retry_fields(options: Mapping[str, Any]) -> dict[str, object]:
     """The `retry` object of the options given; empty when none was."""
-    given = ((field, options[parameter]) for parameter, (_, field, _) in _RETRY.items())
-    return {field: number_or_text(value) for field, value in given if value is not None}
+    given = ((field, options[parameter]) for parameter, (_, field, _, _) in _RETRY.items())
+    return {field: value for field, value in given if value is not None}
 
 
 def target_options(function: Command) -> Command:
     """Adds `--target`, `--method`, `--target-header` and `--target-timeout`; `target_fields` gathers them."""
     for decorate in (
-        click.option("--target-timeout", help=f"how long the receiver may take: {DURATION}"),
+        click.option("--target-timeout", type=Duration(), help=f"how long the receiver may take: {DURATION}"),
         click.option(
             "--target-header", "target_headers", multiple=True, metavar="NAME=VALUE", help="sent to the target"
         ),
@@ -83,7 +85,7 @@ def target_fields(options: Mapping[str, Any]) -> dict[str, object]:
     if options["target_headers"]:
         fields["headers"] = pairs(options["target_headers"], "--target-header")
     if options["target_timeout"] is not None:
-        fields["timeout"] = number_or_text(options["target_timeout"])
+        fields["timeout"] = options["target_timeout"]
     return fields
 
 
@@ -122,8 +124,8 @@ def window_options(function: Command) -> Command:
     """Adds `--from`, `--to` and `--tag`, which choose messages of a topic; `window_fields` gathers them."""
     for decorate in (
         click.option("--tag", help="only those with this tag"),
-        click.option("--to", "until", metavar="TIME", help="asked due time before this"),
-        click.option("--from", "since", metavar="TIME", help="asked due time at or after this (RFC 3339, or ms)"),
+        click.option("--to", "until", type=Time(), help="asked due time before this"),
+        click.option("--from", "since", type=Time(), help=f"asked due time at or after this: {TIME}"),
     ):
         function = decorate(function)
     return function
@@ -133,9 +135,9 @@ def window_fields(options: Mapping[str, Any]) -> dict[str, object]:
     """`from`, `to` and `tag` of the options given."""
     fields: dict[str, object] = {}
     if options["since"] is not None:
-        fields["from"] = number_or_text(options["since"])
+        fields["from"] = options["since"]
     if options["until"] is not None:
-        fields["to"] = number_or_text(options["until"])
+        fields["to"] = options["until"]
     if options["tag"] is not None:
         fields["tag"] = options["tag"]
     return fields
@@ -149,8 +151,8 @@ def count_options(function: Command) -> Command:
             "--state", metavar="STATE,...", help="scheduled, ready, leased, delivered, cancelled, dead, expired"
         ),
         click.option("--tag", help="only those with this tag"),
-        click.option("--to", "until", metavar="TIME", help="due before this"),
-        click.option("--from", "since", metavar="TIME", help="due at or after this (RFC 3339, or ms)"),
+        click.option("--to", "until", type=Time(), help="due before this"),
+        click.option("--from", "since", type=Time(), help=f"due at or after this: {TIME}"),
         click.argument("topic", required=False),
     ):
         function = decorate(function)

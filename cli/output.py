@@ -6,16 +6,25 @@ columns and wrap nothing: an id that is cut in two cannot be copied.
 
 import functools
 import json
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, Final, ParamSpec
 
 import click
 
 from cli.connection import DEFAULT_URL
 from cli.failure import Failure
+from cli.near_topics import name_near_topics
+from cli.shown import field
+from cli.time_option import Seconds
 
 P = ParamSpec("P")
+
+#: The one column that is cut to the width of the terminal, and what is left of it at least.
+BODY: Final = "body"
+BODY_MIN: Final = 20
 
 
 def show_json(document: object) -> None:
@@ -24,30 +33,52 @@ def show_json(document: object) -> None:
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Prints name and value, one pair a line, values as JSON unless they are text."""
-    rows = [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for name, value in fields
-    ]
+    """Prints name and value in words, one pair a line, and beside a time how far off it is."""
+    now_ms = _now_ms()
+    rows = [(name, field(name, value, now_ms)) for name, value in fields]
     width = max((len(name) for name, _ in rows), default=0)
+    room = _terminal_width(width + 2)
     for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}")
+        click.echo(f"{name:<{width}}  {_cut(value, room) if name == BODY else value}")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table; on anything but a terminal it is as wide as its content."""
+    """Prints a table, as wide as its content. On a terminal the bodies are cut so that a row fits into a line."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
 
+    now_ms = _now_ms()
+    cells = [[field(name, cell, now_ms) for name, cell in zip(columns, row, strict=True)] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if BODY in columns:
+        place = columns.index(BODY)
+        room = _terminal_width(sum(widths) - widths[place] + 2 * len(widths))
+        for row in cells:
+            row[place] = _cut(row[place], room)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=True, overflow="ignore")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else 400, markup=False, highlight=False)
+    for row in cells:
+        table.add_row(*row)
+    console = Console(width=sum(widths) + 2 * len(widths), markup=False, highlight=False)
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
         click.echo(line.rstrip())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _terminal_width(taken: int) -> int | None:
+    """The characters that a line of the terminal has beside `taken`; None where output goes elsewhere."""
+    return max(BODY_MIN, shutil.get_terminal_size().columns - taken) if sys.stdout.isatty() else None
+
+
+def _cut(text: str, room: int | None) -> str:
+    return text if room is None or len(text) <= room else text[: room - 3] + "..."
 
 
 def output_option(function: Callable[P, None]) -> Callable[P, None]:
@@ -67,6 +98,7 @@ def output_option(function: Callable[P, None]) -> Callable[P, None]:
             function(*args, **kwargs)
         except Failure as failure:
             failure.as_json = kwargs["output"] == "json"
+            name_near_topics(failure, kwargs)
             raise
 
     return command
@@ -90,10 +122,10 @@ def client_options(function: Callable[P, None]) -> Callable[P, None]:
     )
     timeout = click.option(
         "--timeout",
-        type=click.FloatRange(min=0.1),
-        default=10.0,
+        type=Seconds(least_s=0.1),
+        default="10s",
         show_default=True,
-        help="seconds to wait for an answer",
+        help="how long to wait for an answer",
     )
     wrapped: Any = url(timeout(output_option(function)))
     return wrapped  # type: ignore[no-any-return]

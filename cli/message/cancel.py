@@ -1,4 +1,4 @@
-"""`hourwheel cancel ID`: after exit 0 no hand-over of the message starts."""
+"""`hourwheel cancel ID`: after exit 0 no delivery of the message starts."""
 
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from cli.output import client_options, show_fields, show_json
 @if_match_option
 @client_options
 def command(message_id: str, headers: dict[str, str], url: str, timeout: float, output: str) -> None:
-    """Cancels the message ID; says how many hand-overs were made before."""
+    """Cancels the message ID; says how many attempts were made before."""
     path = f"/v1/messages/{quote(message_id, safe='')}"
     document = Connection(url, timeout).call("DELETE", path, headers=headers).document
     if output == "json":

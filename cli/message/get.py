@@ -1,4 +1,4 @@
-"""`hourwheel get ID`: a message with its history, its hand-overs and what the ledger says of them."""
+"""`hourwheel get ID`: a message with its history, its deliveries and what the ledger says of them."""
 
 from urllib.parse import quote
 
@@ -7,6 +7,7 @@ import click
 from cli.connection import Connection
 from cli.message.ledger import show_message_ledger
 from cli.output import client_options, show_fields, show_json, show_table
+from cli.shown import body
 
 FIELDS = (
     "id",
@@ -22,7 +23,6 @@ FIELDS = (
     "key",
     "content_type",
     "body",
-    "body_base64",
     "handed_over",
     "settled",
     "lateness_ms",
@@ -37,13 +37,14 @@ FIELDS = (
 @click.option("--local", is_flag=True, help="what the asked node knows, without asking the leader (may be old)")
 @client_options
 def command(message_id: str, local: bool, url: str, timeout: float, output: str) -> None:
-    """Shows the message ID: state, times, body, history, and its ledger: class, hand-overs, duplicates."""
+    """Shows the message ID: state, times, body, history, and its ledger: class, deliveries, duplicates."""
     path = f"/v1/messages/{quote(message_id, safe='')}" + ("?consistency=local" if local else "")
     document = Connection(url, timeout).call("GET", path).document
     if output == "json":
         show_json(document)
         return
-    show_fields((name, document[name]) for name in FIELDS if document.get(name) is not None)
+    shown = document | {"body": body(document)}
+    show_fields((name, shown[name]) for name in FIELDS if shown.get(name) is not None)
     history = document.get("history") or []
     if history:
         click.echo()

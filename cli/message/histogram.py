@@ -1,31 +1,92 @@
-"""`hourwheel histogram [TOPIC]`: when messages are due, as numbers and as bars."""
+"""`hourwheel histogram [TOPIC]`: when messages are due, as numbers and as bars.
 
-from typing import Any
+Without --step the command chooses one by the range. Where --from or --to is missing it finds the range first: it
+counts in coarse steps, and again in finer ones where the messages are.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
 
 import click
 
 from cli.connection import Connection
 from cli.option import count_options, count_query
 from cli.output import client_options, show_json, show_table
+from cli.time_option import Duration
 
 #: Characters of the longest bar.
-BAR = 50
+BAR: Final = 50
+#: The steps to choose from, and the most lines that a chosen one makes.
+STEPS_MS: Final[dict[str, int]] = {
+    "1s": 1_000, "5s": 5_000, "15s": 15_000, "1m": 60_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000,
+    "3h": 10_800_000, "6h": 21_600_000, "12h": 43_200_000, "1d": 86_400_000, "7d": 604_800_000, "30d": 2_592_000_000,
+}  # fmt: skip
+LINES_MAX: Final = 48
+COARSE: Final = "30d"
+#: How often the range is narrowed: from months to seconds in four.
+LOOKS_MAX: Final = 4
 
 
 @click.command()
 @count_options
-@click.option("--step", metavar="DURATION", help="of one bucket: 1s 15m 1h, or ms  [default: 1m]")
+@click.option("--step", type=Duration(), help="of one bucket: 1s 15m 1h  [default: by the range; with -o json 1m]")
 @client_options
 def command(url: str, timeout: float, output: str, **options: Any) -> None:
     """Shows how many messages of TOPIC, or of all topics, are due when; at most 1,000 buckets."""
-    document = Connection(url, timeout).call("GET", f"/v1/messages/histogram{count_query(options)}").document
+    connection = Connection(url, timeout)
+
+    def counted(changed: Mapping[str, object]) -> dict[str, Any]:
+        query = count_query({**options, **changed})
+        return connection.call("GET", f"/v1/messages/histogram{query}").document
+
     if output == "json":
-        show_json(document)
+        show_json(counted({}))
         return
-    buckets = document.get("buckets", [])
+    buckets, step = _chosen(counted, options) if options["step"] is None else (counted({}).get("buckets", []), None)
     most = max((bucket["count"] for bucket in buckets), default=0)
     rows = [
         [bucket["from"], bucket["count"], "#" * (-(-BAR * bucket["count"] // most) if most else 0)]
         for bucket in buckets
     ]
     show_table(("from", "count", ""), rows)
+    if step is not None and buckets:
+        click.echo(f"each line is {step}; --step chooses another", err=True)
+
+
+def step_of(range_ms: int) -> str:
+    """The finest step that shows a range in LINES_MAX lines."""
+    return next((name for name, step_ms in STEPS_MS.items() if range_ms <= LINES_MAX * step_ms), COARSE)
+
+
+def _chosen(counted: Any, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Buckets of a step that fits the range, and the step."""
+    since, until = _ms(options["since"]), _ms(options["until"])
+    step = step_of(until - since) if since is not None and until is not None else COARSE
+    buckets: list[dict[str, Any]] = counted({"step": step}).get("buckets", [])
+    for _ in range(LOOKS_MAX):
+        if (since is not None and until is not None) or not (full := list(_full(buckets))):
+            break
+        first = full[0] if since is None else since
+        end = full[-1] + STEPS_MS[step] if until is None else until
+        finer = step_of(end - first)
+        if STEPS_MS[finer] >= STEPS_MS[step]:
+            break
+        step, given = finer, {"since": options["since"] or first, "until": options["until"] or end}
+        buckets = counted({"step": step} | given).get("buckets", [])
+    return buckets, step
+
+
+def _full(buckets: list[dict[str, Any]]) -> Iterator[int]:
+    """Where each bucket with messages begins, in ms since 1970."""
+    return (begin for bucket in buckets if bucket["count"] and (begin := _ms(bucket["from"])) is not None)
+
+
+def _ms(when: int | str | None) -> int | None:
+    """Milliseconds since 1970; of text only so exact that a step can be chosen by it. What is no time has no range."""
+    if not isinstance(when, str):
+        return when
+    try:
+        return int(datetime.fromisoformat(when.upper()).timestamp() * 1000)
+    except ValueError:
+        return None

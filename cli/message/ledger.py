@@ -11,6 +11,7 @@ import click
 
 from cli.connection import Connection
 from cli.output import client_options, show_fields, show_json, show_table
+from cli.time_option import TIME, Time
 
 COLUMNS = ("id", "topic", "class", "hand_overs", "due", "lateness_ms", "settled", "flags", "causes")
 DELIVERIES = ("at", "node", "term", "attempt", "mode", "outcome", "ended", "code")
@@ -21,8 +22,8 @@ COUNTS = ("flags", "late_causes", "causes", "lost")
 
 @click.command()
 @click.argument("topic", required=False)
-@click.option("--from", "since", metavar="TIME", help="due at or after this  [default: an hour before --to]")
-@click.option("--to", "until", metavar="TIME", help="due before this  [default: now]")
+@click.option("--from", "since", type=Time(), help=f"due at or after this: {TIME}  [default: an hour before --to]")
+@click.option("--to", "until", type=Time(), help="due before this  [default: now]")
 @click.option("--class", "classes", metavar="CLASS[,CLASS]", help="only these, such as delivered_more,lost (lists)")
 @click.option("--list", "lists", is_flag=True, help="the messages, not their counts")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="at most so many a page")
@@ -31,8 +32,8 @@ COUNTS = ("flags", "late_causes", "causes", "lost")
 @client_options
 def command(
     topic: str | None,
-    since: str | None,
-    until: str | None,
+    since: int | str | None,
+    until: int | str | None,
     classes: str | None,
     lists: bool,
     limit: int,
@@ -45,7 +46,7 @@ def command(
     """Says what became of the messages that fell due in a window, of TOPIC or of all: how many were delivered once or
     more than once, dead, cancelled, expired, pending, in flight, lost, and why any came twice."""
     connection = Connection(url, timeout)
-    given = {"from": since, "to": until, "topic": topic}
+    given: dict[str, object] = {"from": since, "to": until, "topic": topic}
     window: dict[str, object] = {name: text for name, text in given.items() if text is not None}
     if not (lists or classes or cursor or everything):
         query = f"?{urlencode(window)}" if window else ""

@@ -10,12 +10,9 @@ import click
 
 from cli.connection import Connection
 from cli.message.receipts import refuse_left, settle
-from cli.option import number_or_text
 from cli.output import client_options, show_json, show_table
-
-
-def _content(message: dict[str, object]) -> object:
-    return message["body_base64"] if "body_base64" in message else message.get("body")
+from cli.shown import body
+from cli.time_option import Duration, Seconds
 
 
 @click.command()
@@ -24,12 +21,12 @@ def _content(message: dict[str, object]) -> object:
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, 30),
-    default=0.0,
+    type=Seconds(most_s=30),
+    default="0s",
     show_default=True,
-    help="seconds to wait for the first one",
+    help="how long to wait for the first one",
 )
-@click.option("--lease", help="how long they stay ours: 30s (default: the topic's)")
+@click.option("--lease", type=Duration(), help="how long they stay ours: 30s (default: the topic's)")
 @click.option("--tags", help="only messages with these: 'eu || us', 'eu && vip'")
 @click.option("--ack", is_flag=True, help="settle what was printed")
 @client_options
@@ -37,7 +34,7 @@ def command(
     topic: str,
     count: int,
     wait_s: float,
-    lease: str | None,
+    lease: int | None,
     tags: str | None,
     ack: bool,
     url: str,
@@ -48,7 +45,7 @@ def command(
     connection = Connection(url, timeout)
     request: dict[str, object] = {"max": count, "wait": int(wait_s * 1000)}
     if lease is not None:
-        request["lease"] = number_or_text(lease)
+        request["lease"] = lease
     if tags is not None:
         request["tags"] = tags
     document = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/pull", request, wait_s).document
@@ -64,7 +61,7 @@ def command(
                 m.get("lateness_ms"),
                 m.get("attempt"),
                 m.get("term"),
-                _content(m),
+                body(m),
                 m.get("receipt"),
             ]
             for m in messages

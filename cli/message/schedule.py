@@ -1,7 +1,6 @@
 """`hourwheel schedule TOPIC BODY`: one message, by delay or at a time.
 
-Checks nothing itself: what a valid topic, delay or key is, is said once, by the node, and its answer names the field
-and the limit.
+What a valid topic, delay or key is, is said once, by the node: its answer names the field and the limit.
 """
 
 import base64
@@ -14,8 +13,9 @@ import click
 
 from cli.connection import Connection
 from cli.failure import Failure
-from cli.option import DURATION, number_or_text, pairs, retry_fields, retry_options, target_fields, target_options
+from cli.option import pairs, retry_fields, retry_options, target_fields, target_options
 from cli.output import client_options, show_fields, show_json
+from cli.time_option import DURATION, TIME, Duration, Time
 from node.runtime.exit_code import ExitCode
 
 
@@ -59,8 +59,8 @@ def _encode(request: dict[str, object], body: str | None) -> bytes:
 @click.option("--text", help="the body as plain text")
 @click.option("--file", help="the body from a file, byte for byte ('-' is stdin)")
 @click.option("--content-type", help="of --text or --file")
-@click.option("--delay", help=f"how long from now: {DURATION}")
-@click.option("--at", "deliver_at", help="when: 2026-11-21T02:10:20.125Z, or integer milliseconds since 1970")
+@click.option("--delay", type=Duration(), help=f"how long from now: {DURATION}")
+@click.option("--at", "deliver_at", type=Time(), help=f"when: {TIME}")
 @click.option("--delay-level", type=int, help="the n-th of the node's delay levels, from 1: 1s 5s 10s 30s 1m 2m ...")
 @click.option("--tag", "tags", multiple=True, help="may be given several times")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="delivered with it")
@@ -82,10 +82,7 @@ def command(
 ) -> None:
     """Schedules one message on TOPIC with BODY (JSON); without --delay, --delay-level or --at it is due now."""
     request: dict[str, object] = {"topic": topic} | _content(body, text, file, content_type)
-    for name in ("delay", "deliver_at"):
-        if options[name] is not None:
-            request[name] = number_or_text(options[name])
-    for name in ("delay_level", "key", "on_conflict"):
+    for name in ("delay", "deliver_at", "delay_level", "key", "on_conflict"):
         if options[name] is not None:
             request[name] = options[name]
     if options["tags"]:

@@ -13,7 +13,6 @@ from cli.connection import Connection
 from cli.option import (
     Command,
     if_match_option,
-    number_or_text,
     retry_fields,
     retry_options,
     secret_options,
@@ -21,6 +20,7 @@ from cli.option import (
     target_options,
 )
 from cli.output import client_options, show_fields, show_json, show_table
+from cli.time_option import Duration
 
 
 @click.group()
@@ -44,7 +44,7 @@ def _settings_options(function: Command) -> Command:
         target_options,
         click.option("--paused/--resumed", "paused", default=None, help="paused: nothing is handed over"),
         click.option("--handover", help="fast"),
-        click.option("--lease", help="of a pull that asks for none: 1s to 12h"),
+        click.option("--lease", type=Duration(), help="of a pull that asks for none: 1s to 12h"),
         click.option("--mode", help="pull or push"),
     )
     for decorate in decorators:
@@ -58,7 +58,7 @@ def _settings(secret: str | None, options: dict[str, Any]) -> dict[str, object]:
         name: options[name] for name in ("mode", "handover", "paused", "dead_letter") if options[name] is not None
     }
     if options["lease"] is not None:
-        document["lease"] = number_or_text(options["lease"])
+        document["lease"] = options["lease"]
     target = target_fields(options) | ({"secret": secret} if secret is not None else {})
     for name, value in (("target", target), ("retry", retry_fields(options)), ("dead_letter", options["dead_letter"])):
         if options[f"no_{name}"]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.failure import Failure
+from cli.time_option import Seconds
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from chaos.simulator.run import Run
 
 
+#: A shorter run leaves no room for faults.
 SECONDS_MIN = 10
 
 
@@ -42,26 +44,6 @@ class _Seeds(click.ParamType[range]):
         return range(int(first), int(end))
 
 
-class _Duration(click.ParamType[float]):
-    """`90s` or `5m`: seconds, at least ten."""
-
-    name = "DURATION"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
-        from api.port.duration import BadDuration, parse_duration
-
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_duration(str(value)) / 1000
-        except BadDuration as bad:
-            self.fail(str(bad), param, ctx)
-        if seconds < SECONDS_MIN:
-            self.fail(f"at least {SECONDS_MIN}s: {value} leaves no room for faults", param, ctx)
-        return seconds
-
-
 @click.group()
 def command() -> None:
     """Break a cluster on purpose, and see what its promises are worth."""
@@ -71,7 +53,9 @@ def command() -> None:
 @click.option("--seed", type=click.IntRange(min=0), help="this one seed")
 @click.option("--seeds", type=_Seeds(), help="seeds A to B-1")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="a plan of faults written before")
-@click.option("--seconds", type=click.FloatRange(min=10), default=60.0, show_default=True, help="length of the load")
+@click.option(
+    "--seconds", type=Seconds(least_s=SECONDS_MIN), default="60s", show_default=True, help="length of the load"
+)
 @click.option("--nodes", type=click.Choice(["3", "5"]), help="of each cluster  [default: 5 every fifth seed, else 3]")
 @click.option("--jobs", type=click.IntRange(min=1), help="runs at a time  [default: one a core]")
 @click.option("--shrink", type=click.IntRange(min=0), default=60, show_default=True, help="runs to shrink a plan with")
@@ -91,7 +75,7 @@ def sim(
     quiet: bool,
 ) -> None:
     """Simulate clusters under faults: one --seed, a range of --seeds, or a --plan. Exit 1 if a promise was broken, or
-    if it was stopped (Ctrl-C, SIGTERM): what is at work comes to its end, then the summary is shown.
+    if it was stopped (Ctrl-C, SIGTERM). What is at work then comes to its end, and the summary is shown.
     """
     from chaos.simulator.seeds import cores, explain, plans_of, run_seeds, stopping
 
@@ -128,7 +112,13 @@ def sim(
 @command.command()
 @click.option("--seed", type=click.IntRange(min=0), help="draw a plan of all faults from this seed")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="a plan of faults written before")
-@click.option("--duration", type=_Duration(), default="5m", show_default=True, help="with --seed: length of the load")
+@click.option(
+    "--duration",
+    type=Seconds(least_s=SECONDS_MIN),
+    default="5m",
+    show_default=True,
+    help="with --seed: length of the load",
+)
 @click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True, help="with --seed")
 @click.option("--kinds", default="", metavar="KIND,..", help="with --seed: only these kinds of faults  [default: all]")
 @click.option("--rate", type=click.FloatRange(min=1), default=2_200.0, show_default=True, help="messages a second")
@@ -191,9 +181,11 @@ def _read(path: Path, party: "Party") -> "FaultPlan":
 
 
 def _line(run: "Run") -> str:
+    from chaos.history.promises import PROMISES
+
     verdict = "ok" if run.counts else "too little happened"
     if run.broken:
-        verdict = f"BROKEN {', '.join(sorted(run.promises))}"
+        verdict = f"BROKEN: {', '.join(PROMISES[each].short for each in sorted(run.promises))}"
     return (
         f"seed {run.plan.seed:>5}  {run.trace[:12]}  {run.hand_overs:>5} hand-overs  {run.changes:>3} changes of "
         f"leader  {run.fired.total():>3} faults  {run.simulated_s / run.took_s:>5.1f} s/s  {verdict}"
@@ -202,7 +194,7 @@ def _line(run: "Run") -> str:
 
 @command.command()
 @click.argument("names", nargs=-1)
-@click.option("--seconds", type=click.FloatRange(min=3), default=20.0, show_default=True, help="length of each attack")
+@click.option("--seconds", type=Seconds(least_s=3), default="20s", show_default=True, help="length of each attack")
 @click.option("--directory", type=click.Path(path_type=Path), help="for the clusters  [default: a temporary one]")
 @click.pass_context
 def hostile(ctx: click.Context, names: tuple[str, ...], seconds: float, directory: Path | None) -> None:

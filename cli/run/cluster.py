@@ -1,8 +1,10 @@
-"""`hourwheel cluster status`: who leads, who lags, whose clock is off; `transfer`: another leader; `add` and `remove`:
-another set of nodes; `snapshot`: a backup; `upgrade`: what only the newer build can do begins.
+"""`hourwheel cluster`: `status` says who leads, who lags and whose clock is off; `transfer` chooses another leader.
+
+`add` and `remove` change the set of nodes, `snapshot` writes a backup, `upgrade` begins what only the newer build can.
 """
 
 import time
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -10,6 +12,7 @@ import click
 from cli.connection import Connection
 from cli.failure import Failure
 from cli.output import client_options, show_fields, show_json, show_table
+from cli.time_option import Seconds
 from node.runtime.exit_code import ExitCode
 
 WAIT_LOOK_S = 0.2
@@ -23,13 +26,17 @@ def command() -> None:
 
 
 @command.command()
+@click.option("--local", is_flag=True, help="as the asked node sees it, without asking the leader")
 @client_options
-def status(url: str, timeout: float, output: str) -> None:
+def status(local: bool, url: str, timeout: float, output: str) -> None:
     """Shows who leads, and every node.
 
-    A node knows the figures of others only while it leads; ask the leader for them.
+    Only the leader knows how far the others are and how their clocks run. So a follower's answer is completed with
+    that of the leader it names.
     """
     document = Connection(url, timeout).call("GET", "/v1/cluster").document
+    if not local:
+        document = _by_leader(document, timeout)
     if output == "json":
         show_json(document)
         return
@@ -39,6 +46,20 @@ def status(url: str, timeout: float, output: str) -> None:
     )
     click.echo()
     show_table(COLUMNS, [[node.get(column) for column in COLUMNS] for node in document.get("nodes", [])])
+
+
+def _by_leader(document: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """The document as the leader has it, where this one lacks figures; itself, if no leader is known or answers."""
+    nodes = document.get("nodes", [])
+    leader = next((node for node in nodes if node.get("id") == document.get("leader")), None)
+    if leader is None or leader.get("http") is None or leader.get("applied_index") is not None:
+        return document
+    try:
+        whole = Connection(leader["http"], timeout).call("GET", "/v1/cluster").document
+    except Failure as failure:
+        click.echo(f"figures of other nodes are missing, only the leader knows them: {failure.message}", err=True)
+        return document
+    return whole if whole.get("cluster_id") == document.get("cluster_id") else document
 
 
 @command.command()
@@ -53,9 +74,7 @@ def transfer(to: str | None, url: str, timeout: float, output: str) -> None:
 
 @command.command()
 @click.option("--directory", metavar="DIR", help="below the node's [backup] directory (default: that one)")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="seconds it may take"
-)
+@click.option("--wait", "wait_s", type=Seconds(least_s=1), default="1h", show_default=True, help="how long it may take")
 @client_options
 def snapshot(directory: str | None, wait_s: float, url: str, timeout: float, output: str) -> None:
     """Writes a backup: a consistent copy at one log index, on the disk of the node that is asked.
@@ -71,9 +90,7 @@ def snapshot(directory: str | None, wait_s: float, url: str, timeout: float, out
 @click.argument("node_id", metavar="ID")
 @click.option("--raft", required=True, metavar="HOST:PORT", help="where other nodes reach its Raft listener")
 @click.option("--http", required=True, metavar="HOST:PORT", help="where other nodes reach its HTTP listener")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, help="seconds to wait until it has its vote"
-)
+@click.option("--wait", "wait_s", type=Seconds(), default="0s", help="how long to wait until it has its vote")
 @client_options
 def add(node_id: str, raft: str, http: str, wait_s: float, url: str, timeout: float, output: str) -> None:
     """Adds a node, which runs already with `join = true` and an empty directory.

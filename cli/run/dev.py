@@ -1,9 +1,9 @@
 """`hourwheel dev`: a whole cluster of real node processes on loopback, for trying things out, killing a leader
 included.
 
-One JSON line on stdout names every node's pid and addresses, as soon as all are ready; then it watches. A node that
-ends while the others run is reported and not restarted: what the cluster does without it is what one wants to see.
-SIGTERM or SIGINT ends the nodes, by pid.
+A table on stdout names every node's addresses, role and pid, as soon as all are ready (`-o json`: one line). Then the
+command watches. A node that ends while the others run is reported and not restarted: what the cluster does without it
+is what one wants to see. SIGTERM or SIGINT ends the nodes, by pid; the data stays.
 """
 
 import asyncio
@@ -11,13 +11,16 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -31,8 +34,18 @@ from chaos.cluster.local_nodes import (
     write_config,
 )
 from cli.failure import Failure
+from cli.output import output_option
 from node.runtime.exit_code import ExitCode
 
+DIRECTORY: Final = "hourwheel-data"
+NODES: Final = 3
+PORT: Final = 7400
+#: What somebody who has just started a cluster tries next.
+NEXT: Final = (
+    """schedule orders '{"order": 7}' --delay 5s""",
+    "pull orders --wait 10s --ack",
+    "cluster status",
+)
 READY_S = 10.0
 GRACE_S = 15.0
 _POLL_S = 0.1
@@ -42,45 +55,72 @@ SETTINGS = {"push": {"allow": ["127.0.0.0/8"]}}
 
 @click.command()
 @click.option(
-    "--dir", "directory", required=True, type=click.Path(path_type=Path, file_okay=False), help="made if missing; kept"
+    "--dir",
+    "directory",
+    default=DIRECTORY,
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="where the data is: made if missing; kept",
 )
-@click.option(
-    "--nodes", "count", type=click.Choice(["1", "3", "5"]), default="3", show_default=True, help="how many nodes"
-)
+@click.option("--nodes", type=click.Choice(["1", "3", "5"]), help=f"how many  [default: as in --dir, else {NODES}]")
 @click.option(
     "--port",
     type=click.IntRange(1024, 65_000),
-    default=7400,
-    show_default=True,
-    help="HTTP of the first; Raft 100 above",
+    help=f"HTTP of the first; Raft 100 above  [default: as in --dir, else {PORT}]",
 )
-def command(directory: Path, count: str, port: int) -> None:
-    """Runs a cluster on this machine until SIGTERM or SIGINT."""
-    nodes = by_port(directory, int(count), port)
-    _refuse_another_size(directory, len(nodes))
-    for node in nodes:
+@click.option("--restart", is_flag=True, help="go on with the data in --dir; refused where there is none")
+@output_option
+def command(directory: Path, nodes: str | None, port: int | None, restart: bool, output: str) -> None:
+    """Runs a cluster on this machine until Ctrl-C or SIGTERM.
+
+    Where --dir holds a cluster already, that one goes on with its data.
+    """
+    before = _read_cluster(directory)
+    if restart and before is None:
+        raise Failure(ExitCode.USAGE, f"{directory} holds no cluster; leave --restart out to make a new one")
+    count, first_port = before or (NODES, PORT)
+    if nodes is not None and before is not None and int(nodes) != count:
+        detail = f"{directory} holds a cluster of {count}: give --nodes {count}, or another --dir"
+        raise Failure(ExitCode.USAGE, detail)
+    chosen = by_port(directory, int(nodes or count), port or first_port)
+    for node in chosen:
+        _refuse_running(node)
+    for node in chosen:
         _refuse_taken(node, "HTTP", node.http_port)
         _refuse_taken(node, "Raft", node.raft_port)
-        _refuse_running(node)
     try:
-        for node in nodes:
-            write_config(node, nodes, SETTINGS)
+        for node in chosen:
+            write_config(node, chosen, SETTINGS)
     except OSError as error:
-        raise Failure(ExitCode.DATA, f"cannot write in {directory}: {error}") from None
-    asyncio.run(_run(nodes))
+        detail = f"cannot write in {directory.absolute()}: {error.strerror}"
+        raise Failure(ExitCode.DATA, f"{detail}; give --dir with a directory that you may write in") from None
+    kept = f"{directory.absolute()} ({'a new cluster' if before is None else 'with the data of before'})"
+
+    def started(watch: "Watch") -> None:
+        click.echo(watch.describe() if output == "json" else watch.table(kept))
+
+    asyncio.run(_run(chosen, started))
+    where = "" if directory == Path(DIRECTORY) else f" --dir {shlex.quote(str(directory))}"
+    click.echo(f"hourwheel dev: stopped; the data is kept in {directory.absolute()}", err=True)
+    click.echo(f"`hourwheel dev --restart{where}` goes on with it", err=True)
 
 
-def _refuse_another_size(directory: Path, count: int) -> None:
-    """Members cannot be added or removed: a cluster of another size would never become ready, or vote without some."""
+def _read_cluster(directory: Path) -> tuple[int, int] | None:
+    """How many nodes the cluster of before in this directory has, and the HTTP port of its first; None without one."""
     for path in sorted(directory.glob("n*/node.toml")):
-        had = len(tomllib.loads(path.read_text(encoding="utf-8")).get("peers", []))
-        if had != count:
-            detail = f"{directory} holds a cluster of {had}: give --nodes {had}, or another --dir"
-            raise Failure(ExitCode.USAGE, detail)
+        try:
+            peers = tomllib.loads(path.read_text(encoding="utf-8"))["peers"]
+            return len(peers), int(peers[0]["http"].rpartition(":")[2])
+        except OSError as error:
+            raise Failure(ExitCode.DATA, f"cannot read {path}: {error.strerror}; give another --dir") from None
+        except (ValueError, LookupError, AttributeError, TypeError) as error:
+            detail = f"{path} is no config file that `hourwheel dev` wrote: {error}"
+            raise Failure(ExitCode.DATA, f"{detail}; give another --dir") from None
+    return None
 
 
 def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
-    """Looks before any node is started: whoever listens there may answer /readyz in the place of ours."""
+    """Looks before any node is started: another process that listens there may answer /readyz in the place of ours."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -91,8 +131,9 @@ def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
 
 
 def _refuse_running(node: LocalNode) -> None:
-    """A node holds the lock of its directory while it runs: started on other ports it would not be met otherwise, and
-    its config file must not be rewritten under it.
+    """Looks at the lock that a node has on its directory while it runs.
+
+    Started on other ports, ours would not meet it otherwise. Its config file must not be written again under it.
     """
     try:
         lock = os.open(node.data_path / "LOCK", os.O_RDONLY)
@@ -101,7 +142,8 @@ def _refuse_running(node: LocalNode) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Failure(ExitCode.DATA, f"{node.node_id} runs already on {node.directory}") from None
+        detail = f"a cluster runs already on {node.directory.parent.absolute()} ({node.node_id} runs)"
+        raise Failure(ExitCode.DATA, f"{detail}; stop that one, or give another --dir and --port") from None
     finally:
         os.close(lock)
 
@@ -142,6 +184,22 @@ class Watch:
         ]
         return json.dumps({"nodes": rows})
 
+    def table(self, kept: str) -> str:
+        """The nodes as a table, where the data is, how to stop, and what to try next."""
+        nodes = list(self.processes)
+        roles = _roles(nodes)
+        rows = [("node", "http", "raft", "role", "pid")]
+        rows += [
+            (node.node_id, node.url, node.raft, roles.get(node.node_id, "-"), str(process.pid))
+            for node, process in self.processes.items()
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        url = "" if nodes[0].http_port == PORT else f" --url {nodes[0].url}"
+        tried = [f"  hourwheel {words}{url}" for words in NEXT]
+        stop = "Ctrl-C stops all nodes and keeps the data. In another terminal, try next:"
+        return "\n".join([f"data in {kept}", "", *lines, "", stop, "", *tried])
+
     async def end(self) -> None:
         """SIGTERM to each that runs; SIGKILL to what is left after the grace time."""
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -161,6 +219,17 @@ def _is_ready(node: LocalNode) -> bool:
         return False
 
 
+def _roles(nodes: list[LocalNode]) -> dict[str, str]:
+    """Each node's role, as the first that answers sees it; empty if none does."""
+    for node in nodes:
+        try:
+            with urllib.request.urlopen(f"{node.url}/v1/cluster", timeout=1) as answer:
+                return {each["id"]: each["role"] for each in json.load(answer)["nodes"]}
+        except (OSError, ValueError, LookupError):
+            continue
+    return {}
+
+
 async def _all_ready(nodes: list[LocalNode]) -> None:
     """Returns when every node answers /readyz with 200."""
     waiting = list(nodes)
@@ -169,7 +238,8 @@ async def _all_ready(nodes: list[LocalNode]) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _run(nodes: list[LocalNode]) -> None:
+async def _run(nodes: list[LocalNode], started: Callable[[Watch], None]) -> None:
+    """Runs the nodes until a signal; `started` is called once they are ready, or were given time enough."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -183,7 +253,7 @@ async def _run(nodes: list[LocalNode]) -> None:
         if ended.done():
             raise _ended_early(watch, ended.result())
         if not stopped.done():
-            click.echo(watch.describe())
+            await asyncio.to_thread(started, watch)
             if not ready.done():
                 click.echo("hourwheel dev: not all nodes are ready yet (see their logs)", err=True)
         while not stopped.done():

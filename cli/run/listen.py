@@ -1,8 +1,8 @@
 """`hourwheel listen`: a local receiver of webhooks, to see what a node pushes and how it takes failures.
 
 It answers as told: a status, a delay, a share of failures. Every request is one line, on stdout for people (`-o json`:
-that of the log, and the body) and with `--log` in a file. A request is in the log before its answer goes out: what a
-node was told is delivered is there whatever happens next, so the log can judge the nodes. Its lines:
+that of the log, and the body) and with `--log` in a file. A request is in the log before its answer goes out.
+So what a node was told is delivered is there whatever happens next, and the log can judge the nodes. Its lines:
 
 {"received_ms","port","method","path","id","topic","attempt","term","due","status","signature","bytes"}
 
@@ -25,9 +25,10 @@ import click
 import msgspec
 
 from cli.failure import Failure
-from cli.option import DURATION, number_or_text, secret_options
+from cli.option import secret_options
 from cli.output import output_option
 from cli.run.parent import end_with
+from cli.time_option import DURATION, Duration
 from hourwheel.webhook_receiver import Receiver, Reply, Request
 from hourwheel.webhook_signature import BadSecret, check, read_secret
 from node.runtime.exit_code import ExitCode
@@ -39,7 +40,7 @@ BODY_SHOWN = 120
 
 
 @dataclass(frozen=True)
-class Manner:
+class AnswerRule:
     """How requests are answered. `fail_share` is 0..1 of them, with FAILED_STATUS; `key` None: nothing is verified."""
 
     status: int
@@ -117,19 +118,13 @@ def _share(text: str) -> float:
     return share
 
 
-def _manner(status: int, delay: str, fail: str, secret: str | None) -> Manner:
+def _rule(status: int, delay_ms: int, fail: str, secret: str | None) -> AnswerRule:
     """Checks the options. Raises click's BadParameter."""
-    from api.port.duration import BadDuration, parse_duration
-
-    try:
-        delay_s = parse_duration(number_or_text(delay)) / 1000
-    except BadDuration as error:
-        raise click.BadParameter(str(error), param_hint="--delay") from None
     try:
         key = None if secret is None else read_secret(secret)
     except BadSecret as error:
         raise click.BadParameter(str(error), param_hint="--secret") from None
-    return Manner(status, delay_s, _share(fail), key)
+    return AnswerRule(status, delay_ms / 1000, _share(fail), key)
 
 
 @click.command()
@@ -143,7 +138,9 @@ def _manner(status: int, delay: str, fail: str, secret: str | None) -> Manner:
     help="on 127.0.0.1; may be given several times; 0: any that is free",
 )
 @click.option("--status", type=click.IntRange(200, 599), default=200, show_default=True, help="the answer")
-@click.option("--delay", default="0ms", show_default=True, help=f"before the answer: {DURATION}")
+@click.option(
+    "--delay", "delay_ms", type=Duration(), default="0ms", show_default=True, help=f"before the answer: {DURATION}"
+)
 @click.option("--fail", default="0%", show_default=True, help="this share is answered 500 instead")
 @secret_options
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="append one JSON line per request")
@@ -153,7 +150,7 @@ def _manner(status: int, delay: str, fail: str, secret: str | None) -> Manner:
 def command(
     ports: tuple[int, ...],
     status: int,
-    delay: str,
+    delay_ms: int,
     fail: str,
     secret: str | None,
     log_path: str | None,
@@ -167,7 +164,7 @@ def command(
     """
     from cli.run.serve import loop_factory
 
-    manner = _manner(status, delay, fail, secret)
+    rule = _rule(status, delay_ms, fail, secret)
     if parent is not None:
         end_with(parent)
     try:
@@ -176,30 +173,30 @@ def command(
         raise Failure(ExitCode.USAGE, f"cannot write {log_path}: {error.strerror}") from None
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_run(ports, Desk(manner, log, None if quiet else output)))
+            runner.run(_run(ports, RequestHandler(rule, log, None if quiet else output)))
     finally:
         if log is not None:
             os.close(log)
 
 
-class Desk:
+class RequestHandler:
     """Judges requests, writes them down, says how they are answered. `shown`: table, json, or None for nothing."""
 
-    def __init__(self, manner: Manner, log: int | None, shown: str | None) -> None:
-        self._manner, self._log, self._shown = manner, log, shown
+    def __init__(self, rule: AnswerRule, log: int | None, shown: str | None) -> None:
+        self._rule, self._log, self._shown = rule, log, shown
         self.count = 0
 
     def receive(self, port: int, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
         """Writes one request down; the status to answer."""
         received_s = time.time()
-        manner = self._manner
+        rule = self._rule
         signature = None
-        if manner.key is not None:
-            signature = check(manner.key, headers, body, received_s)
-        status = manner.status
+        if rule.key is not None:
+            signature = check(rule.key, headers, body, received_s)
+        status = rule.status
         if signature not in (None, "ok"):
             status = UNSIGNED_STATUS
-        elif manner.fail_share and random.random() < manner.fail_share:
+        elif rule.fail_share and random.random() < rule.fail_share:
             status = FAILED_STATUS
         delivery = Delivery(
             received_ms=round(received_s * 1000, 3),
@@ -227,7 +224,7 @@ class Desk:
     @property
     def delay_s(self) -> float:
         """Of every answer."""
-        return self._manner.delay_s
+        return self._rule.delay_s
 
 
 def _write_whole(fd: int, data: bytes) -> None:
@@ -239,7 +236,7 @@ def _write_whole(fd: int, data: bytes) -> None:
         raise Failure(ExitCode.FAILED, f"cannot write the log: {error.strerror}") from None
 
 
-async def _run(ports: tuple[int, ...], desk: Desk) -> None:
+async def _run(ports: tuple[int, ...], desk: RequestHandler) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 

@@ -23,7 +23,7 @@ def test_schedule_sends_what_is_given_and_nothing_else(node: ScriptedNode, call:
         *("--header", "x-trace=a=b", "--key", "17", "--on-conflict", "keep"),
     )
     assert result.exit_code == ExitCode.OK, result.output
-    sent = {"topic": "orders", "body": {"a": [1]}, "delay": "30m", "tags": ["eu", "vip"]}
+    sent = {"topic": "orders", "body": {"a": [1]}, "delay": 1_800_000, "tags": ["eu", "vip"]}
     sent |= {"headers": {"x-trace": "a=b"}, "key": "17", "on_conflict": "keep"}
     assert node.requests == [("POST", "/v1/messages", sent)]
     assert "0A" in result.stdout
@@ -228,7 +228,7 @@ def test_pull_leaves_the_messages_leased(node: ScriptedNode, call: Call) -> None
     """Without --ack nothing is settled; whole ids and receipts are printed, however wide."""
     node.say(200, {"messages": [pulled(1) | {"receipt": "r" * 300}]})
     result = call("pull", "orders", "--max", "5", "--wait", "1.5", "--lease", "10s")
-    assert node.requests == [("POST", "/v1/topics/orders/pull", {"max": 5, "wait": 1500, "lease": "10s"})]
+    assert node.requests == [("POST", "/v1/topics/orders/pull", {"max": 5, "wait": 1500, "lease": 10_000})]
     assert "r" * 300 in result.stdout
 
 

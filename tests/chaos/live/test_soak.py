@@ -25,5 +25,5 @@ def test_what_a_run_said_is_kept_and_its_verdict_told(tmp_path: Path) -> None:
     assert verdict.status != 0
     assert "exists" in verdict.said[0]
     assert (tmp_path / "990101" / "said.txt").read_text().strip() == "\n".join(verdict.said)
-    assert telling("   1.0 s  acknowledged 5\nP1: holds {}\nviolations: none") == ("violations: none",)
-    assert telling("P1: BROKEN {}\n   lost: 4\nVIOLATIONS: 1") == ("P1: BROKEN {}", "VIOLATIONS: 1")
+    assert telling("   1.0 s  acknowledged 5\nheld: x (L: lost 0)\nviolations: none") == ("violations: none",)
+    assert telling("BROKEN: x (L: lost 4)\n   lost: 4\nVIOLATIONS: 1") == ("BROKEN: x (L: lost 4)", "VIOLATIONS: 1")

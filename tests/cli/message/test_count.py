@@ -1,12 +1,14 @@
 """count and histogram: what is asked, what is shown, and the exit code."""
 
 import json
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import click
 import pytest
 
 import cli.message.count
+from cli.message.histogram import step_of
 from node.runtime.exit_code import ExitCode
 from storage.format.states import STANDINGS
 from tests.cli.conftest import Call
@@ -47,14 +49,14 @@ def test_what_is_asked(node: ScriptedNode, call: Call, command: str) -> None:
         "to": "1800000000000",
         "tag": "a&b ü",
         "state": "ready,dead",
-    } | ({"step": "2h"} if step else {})
+    } | ({"step": "7200000"} if step else {})
 
 
 def test_histogram(node: ScriptedNode, call: Call) -> None:
     """Bars as long as their share of the largest bucket, one sign at least for one message."""
     node.say(200, BUCKETS)
-    lines = call("histogram", "orders").stdout.splitlines()
-    assert [line.split() for line in lines] == [
+    lines = call("histogram", "orders", "--step", "1h").stdout.splitlines()
+    assert [re.sub(r"\(.*\)", "", line).split() for line in lines] == [
         ["from", "count"],
         ["2026-11-21T02:00:00.000Z", "200", "#" * 50],
         ["2026-11-21T03:00:00.000Z", "0"],
@@ -63,6 +65,52 @@ def test_histogram(node: ScriptedNode, call: Call) -> None:
     node.say(200, BUCKETS)
     assert json.loads(call("histogram", "-o", "json").stdout) == BUCKETS
     node.say(200, {"buckets": [{"from": "2026-11-21T02:00:00.000Z", "count": 0}]})
+    assert call("histogram", "--step", "1h").exit_code == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("range_ms", "step"),
+    [(0, "1s"), (48_000, "1s"), (48_001, "5s"), (3_600_000, "5m"), (86_400_000, "1h"), (10**14, "30d")],
+)
+def test_step_of(range_ms: int, step: str) -> None:
+    """The finest that makes few lines; the coarsest, if none does."""
+    assert step_of(range_ms) == step
+
+
+def asked(node: ScriptedNode) -> list[dict[str, str]]:
+    """The parameters of each request."""
+    return [{k: v for k, (v,) in parse_qs(urlsplit(path).query).items()} for _, path, _ in node.requests]
+
+
+def test_histogram_chooses_its_step_by_the_range_given(node: ScriptedNode, call: Call) -> None:
+    """One request, and the step is said; programs get what the node gives by itself."""
+    node.say(200, BUCKETS)
+    result = call("histogram", "--from", "2026-11-21T00:00:00Z", "--to", "1795258800000")
+    assert result.exit_code == ExitCode.OK, result.output
+    assert [each["step"] for each in asked(node)] == ["15m"]
+    assert "each line is 15m" in result.stderr
+    node.say(200, BUCKETS)
+    call("histogram", "-o", "json")
+    assert asked(node)[1] == {}
+
+
+def test_histogram_finds_the_range_first(node: ScriptedNode, call: Call) -> None:
+    """Months first, then the buckets that hold messages in finer steps."""
+    day = 86_400_000
+    begin = 20_777 * day  # 2026-11-20
+    days = [{"from": f"2026-11-2{n}T00:00:00.000Z", "count": 7 * (n in (1, 2))} for n in range(4)]
+    hours = [{"from": f"2026-11-22T{3 * n:02}:00:00.000Z", "count": 7} for n in range(5)]
+    node.say(200, {"buckets": [{"from": "2026-11-20T00:00:00.000Z", "count": 14}]})
+    node.say(200, {"buckets": days})
+    node.say(200, {"buckets": hours})
+    result = call("histogram", "orders", "--from", str(begin))
+    assert result.exit_code == ExitCode.OK, result.output
+    first = {"topic": "orders", "from": str(begin), "step": "30d"}
+    second = first | {"to": str(begin + 30 * day), "step": "1d"}
+    third = first | {"to": str(begin + 3 * day), "step": "3h"}
+    assert asked(node) == [first, second, third]
+    assert result.stdout.count("\n") == 1 + len(hours)
+    node.say(200, {"buckets": []})
     assert call("histogram").exit_code == ExitCode.OK
 
 

@@ -25,8 +25,8 @@ def test_schedule_with_target_retry_and_level(node: ScriptedNode, call: Call) ->
         *("--retry-min-backoff", "250", "--retry-max-backoff", "1m", "--retry-max-age", "1d"),
     )
     assert result.exit_code == ExitCode.OK, result.output
-    target = {"url": "http://h/x", "method": "PUT", "headers": {"x-a": "1"}, "timeout": "5s"}
-    retry = {"max_attempts": 4, "min_backoff": 250, "max_backoff": "1m", "max_age": "1d"}
+    target = {"url": "http://h/x", "method": "PUT", "headers": {"x-a": "1"}, "timeout": 5_000}
+    retry = {"max_attempts": 4, "min_backoff": 250, "max_backoff": 60_000, "max_age": 86_400_000}
     sent = {"topic": "orders", "body": 1, "delay_level": 3, "target": target, "retry": retry}
     assert node.requests == [("POST", "/v1/messages", sent)]
 
@@ -43,7 +43,7 @@ def test_reschedule(node: ScriptedNode, call: Call) -> None:
     node.say(200, {"id": "0A", "due": "2026-11-21T02:10:20.125Z", "revision": 3})
     result = call("reschedule", "0A", "--delay", "2h", "--if-match", "2")
     assert result.exit_code == ExitCode.OK, result.output
-    assert node.requests == [("PATCH", "/v1/messages/0A", {"delay": "2h"})]
+    assert node.requests == [("PATCH", "/v1/messages/0A", {"delay": 7_200_000})]
     assert node.headers[0]["if-match"] == '"2"'
     assert "2026-11-21T02:10:20.125Z" in result.stdout
     node.say(200, {"id": "0A"})
@@ -74,7 +74,7 @@ def test_cancel_and_reschedule_of_another_revision(node: ScriptedNode, call: Cal
     [
         ("ack", "acked", (), {}),
         ("nack", "nacked", (), {}),
-        ("nack", "nacked", ("--delay", "10s"), {"delay": "10s"}),
+        ("nack", "nacked", ("--delay", "1m30s"), {"delay": 90_000}),
         ("nack", "nacked", ("--delay", "0"), {"delay": 0}),
         ("extend", "extended", (), {}),
         ("extend", "extended", ("--lease", "60000"), {"lease": 60_000}),
@@ -116,7 +116,7 @@ def test_topic_put_with_every_setting(node: ScriptedNode, call: Call, tmp_path: 
         *("--retry-max-attempts", "3", "--if-match", "7"),
     )
     assert result.exit_code == ExitCode.OK, result.output
-    sent = {"mode": "push", "lease": "10s", "handover": "fast", "paused": True, "dead_letter": "graveyard"}
+    sent = {"mode": "push", "lease": 10_000, "handover": "fast", "paused": True, "dead_letter": "graveyard"}
     sent |= {"target": {"url": "http://h/x", "secret": SECRET}, "retry": {"max_attempts": 3}}
     assert node.requests == [("PUT", "/v1/topics/orders", sent)]
     assert node.headers[0]["if-match"] == '"7"'
@@ -135,7 +135,7 @@ def test_topic_patch_sends_what_is_given(node: ScriptedNode, call: Call) -> None
     assert [request[2] for request in node.requests] == [
         {"paused": False, "dead_letter": None},
         {"target": None, "retry": None},
-        {"target": {"timeout": "2s", "secret": SECRET}},
+        {"target": {"timeout": 2_000, "secret": SECRET}},
     ]
 
 
@@ -169,8 +169,8 @@ def test_topic_get_list_delete(node: ScriptedNode, call: Call) -> None:
     assert "http://h" in call("topic", "get", "b").stdout
     rows = [line.split() for line in call("topic", "list").stdout.splitlines()]
     assert rows[0] == ["topic", "mode", "paused", "target", "dead_letter", "scheduled", "dead", "leased"]
-    assert rows[1] == ["a", "pull", "false", "7", "0", "0"]
-    assert rows[2] == ["b", "push", "true", "http://h", "0", "0", "3"]
+    assert rows[1] == ["a", "pull", "no", "7", "0", "0"]
+    assert rows[2] == ["b", "push", "yes", "http://h", "0", "0", "3"]
     assert json.loads(call("topic", "list", "-o", "json").stdout)["items"] == items
     assert call("topic", "delete", "a").exit_code == ExitCode.CONFLICT
     assert [request[:2] for request in node.requests] == [

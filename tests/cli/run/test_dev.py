@@ -31,9 +31,10 @@ def free_range(count: int) -> int:
 
 
 @contextlib.contextmanager
-def dev(directory: Path, nodes: int, port: int) -> Iterator["subprocess.Popen[str]"]:
+def dev(directory: Path, nodes: int, port: int, *more: str) -> Iterator["subprocess.Popen[str]"]:
     """The command running; killed at the end if the test did not end it."""
     command = [sys.executable, "-m", "cli", "dev", "--dir", str(directory), "--nodes", str(nodes), "--port", str(port)]
+    command += ["-o", "json", *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
@@ -143,7 +144,7 @@ def test_running_directory_is_left_as_it_is(tmp_path: Path) -> None:
         described(process)
         path = by_port(tmp_path, 1, 7400)[0].config_path
         before = path.read_bytes()
-        assert "n1 runs already" in refused(tmp_path, 1, free_range(1), ExitCode.DATA)
+        assert "a cluster runs already on" in refused(tmp_path, 1, free_range(1), ExitCode.DATA)
         assert path.read_bytes() == before
 
 
