@@ -53,7 +53,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
     if BODY in columns:
         place = columns.index(BODY)
-        room = _terminal_width(sum(widths) - widths[place] + 2 * len(widths))
+        room = _terminal_width(sum(widths) - widths[place] + 2 * (len(widths) - 1))
         for row in cells:
             row[place] = _cut(row[place], room)
     table = Table(box=None, pad_edge=False, header_style="bold")

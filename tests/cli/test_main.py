@@ -39,6 +39,19 @@ def test_every_word_under_a_subcommand_has_help() -> None:
             assert f"{name} {word}" in result.output
 
 
+def test_near_commands_and_options_are_named() -> None:
+    """Whichever level the wrong word stands on."""
+    for args, meant in (
+        (["topik"], "topic"),
+        (["topic", "lst"], "list"),
+        (["cluster", "stats"], "status"),
+        (["schedule", "t", "1", "--dely", "5s"], "--delay"),
+    ):
+        result = CliRunner().invoke(main, args)
+        assert result.exit_code == 2
+        assert f"'{meant}'" in result.output
+
+
 def test_help_and_client_commands_import_nothing_heavy() -> None:
     """A client's start does not pay for the server: neither help nor `get` loads what only a node needs."""
     script = (

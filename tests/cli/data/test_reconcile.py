@@ -34,6 +34,26 @@ def started(*args: object) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=this_build())
 
 
+@pytest.mark.parametrize(("hidden", "output"), [("pyspark", "table"), ("pyarrow", "json"), ("jinja2", "table")])
+def test_without_its_extra_it_says_what_to_install(tmp_path: Path, hidden: str, output: str) -> None:
+    """One line and exit 2, before any work; help is there all the same, and so is `apply` if it can read Parquet."""
+    done = run_without(hidden, "--data", str(tmp_path), "--out", str(tmp_path / "out"), "-o", output)
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    said = f"reconcile needs {hidden}, which is not installed: pip install 'hourwheel[spark]'"
+    assert said in line
+    assert run_without(hidden, "--help").returncode == 0
+    assert (said in run_without(hidden, "apply", str(tmp_path)).stderr) == (hidden == "pyarrow")
+
+
+def run_without(package: str, *args: str) -> "subprocess.CompletedProcess[str]":
+    """The subcommand in a process that has not this package."""
+    code = f"import sys; sys.modules[{package!r}] = None; from cli.main import main; main(['reconcile', *sys.argv[1:]])"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
 def test_what_is_missing_or_refused_is_said_by_name(tmp_path: Path) -> None:
     """Each with the exit code that scripts know, and no Spark."""
     (tmp_path / "full").mkdir()

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from chaos.cluster.local_nodes import RAFT_PORT_OFFSET, by_port, write_config
+from chaos.cluster.local_nodes import RAFT_PORT_OFFSET, by_port, this_build, write_config
 from chaos.cluster.ports import free_ports
 from cli.connection import Connection
+from cli.main import main
 from node.runtime.exit_code import ExitCode
 
 END_S = 40
@@ -63,6 +65,19 @@ def wait_gone(pids: list[int]) -> None:
                 os.close(fd)
 
 
+def figures_at(url: str, *args: str) -> dict[str, bool]:
+    """Of each node, whether `cluster status` at this one says how far it is and how its clock runs."""
+    result = CliRunner().invoke(main, ["cluster", "status", "--url", url, "-o", "json", *args])
+    assert result.exit_code == ExitCode.OK, result.output
+    nodes = json.loads(result.stdout)["nodes"]
+    return {node["id"]: None not in (node["applied_index"], node["lag"], node["clock_offset_ms"]) for node in nodes}
+
+
+def leads(node: dict[str, Any]) -> bool:
+    """Whether this node leads."""
+    return bool(Connection(node["http"]).call("GET", "/v1/node").document["leads"])
+
+
 def test_three_nodes_from_one_command(tmp_path: Path) -> None:
     """One line names pids and addresses of nodes that are ready; a killed node is reported; SIGTERM ends the rest."""
     port = free_range(3)
@@ -74,6 +89,9 @@ def test_three_nodes_from_one_command(tmp_path: Path) -> None:
         for node in nodes:
             message = {"topic": "t", "body": node["id"]}
             assert Connection(node["http"]).call("POST", "/v1/messages", message).status == 201
+        for node in nodes:
+            assert figures_at(node["http"]) == {"n1": True, "n2": True, "n3": True}
+            assert not all(figures_at(node["http"], "--local").values()) or leads(node)
         os.kill(nodes[2]["pid"], signal.SIGKILL)
         assert process.stderr is not None
         assert f"n3 (pid {nodes[2]['pid']}) ended: killed by signal 9; 2 go on" in process.stderr.readline()
@@ -104,6 +122,54 @@ def test_nodes_end_with_a_killed_parent(tmp_path: Path) -> None:
         pids = [node["pid"] for node in described(process)]
         process.kill()
         wait_gone(pids)
+
+
+def test_a_table_and_what_to_try(tmp_path: Path) -> None:
+    """Addresses, roles and the directory, in a path with a space; then how to go on with the data of before."""
+    directory, port = tmp_path / "a b", free_range(1)
+    with dev(directory, 1, port, "-o", "table") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().rstrip() for _ in range(10)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=END_S)
+    assert lines[0] == f"data in {directory} (a new cluster)"
+    assert lines[2].split() == ["node", "http", "raft", "role", "pid"]
+    row = ["n1", f"http://127.0.0.1:{port}", f"127.0.0.1:{port + RAFT_PORT_OFFSET}", "leader"]
+    assert lines[3].split()[:-1] == row
+    assert "Ctrl-C" in lines[5]
+    assert [line.split()[:2] for line in lines[7:]] == [["hourwheel", word] for word in ("schedule", "pull", "cluster")]
+    assert all(line.endswith(f"--url http://127.0.0.1:{port}") for line in lines[7:])
+    assert f"the data is kept in {directory}\n" in errors
+    assert f"`hourwheel dev --restart --dir '{directory}'` goes on with it" in errors
+
+
+def test_restart_takes_number_and_port_from_the_directory(tmp_path: Path) -> None:
+    """With neither --dir nor --nodes nor --port; refused where there is nothing to go on with."""
+    command = [sys.executable, "-m", "cli", "dev", "--restart"]
+    here: dict[str, Any] = {"cwd": tmp_path, "env": this_build(), "text": True}
+    done = subprocess.run(command, capture_output=True, check=False, **here)
+    assert (done.returncode, "holds no cluster" in done.stderr) == (ExitCode.USAGE, True), done.stderr
+    port = free_range(1)
+    directory = tmp_path / "hourwheel-data"
+    for node in (nodes := by_port(directory, 1, port)):
+        write_config(node, nodes)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **here)
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert lines[0] == f"data in {directory} (with the data of before)\n"
+        assert f"http://127.0.0.1:{port} " in lines[3]
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=END_S)
+    assert "`hourwheel dev --restart` goes on with it" in errors
+
+
+def test_a_config_file_of_somebody_else(tmp_path: Path) -> None:
+    """Named, and left as it is."""
+    (tmp_path / "n1").mkdir()
+    (tmp_path / "n1" / "node.toml").write_text("not = a = config")
+    assert "is no config file that `hourwheel dev` wrote" in refused(tmp_path, 1, free_range(1), ExitCode.DATA)
 
 
 def refused(directory: Path, nodes: int, port: int, code: ExitCode) -> str:
@@ -139,12 +205,14 @@ def test_another_cluster_on_the_ports(tmp_path: Path) -> None:
 
 
 def test_running_directory_is_left_as_it_is(tmp_path: Path) -> None:
-    """On other ports the running nodes are not met: the locks of their directories are, before a config is written."""
-    with dev(tmp_path, 1, free_range(1)) as process:
+    """On the same ports and on others: the locks of the directories are met before a config is written."""
+    port = free_range(1)
+    with dev(tmp_path, 1, port) as process:
         described(process)
         path = by_port(tmp_path, 1, 7400)[0].config_path
         before = path.read_bytes()
-        assert "a cluster runs already on" in refused(tmp_path, 1, free_range(1), ExitCode.DATA)
+        for again in (port, free_range(1)):
+            assert f"a cluster runs already on {tmp_path} (n1 runs)" in refused(tmp_path, 1, again, ExitCode.DATA)
         assert path.read_bytes() == before
 
 
