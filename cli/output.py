@@ -18,7 +18,7 @@ from cli.connection import DEFAULT_URL
 from cli.failure import Failure
 from cli.near_topics import name_near_topics
 from cli.shown import field
-from cli.time_option import Seconds
+from cli.time_option import Span
 
 P = ParamSpec("P")
 
@@ -122,7 +122,7 @@ def client_options(function: Callable[P, None]) -> Callable[P, None]:
     )
     timeout = click.option(
         "--timeout",
-        type=Seconds(least_s=0.1),
+        type=Span(least_s=0.1),
         default="10s",
         show_default=True,
         help="how long to wait for an answer",

@@ -72,7 +72,7 @@ class Duration(click.ParamType[int]):
             self.fail(f"{bad}; or whole milliseconds", param, ctx)
 
 
-class Seconds(click.ParamType[float]):
+class Span(click.ParamType[float]):
     """A span of time in seconds, within bounds. Digits alone are seconds, and may have a fraction."""
 
     name = "DURATION"
@@ -81,7 +81,7 @@ class Seconds(click.ParamType[float]):
         self._least_s, self._most_s = least_s, most_s
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds."""
+        """Span."""
         text = str(value)
         try:
             seconds = float(text) if _FRACTION.fullmatch(text) else parse_duration(text) / 1000

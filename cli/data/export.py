@@ -1,6 +1,6 @@
 """`hourwheel export --to DIR`: what the reconciliation needs out of data directories, their nodes running or not.
 
-It reads directories of this machine and asks no node: a checkpoint's files do not change before its lengths, so they
+It reads directories of this machine and asks no node. A checkpoint's files do not change before its lengths, so they
 can be read beside the node that appends to them. A node ships by itself with `[export] to`; this is for all else.
 """
 

@@ -8,11 +8,11 @@ Exit status 6 says that a promise is broken: a message lost, a duplicate that no
 time or after a cancel. That and nothing else, so that a script can tell it from an error.
 """
 
-import importlib.util
+import contextlib
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ import click
 from cli.connection import Connection
 from cli.failure import Failure
 from cli.output import client_options, output_option, show_fields, show_json, show_table
-from cli.time_option import Duration, Seconds
+from cli.time_option import Duration, Span
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PATHS: Final = {"multiple": True, "type": click.Path(path_type=Path)}
 _MS: Final = {"type": Duration(), "show_default": True}
-_SECONDS: Final = {"type": Seconds(least_s=0.1), "show_default": True}
+_SECONDS: Final = {"type": Span(least_s=0.1), "show_default": True}
 
 
 def _size(context: click.Context, option: click.Parameter, text: str) -> str:
@@ -40,8 +40,6 @@ def _size(context: click.Context, option: click.Parameter, text: str) -> str:
 
 
 _SIZE: Final = {"callback": _size, "metavar": "SIZE"}
-#: What a reconciliation imports of the extra `spark`; Java may come from elsewhere.
-_EXTRA: Final = ("pyspark", "pyarrow", "pandas", "jinja2", "matplotlib")
 #: Repairs that were not asked for.
 _LEFT: Final = "left"
 #: Names of each option, what kind it is, and its help.
@@ -91,7 +89,6 @@ def command(context: click.Context, /, **options: Any) -> None:
     for name in ("data", "out"):
         if not options[name]:
             raise click.UsageError(f"Missing option '--{name}'.", context)
-    _need(_EXTRA)
     document = _run(options)
     if options["output"] == "json":
         show_json(document)
@@ -101,22 +98,26 @@ def command(context: click.Context, /, **options: Any) -> None:
         context.exit(int(ExitCode.CONFLICT))
 
 
-def _need(packages: Iterable[str]) -> None:
-    """Looks before any work is done. Raises Failure (USAGE) for the first package that is not installed."""
-    for name in packages:
-        if importlib.util.find_spec(name) is None:
-            detail = f"reconcile needs {name}, which is not installed: pip install 'hourwheel[spark]'"
-            raise Failure(ExitCode.USAGE, detail)
+@contextlib.contextmanager
+def _extra() -> Iterator[None]:
+    """Imports of the extra `spark`. Raises Failure, with what to install, in place of a traceback."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        package, _, _ = str(missing.name).partition(".")
+        detail = f"reconcile needs {package}, which is not installed: pip install 'hourwheel[spark]'"
+        raise Failure(ExitCode.USAGE, detail) from None
 
 
 def _run(options: Mapping[str, Any]) -> dict[str, Any]:
     """Starts Spark, or joins the one that spark-submit started, and reconciles."""
-    from reconcile.files.inventory import Inventory
-    from reconcile.files.problem import DataRefused
-    from reconcile.judge.job import Request, reconcile
-    from reconcile.output.directory import Output, OutputRefused
-    from reconcile.spark.java import JavaNotFound
-    from reconcile.spark.session import MasterUnreachable, SparkNotStarted, session
+    with _extra():
+        from reconcile.files.inventory import Inventory
+        from reconcile.files.problem import DataRefused
+        from reconcile.judge.job import Request, reconcile
+        from reconcile.output.directory import Output, OutputRefused
+        from reconcile.spark.java import JavaNotFound
+        from reconcile.spark.session import MasterUnreachable, SparkNotStarted, session
 
     request = Request(
         data=options["data"],
@@ -130,7 +131,8 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
     try:
         Inventory.open(request.data)  # what is wrong is said before a JVM is started
         Output(request.out, request.overwrite).check()
-        spark = session(options["master"], options["memory"])
+        with _extra():
+            spark = session(options["master"], options["memory"])
         try:
             return _follow(spark, request, options) if options["stream"] else reconcile(spark, request)
         finally:
@@ -193,10 +195,10 @@ def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, out
     cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.
     Nothing is sent again (exit status 14) where the account of a member is missing or has a hole.
     """
-    _need(("pyarrow",))
-    from reconcile.files.problem import DataRefused
-    from reconcile.output.repair import LATER, OUTCOMES, REFUSED, carry_out, read_refusals, read_repairs
-    from reconcile.output.tables import REDELIVER
+    with _extra():
+        from reconcile.files.problem import DataRefused
+        from reconcile.output.repair import LATER, OUTCOMES, REFUSED, carry_out, read_refusals, read_repairs
+        from reconcile.output.tables import REDELIVER
 
     counts = dict.fromkeys((*OUTCOMES, _LEFT), 0)
     connection = Connection(url, timeout)

@@ -1,7 +1,7 @@
 """The journal's part of `hourwheel verify`: the reader that a start uses, on a disk that changes nothing.
 
-A second reader would drift from the first. Recovery itself decides what is a torn tail (cut at the next start, a note
-here) and what is damage (a fault, here and there); all that differs is that its repairs go nowhere.
+A second reader would drift from the first. So recovery itself decides what is a torn tail (cut at the next start, a
+note here) and what is damage (a fault in both). The one difference is that its repairs go nowhere.
 """
 
 from dataclasses import dataclass, field

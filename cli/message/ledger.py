@@ -43,8 +43,11 @@ def command(
     timeout: float,
     output: str,
 ) -> None:
-    """Says what became of the messages that fell due in a window, of TOPIC or of all: how many were delivered once or
-    more than once, dead, cancelled, expired, pending, in flight, lost, and why any came twice."""
+    """Says what became of the messages that fell due in a window, of TOPIC or of all.
+
+    How many were delivered once or more than once, dead, cancelled, expired, pending, in flight, lost; and why any
+    came twice.
+    """
     connection = Connection(url, timeout)
     given: dict[str, object] = {"from": since, "to": until, "topic": topic}
     window: dict[str, object] = {name: text for name, text in given.items() if text is not None}

@@ -12,7 +12,7 @@ from cli.connection import Connection
 from cli.message.receipts import refuse_left, settle
 from cli.output import client_options, show_json, show_table
 from cli.shown import body
-from cli.time_option import Duration, Seconds
+from cli.time_option import Duration, Span
 
 
 @click.command()
@@ -21,7 +21,7 @@ from cli.time_option import Duration, Seconds
 @click.option(
     "--wait",
     "wait_s",
-    type=Seconds(most_s=30),
+    type=Span(most_s=30),
     default="0s",
     show_default=True,
     help="how long to wait for the first one",

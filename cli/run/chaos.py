@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.failure import Failure
-from cli.time_option import Seconds
+from cli.time_option import Span
 from node.runtime.exit_code import ExitCode
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def command() -> None:
 @click.option("--seed", type=click.IntRange(min=0), help="this one seed")
 @click.option("--seeds", type=_Seeds(), help="seeds A to B-1")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="a plan of faults written before")
-@click.option(
-    "--seconds", type=Seconds(least_s=SECONDS_MIN), default="60s", show_default=True, help="length of the load"
-)
+@click.option("--seconds", type=Span(least_s=SECONDS_MIN), default="60s", show_default=True, help="length of the load")
 @click.option("--nodes", type=click.Choice(["3", "5"]), help="of each cluster  [default: 5 every fifth seed, else 3]")
 @click.option("--jobs", type=click.IntRange(min=1), help="runs at a time  [default: one a core]")
 @click.option("--shrink", type=click.IntRange(min=0), default=60, show_default=True, help="runs to shrink a plan with")
@@ -114,7 +112,7 @@ def sim(
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="a plan of faults written before")
 @click.option(
     "--duration",
-    type=Seconds(least_s=SECONDS_MIN),
+    type=Span(least_s=SECONDS_MIN),
     default="5m",
     show_default=True,
     help="with --seed: length of the load",
@@ -194,7 +192,7 @@ def _line(run: "Run") -> str:
 
 @command.command()
 @click.argument("names", nargs=-1)
-@click.option("--seconds", type=Seconds(least_s=3), default="20s", show_default=True, help="length of each attack")
+@click.option("--seconds", type=Span(least_s=3), default="20s", show_default=True, help="length of each attack")
 @click.option("--directory", type=click.Path(path_type=Path), help="for the clusters  [default: a temporary one]")
 @click.pass_context
 def hostile(ctx: click.Context, names: tuple[str, ...], seconds: float, directory: Path | None) -> None:

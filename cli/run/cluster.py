@@ -12,7 +12,7 @@ import click
 from cli.connection import Connection
 from cli.failure import Failure
 from cli.output import client_options, show_fields, show_json, show_table
-from cli.time_option import Seconds
+from cli.time_option import Span
 from node.runtime.exit_code import ExitCode
 
 WAIT_LOOK_S = 0.2
@@ -52,14 +52,24 @@ def _by_leader(document: dict[str, Any], timeout: float) -> dict[str, Any]:
     """The document as the leader has it, where this one lacks figures; itself, if no leader is known or answers."""
     nodes = document.get("nodes", [])
     leader = next((node for node in nodes if node.get("id") == document.get("leader")), None)
-    if leader is None or leader.get("http") is None or leader.get("applied_index") is not None:
+    if leader is None or leader.get("http") is None or _has_figures(document, leader["id"]):
         return document
     try:
         whole = Connection(leader["http"], timeout).call("GET", "/v1/cluster").document
     except Failure as failure:
-        click.echo(f"figures of other nodes are missing, only the leader knows them: {failure.message}", err=True)
-        return document
-    return whole if whole.get("cluster_id") == document.get("cluster_id") else document
+        why = failure.message
+    else:
+        if whole.get("cluster_id") == document.get("cluster_id") and _has_figures(whole, leader["id"]):
+            return whole
+        why = f"{leader['id']} at {leader['http']} answers for another cluster, or does not lead"
+    click.echo(f"figures of other nodes are missing, only the leader knows them: {why}", err=True)
+    return document
+
+
+def _has_figures(document: dict[str, Any], node_id: str) -> bool:
+    """Whether it says how far this node is: of another, only the leader does."""
+    nodes = document.get("nodes", [])
+    return any(node.get("id") == node_id and node.get("applied_index") is not None for node in nodes)
 
 
 @command.command()
@@ -74,7 +84,7 @@ def transfer(to: str | None, url: str, timeout: float, output: str) -> None:
 
 @command.command()
 @click.option("--directory", metavar="DIR", help="below the node's [backup] directory (default: that one)")
-@click.option("--wait", "wait_s", type=Seconds(least_s=1), default="1h", show_default=True, help="how long it may take")
+@click.option("--wait", "wait_s", type=Span(least_s=1), default="1h", show_default=True, help="how long it may take")
 @client_options
 def snapshot(directory: str | None, wait_s: float, url: str, timeout: float, output: str) -> None:
     """Writes a backup: a consistent copy at one log index, on the disk of the node that is asked.
@@ -90,7 +100,7 @@ def snapshot(directory: str | None, wait_s: float, url: str, timeout: float, out
 @click.argument("node_id", metavar="ID")
 @click.option("--raft", required=True, metavar="HOST:PORT", help="where other nodes reach its Raft listener")
 @click.option("--http", required=True, metavar="HOST:PORT", help="where other nodes reach its HTTP listener")
-@click.option("--wait", "wait_s", type=Seconds(), default="0s", help="how long to wait until it has its vote")
+@click.option("--wait", "wait_s", type=Span(), default="0s", help="how long to wait until it has its vote")
 @client_options
 def add(node_id: str, raft: str, http: str, wait_s: float, url: str, timeout: float, output: str) -> None:
     """Adds a node, which runs already with `join = true` and an empty directory.

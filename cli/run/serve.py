@@ -1,7 +1,7 @@
 """`hourwheel serve`: one node, until SIGTERM.
 
-What stops a node from starting is the operator's to mend, so each cause has its own exit code and one clear sentence,
-never a traceback: the config file, an address, the data directory. A defect still shows its traceback.
+An operator mends what stops a node from starting: the config file, an address, the data directory. So each cause has
+its own exit code and one clear sentence, and no traceback. A defect still shows its traceback.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Output that a server outlives: what stdout or stderr does not take is dropped.
 
-A log on a full disk, or one whose reader has gone, raises in the middle of whatever was being told of: a node that
-steps down would end over the line that says so, and one that ends over a full disk would end over that line instead,
-with another exit code. A lost line is the lesser loss; metrics and `/readyz` go another way.
+A write to a log on a full disk, or to one whose reader has gone, raises. A node that steps down would end over the
+line that says so. One that ends over a full disk would end over that line, with another exit code. A lost line is the
+lesser loss; metrics and `/readyz` go another way.
 """
 
 import contextlib

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.time_option import BadTime, Duration, Seconds, Time, parse_duration, parse_time
+from cli.time_option import BadTime, Duration, Span, Time, parse_duration, parse_time
 
 NOW_MS = 1_800_000_000_000
 UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
@@ -69,7 +69,7 @@ def test_what_is_no_time(text: str) -> None:
 
 @click.command()
 @click.option("--span", type=Duration())
-@click.option("--wait", type=Seconds(least_s=0.5, most_s=30), default="1s")
+@click.option("--wait", type=Span(least_s=0.5, most_s=30), default="1s")
 @click.option("--from", "since", type=Time())
 def shown(span: int | None, wait: float, since: int | str | None) -> None:
     """Prints what it got."""

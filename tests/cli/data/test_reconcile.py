@@ -37,6 +37,7 @@ def started(*args: object) -> "subprocess.Popen[str]":
 @pytest.mark.parametrize(("hidden", "output"), [("pyspark", "table"), ("pyarrow", "json"), ("jinja2", "table")])
 def test_without_its_extra_it_says_what_to_install(tmp_path: Path, hidden: str, output: str) -> None:
     """One line and exit 2, before any work; help is there all the same, and so is `apply` if it can read Parquet."""
+    (tmp_path / "hours").mkdir()
     done = run_without(hidden, "--data", str(tmp_path), "--out", str(tmp_path / "out"), "-o", output)
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, ""), done.stderr
     (line,) = done.stderr.splitlines()

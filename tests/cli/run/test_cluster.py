@@ -60,4 +60,6 @@ def test_nobody_else_is_asked(node: ScriptedNode, call: Call) -> None:
         document = cluster("n1", other.url.removeprefix("http://"), at_leader=False)
         node.say(200, document)
         other.say(200, document | {"cluster_id": "11"})
-        assert json.loads(call("cluster", "status", "-o", "json").stdout) == document
+        result = call("cluster", "status", "-o", "json")
+        assert json.loads(result.stdout) == document
+        assert "answers for another cluster" in result.stderr
