@@ -185,7 +185,7 @@ def _line(run: "Run") -> str:
     if run.broken:
         verdict = f"BROKEN: {', '.join(PROMISES[each].short for each in sorted(run.promises))}"
     return (
-        f"seed {run.plan.seed:>5}  {run.trace[:12]}  {run.hand_overs:>5} hand-overs  {run.changes:>3} changes of "
+        f"seed {run.plan.seed:>5}  {run.trace[:12]}  {run.hand_overs:>5} deliveries  {run.changes:>3} changes of "
         f"leader  {run.fired.total():>3} faults  {run.simulated_s / run.took_s:>5.1f} s/s  {verdict}"
     )
 
