@@ -50,9 +50,8 @@ def test_without_its_extra_it_says_what_to_install(tmp_path: Path, hidden: str, 
 def run_without(package: str, *args: str) -> "subprocess.CompletedProcess[str]":
     """The subcommand in a process that has not this package."""
     code = f"import sys; sys.modules[{package!r}] = None; from cli.main import main; main(['reconcile', *sys.argv[1:]])"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=this_build(), check=False)
 
 
 def test_what_is_missing_or_refused_is_said_by_name(tmp_path: Path) -> None:
