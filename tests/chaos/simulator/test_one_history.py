@@ -40,7 +40,7 @@ def test_a_seed_is_one_history_whatever_the_hash_seed() -> None:
         )
         for hash_seed in ("1", "2")
     ]
-    told = [process.communicate(timeout=240)[0].splitlines() for process in running]
+    told = [process.communicate(timeout=800)[0].splitlines() for process in running]
     assert all(process.returncode == 0 for process in running)
     assert told[0] == told[1]
     assert len(told[0]) == 2
