@@ -19,7 +19,7 @@ SENTENCE_WORDS_MAX = 25
 NOT_YET = (
     "api/", "bench/", "chaos/", "cli/", "deploy/", "ledger/", "node/", "reconcile/", "replication/",
     "storage/", "tests/", "docs/adr/", "docs/architecture.md", "docs/format.md",
-    "docs/guarantees.md", "docs/http-api.md", "docs/operating.md", 
+    "docs/guarantees.md", "docs/http-api.md", "docs/operating.md",
     "README.md",
 )  # fmt: skip
 #: What happened stays as it was told.
