@@ -1,4 +1,4 @@
-"""The server of a node: every route of the contract, on a socket."""
+"""Start the server of a node, with every route of the contract, on a socket."""
 
 from typing import Final
 
@@ -36,7 +36,8 @@ ROUTES: Final = (
 
 
 async def serve(port: Port, host: str, listen_port: int) -> Server:
-    """A running server on `host:listen_port` (0: any free port, see `Server.address`). `ListenFailed` if it cannot."""
+    """Return a server that listens on `host:listen_port` (0: any free port, see `Server.address`). Raises
+    `ListenFailed`."""
     server = Server(port, ROUTES)
     await server.listen(host, listen_port)
     return server

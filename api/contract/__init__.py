@@ -1,5 +1,5 @@
-"""The contract of HTTP as rows: what each field and each answer may hold.
+"""The contract of HTTP as rows: the values that each field and each answer may hold.
 
-In: nothing but the types of the port. Out: checkers, bounds and schemas, which reading, the fingerprint, answers and
-docs/openapi.json are made from. A new field of a message is one row of fields.py.
+In: the types of the port only. Out: checkers, bounds and schemas. Reading, the fingerprint, answers and
+docs/openapi.json are made from them. A new field of a message is one row of fields.py.
 """

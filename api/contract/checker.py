@@ -1,9 +1,9 @@
-"""Checkers: what each field of the contract may hold, one function per field, the same for every way it can come in.
+"""Checkers of the contract's fields: one function per field, the same for every way in which the field can come.
 
-A checker takes the decoded JSON value and gives the value the port wants, or raises `Fault` with the code, the limit
-that was passed and what to do. It knows nothing about where the field stood; the reader of the document adds the
-pointer. The quick path of a batch and the thorough path that explains a refusal call the same checkers, so they cannot
-disagree about what is valid.
+A checker takes the decoded JSON value and returns the value that the port wants. Or it raises `Fault` with the code,
+the limit that was passed and what to do. A checker does not know where the field stood; the reader of the document adds
+the pointer. Two paths call the same checkers: the quick path of a batch, and the thorough path that explains a refusal.
+So both agree about which values are valid.
 """
 
 import binascii
@@ -33,8 +33,8 @@ _CONTENT_TYPE = re.compile(r"[!#$&^_.+0-9A-Za-z-]+/[!#$&^_.+0-9A-Za-z-]+(?:\s*;[
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CONTROL_BUT_TAB = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
-#: Headers a message may not set: they belong to the hop, to the target's address, or to Hourwheel itself. Expect asks
-#: the hop to wait, and a push does not send it.
+#: Headers that a message may not set. They belong to the hop, to the target's address, or to Hourwheel itself. Expect
+#: asks the hop to wait, and a push does not send it.
 _HOP: Final = frozenset(
     ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection")
     + ("te", "trailer", "trailers", "transfer-encoding", "upgrade", "content-length", "expect")
@@ -45,9 +45,10 @@ _NAMES: Final = {str: "a string", int: "a whole number", float: "a number with a
 
 
 class Fault(Exception):
-    """A field's value is refused: `code` of the problem table and what to do. `below` is a pointer inside the field.
+    """A field's value is refused. `code` is a row of the problem table, `detail` says what to do.
 
-    `also`: what else is wrong with the same value, when it is an object with several members at fault.
+    - `below`: a pointer inside the field.
+    - `also`: further faults of the same value, when it is an object with several members at fault.
     """
 
     def __init__(self, code: str, detail: str, below: str = "", also: "tuple[Fault, ...]" = ()) -> None:
@@ -72,14 +73,14 @@ def wrong_type(expected: str, value: object) -> Fault:
 
 
 def read_flag(value: object) -> bool:
-    """true or false."""
+    """Return the value if it is true or false."""
     if type(value) is not bool:
         raise wrong_type("true or false", value)
     return value
 
 
 def read_topic(value: object) -> str:
-    """A topic's name."""
+    """Return a topic's name."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     return read_topic_text(value)
@@ -87,7 +88,7 @@ def read_topic(value: object) -> str:
 
 @lru_cache(maxsize=4096)
 def read_topic_text(name: str) -> str:
-    """A topic's name that is known to be text."""
+    """Return a topic's name that is known to be text."""
     if _TOPIC.fullmatch(name) is None:
         raise Fault(
             "invalid-field",
@@ -97,7 +98,7 @@ def read_topic_text(name: str) -> str:
 
 
 def read_duration(value: object) -> int:
-    """A duration in ms."""
+    """Return a duration in ms."""
     try:
         return parse_duration(value)
     except BadDuration as error:
@@ -105,7 +106,7 @@ def read_duration(value: object) -> int:
 
 
 def read_delay(value: object, max_delay_ms: int) -> int:
-    """A delay in ms, at most `max_delay_ms`."""
+    """Return a delay in ms, at most `max_delay_ms`."""
     try:
         delay_ms = parse_duration(value)
     except BadDuration as error:
@@ -119,7 +120,7 @@ def read_delay(value: object, max_delay_ms: int) -> int:
 
 
 def read_deliver_at(value: object, now_ms: int, max_delay_ms: int) -> int:
-    """A due time in ms, at most `max_delay_ms` ahead of `now_ms`; the past is accepted and means now."""
+    """Return a due time in ms, at most `max_delay_ms` ahead of `now_ms`. A past time is accepted and means now."""
     try:
         due_ms = parse_time(value)
     except BadTime as error:
@@ -134,7 +135,7 @@ def read_deliver_at(value: object, now_ms: int, max_delay_ms: int) -> int:
 
 
 def read_delay_level(value: object, levels_ms: tuple[int, ...], max_delay_ms: int) -> int:
-    """The delay in ms that a level from 1 stands for, at most `max_delay_ms`."""
+    """Return the delay in ms of a level. Levels count from 1; the delay is at most `max_delay_ms`."""
     if type(value) is not int:
         raise wrong_type(f"a whole number from 1 to {len(levels_ms)}", value)
     if not 1 <= value <= len(levels_ms):
@@ -144,7 +145,7 @@ def read_delay_level(value: object, levels_ms: tuple[int, ...], max_delay_ms: in
 
 
 def read_lease(value: object) -> int:
-    """A lease in ms, 1 s to 12 h."""
+    """Return a lease in ms, 1 s to 12 h."""
     lease_ms = read_duration(value)
     if not LEASE_MIN_MS <= lease_ms <= LEASE_MAX_MS:
         raise Fault("invalid-field", f"a lease lasts 1s to 12h, got {render_duration(lease_ms)}")
@@ -152,7 +153,7 @@ def read_lease(value: object) -> int:
 
 
 def read_count(value: object, low: int, high: int) -> int:
-    """A whole number in [low, high]."""
+    """Return a whole number in [low, high]."""
     if type(value) is not int:
         raise wrong_type("a whole number", value)
     if not low <= value <= high:
@@ -161,7 +162,7 @@ def read_count(value: object, low: int, high: int) -> int:
 
 
 def read_choice(value: object, served: tuple[str, ...], planned: tuple[str, ...] = ()) -> str:
-    """One word of `served`; a word of `planned` is in the contract but not supported yet."""
+    """Return a word of `served`. A word of `planned` is in the contract but not supported yet."""
     if type(value) is str:
         if value in served:
             return value
@@ -172,7 +173,7 @@ def read_choice(value: object, served: tuple[str, ...], planned: tuple[str, ...]
 
 
 def read_tags(value: object) -> tuple[str, ...]:
-    """At most 16 tags of 1 to 64 bytes."""
+    """Return at most 16 tags of 1 to 64 bytes."""
     if not isinstance(value, list | tuple):
         raise wrong_type("an array of strings", value)
     if len(value) > TAGS_MAX:
@@ -191,7 +192,7 @@ def read_tags(value: object) -> tuple[str, ...]:
 
 
 def read_headers(value: object) -> dict[str, str]:
-    """At most 32 message headers of 4096 bytes in all (names and values)."""
+    """Return at most 32 message headers of 4096 bytes in all (names and values)."""
     if not isinstance(value, dict):
         raise wrong_type("an object of strings", value)
     if len(value) > HEADERS_MAX:
@@ -206,13 +207,13 @@ def read_headers(value: object) -> dict[str, str]:
 
 
 def pack_headers(headers: dict[str, str]) -> bytes:
-    """A message's headers as they are kept: a msgpack map, or nothing. As names and values, those of a large batch
-    hold five times its bytes."""
+    """Return a message's headers as they are kept: a msgpack map, or nothing. As separate names and values, the headers
+    of a large batch would hold five times its bytes."""
     return msgspec.msgpack.encode(headers) if headers else b""
 
 
 def _check_header(name: str, text: object, seen: set[str]) -> int:
-    """The bytes of a header that is acceptable beside those in `seen`."""
+    """Return the bytes of a header. It must be valid, and its name must not be in `seen`."""
     below = "/" + name.replace("~", "~0").replace("/", "~1")
     if _TOKEN.fullmatch(name) is None:
         raise Fault("invalid-field", "a header name is an RFC 9110 token: letters, digits and !#$%&'*+-.^_`|~", below)
@@ -232,14 +233,14 @@ def _check_header(name: str, text: object, seen: set[str]) -> int:
 
 
 def read_key(value: object) -> str:
-    """An idempotency key of 1 to 128 bytes."""
+    """Return an idempotency key of 1 to 128 bytes."""
     if type(value) is str and value.isascii() and value.isprintable() and 1 <= len(value) <= KEY_BYTES_MAX:
         return value
     return read_words(value, KEY_BYTES_MAX, "a key", "; send a hash of it")
 
 
 def read_words(value: object, bytes_max: int, name: str = "it", hint: str = "") -> str:
-    """Text of 1 to `bytes_max` bytes without control characters; `name` stands for it in a refusal."""
+    """Return text of 1 to `bytes_max` bytes without control characters. A refusal calls it `name`."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     size = len(value.encode())
@@ -251,12 +252,12 @@ def read_words(value: object, bytes_max: int, name: str = "it", hint: str = "") 
 
 
 def read_on_conflict(value: object) -> str:
-    """What happens when the key is held by another request."""
+    """Return the client's choice for a key that another request holds."""
     return read_choice(value, ON_CONFLICT, ("replace", "extend"))
 
 
 def read_content_type(value: object) -> str:
-    """A media type."""
+    """Return a media type."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     if len(value) > CONTENT_TYPE_BYTES_MAX or _CONTENT_TYPE.fullmatch(value) is None:
@@ -268,7 +269,7 @@ def read_content_type(value: object) -> str:
 
 
 def read_base64(value: object, bytes_max: int) -> bytes:
-    """The bytes behind standard base64 with padding, at most `bytes_max`."""
+    """Decode standard base64 with padding into at most `bytes_max` bytes."""
     if type(value) is not str:
         raise wrong_type("a string of base64", value)
     try:
@@ -281,7 +282,7 @@ def read_base64(value: object, bytes_max: int) -> bytes:
 
 
 def check_body_size(size: int, bytes_max: int) -> None:
-    """Refuse a body past the limit."""
+    """Refuse a body over the limit."""
     if size > bytes_max:
         raise Fault(
             "too-large",

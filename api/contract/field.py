@@ -1,8 +1,11 @@
-"""A field of a message is a row: what it may hold, where it is kept, what it clashes with, and words for people.
+"""A field of a message as a row: its values, its place in the record, its clashes, and its texts for people.
 
-`MessageFields` makes of the rows whatever knew the fields by lists of its own before: the two decoders of the quick
-path, the checkers of the thorough one, the names that are refused, those that the fingerprint covers, those that a
-PATCH leaves, and what goes into the extension of a record. A row that cannot be is refused at import, by name.
+`MessageFields` makes from the rows:
+- the two decoders of the quick path, and the checkers of the thorough one
+- the names that are refused, that the fingerprint covers, and that a PATCH may not change
+- the extension of a record.
+
+A wrong row is refused at import, by name.
 """
 
 import re
@@ -21,46 +24,50 @@ from api.contract.object import NAME_CHARS_MAX
 from api.port.port import Limits, MessageIn
 from storage.record.record import EXTENSION_OF_APPLY, Record
 
-#: `since` of a field of the contract that this version refuses with `not-supported-yet`.
+#: `since` of a field that is in the contract, and that this version refuses with `not-supported-yet`.
 PLANNED: Final = "planned"
-#: `stored` of a field that stands in the record's extension, by its name.
+#: `stored` of a field that the record's extension keeps under its name.
 EXTENSION: Final = "extension"
-#: Members of the answers of a look-up and a pull, beside which they show what stands in the extension.
+#: Members of the answers of a look-up and a pull. These answers also show the fields of the extension.
 OF_ANSWERS: Final = frozenset(
     ("id", "receipt", "state", "revision", "attempt", "term", "topic", "due", "asked_due", "created", "handed_over")
 ) | {"leased_until", "settled", "lateness_ms", "last_error", "history", "dead"}
-#: `stored` of a field that is of no interest once the message is scheduled.
+#: `stored` of a field that is not needed once the message is scheduled.
 NOT_STORED: Final = ""
-#: A record's extension holds 65,535 bytes, and apply keeps words of its own there.
+#: A record's extension holds 65,535 bytes, and apply adds members of its own.
 EXTENSION_FIELDS_BYTES_MAX: Final = 32 * 1024
 
-#: A msgpack map of so many has a head of one byte.
+#: A msgpack map of at most this many members has a head of one byte.
 EXTENSION_FIELDS_MAX: Final = 15
 _HEADS: Final = (b"", *(bytes((0x80 | count,)) for count in range(1, EXTENSION_FIELDS_MAX + 1)))
 
-#: The field that JSON documents stand in. What clashes with it is of messages with opaque bytes alone.
+#: The field of JSON documents. Fields that clash with it are only for messages with opaque bytes.
 BODY: Final = "body"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _BUILD = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
-#: Bytes of a name's head and of a map's.
+#: Bytes of the head of a name and of a map.
 _HEAD_BYTES: Final = 5
 _pack = msgspec.msgpack.Encoder().encode
 
 
 class BadField(ValueError):
-    """A row that cannot stand among the fields; says which and why."""
+    """A row that is not valid among the fields. The text says which and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message.
+    """A field of a message.
 
-    `since`: the build that serves it first, or PLANNED. `stored`: EXTENSION, NOT_STORED, or the column of the record.
-    `fingerprinted`: whether another value is another request. `clash`: fields that may not stand beside it, with what
-    to say then; `harmless` is a value that clashes with none. `required`: what to say where it is missing. `movable`:
-    a PATCH may send it. `rare`: the decoder looks for it behind the others. `pulled`: a consumer is told of it too (of
-    a field in the extension).
+    - `since`: the first build that serves it, or PLANNED.
+    - `stored`: EXTENSION, NOT_STORED, or the column of the record.
+    - `fingerprinted`: true if another value makes another request.
+    - `clash`: fields that may not stand beside it, each with the detail of the refusal.
+    - `harmless`: a value that clashes with no field.
+    - `required`: the detail of the refusal when it is missing.
+    - `movable`: a PATCH may send it.
+    - `rare`: the decoder looks for it after the others.
+    - `pulled`: a pull shows it too (for a field in the extension).
     """
 
     name: str
@@ -78,7 +85,7 @@ class Field:
     pulled: bool = True
 
     def read(self, value: Any, now_ms: int, limits: Limits) -> Any:
-        """The value that goes on, packed where it goes into the extension. Raises `Fault`."""
+        """Return the checked value, packed if it goes into the extension. Raises `Fault`."""
         if self.stored != EXTENSION:
             return self.kind.read(value, now_ms, limits)
         packed = _pack(self.kind.read(value, now_ms, limits))
@@ -88,7 +95,7 @@ class Field:
 
 
 def registered(rows: Iterable[Field]) -> dict[str, Field]:
-    """By name. Raises BadField."""
+    """Return the rows by name. Raises BadField."""
     found: dict[str, Field] = {}
     for row in rows:
         _check(row)
@@ -110,7 +117,7 @@ def registered(rows: Iterable[Field]) -> dict[str, Field]:
 
 
 def _check(row: Field) -> None:
-    """Raises BadField for a row that cannot be, whatever other rows there are."""
+    """Raise BadField for a row that is wrong on its own, without regard to the other rows."""
     if _NAME.fullmatch(row.name) is None or len(row.name) > NAME_CHARS_MAX:
         raise BadField(f'field "{row.name}": a name is 1 to {NAME_CHARS_MAX} of a-z 0-9 _ and begins with a letter')
     if not isinstance(row.kind, Kind) or not callable(row.kind.read):
@@ -139,42 +146,43 @@ def _check(row: Field) -> None:
 
 
 def _is_as_sent(wire: Any) -> bool:
-    """Whether a typed decoder gives the value that an untyped one does: 1 is a float of neither, text no bytes."""
+    """True if a typed decoder returns the same value as an untyped one. Float (which takes 1) and bytes (which takes
+    text) do not."""
     return wire in (str, int, bool, Any, Raw) or (
         get_origin(wire) in (list, dict, Union, UnionType) and all(map(_is_as_sent, get_args(wire)))
     )
 
 
 class MessageFields:
-    """The fields of a message, and what is made from them. `rows`, by name, are those of now."""
+    """The fields of a message, and the tables made from them. `rows` has the present fields by name."""
 
     def __init__(self, rows: Iterable[Field]) -> None:
         self.set(rows)
 
     def set(self, rows: Iterable[Field]) -> None:
-        """These are the fields from now on. Raises BadField, and nothing has changed then."""
+        """Replace the fields. Raises BadField, and changes nothing then."""
         self.rows = registered(rows)
-        #: In the order in which people are told of them.
+        #: In the order in which people read of them.
         self.served = tuple(row for row in self.rows.values() if row.since != PLANNED)
         self.planned = tuple(row.name for row in self.rows.values() if row.since == PLANNED)
         self.movable = tuple(row for row in self.served if row.movable)
         self.fixed = tuple(row.name for row in self.rows.values() if not row.movable)
         self.extension = tuple(row for row in self.served if row.stored == EXTENSION)
-        #: The same, each with its name as the extension has it.
+        #: The same fields, each with its name as the extension has it.
         self.packed_names = tuple((row, _pack(row.name)) for row in self.extension)
-        #: What the fingerprint covers besides the body, sorted. A field that comes later joins only when it is sent, so
+        #: Fields that the fingerprint covers besides the body, sorted. A later field joins only when it is sent, so
         #: keys outlive upgrades.
         self.fingerprinted = tuple(sorted(row.name for row in self.served if row.fingerprinted and row.name != BODY))
-        #: Those that clash, with those about the body last.
+        #: Fields that clash, the ones about the body last.
         self.clashing = tuple(sorted((row for row in self.served if row.clash), key=lambda row: BODY in row.clash))
-        #: Pairs that the quick path has to look for: not those of two due times, nor of two bodies.
+        #: Pairs that the quick path has to look for. It leaves out two due times and two bodies.
         self.clashes = tuple(
             (row.name, other)
             for row in self.clashing
             for other in row.clash
             if other != BODY and not (row.movable and self.rows[other].movable)
         )
-        # The decoder looks for fields in their order.
+        # The decoder looks for fields in this order.
         ordered = sorted(self.served, key=lambda row: row.rare)
         self.json_message: type[Any] = _struct("JsonMessage", [row for row in ordered if BODY not in row.clash])
         self.opaque_message: type[Any] = _struct("OpaqueMessage", [row for row in ordered if row.name != BODY])
@@ -182,26 +190,27 @@ class MessageFields:
         self.opaque: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.opaque_message)
         self.json_covered = _within(self.json_message, self.fingerprinted)
         self.opaque_covered = _within(self.opaque_message, self.fingerprinted)
-        #: Of a decoded message: what it sent of the extension, `none_sent` for nothing.
+        #: Gets the extension's fields of a decoded message. Where it sent none, the result is `none_sent`.
         self.rare, self.none_sent = _getter([row.name for row in self.extension])
 
     def kept(self, extension: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields in a record's extension, as they are kept. What else it holds is of apply, or of a later build."""
+        """Return the fields in a record's extension, as they are kept. Its other members belong to apply, or to a later
+        build."""
         return {row.name: extension[row.name] for row in self.extension if row.name in extension}
 
     def pulled(self, extension: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of them that a pull shows."""
+        """Return the fields in a record's extension that a pull shows."""
         return {row.name: extension[row.name] for row in self.extension if row.pulled and row.name in extension}
 
 
 def pack_extension(members: Sequence[bytes]) -> bytes:
-    """The extension of a record with these fields, each its packed name and value; nothing for none."""
+    """Return the extension of a record with these fields, each a packed name and value. No fields make no bytes."""
     return b"".join((_HEADS[len(members)], *members))
 
 
 def _struct(name: str, rows: Iterable[Field]) -> type[Struct]:
-    """The type that the quick decoder fills. One type for both would look for the fields of both, and one that inherits
-    looks for the inherited ones first, which took a seventh longer."""
+    """Return the type that the quick decoder fills. Two types are faster than one, which would look for the fields of
+    both. A type that inherits looks for the inherited fields first, which took a seventh longer."""
     members: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for row in rows:
         if row.required:
@@ -212,12 +221,12 @@ def _struct(name: str, rows: Iterable[Field]) -> type[Struct]:
 
 
 def _within(message: type[Any], names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the names that a decoded message has."""
+    """Return the names that a decoded message has."""
     return tuple(name for name in names if name in message.__struct_fields__)
 
 
 def _getter(names: list[str]) -> tuple[Callable[[Any], Any], Any]:
-    """A way to get these of a decoded message at once, and what it gives where none was sent."""
+    """Return a function that gets these members of a decoded message at once, and its result where none was sent."""
     if not names:
         return lambda wire: UNSET, UNSET
     return attrgetter(*names), UNSET if len(names) == 1 else (UNSET,) * len(names)

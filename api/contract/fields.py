@@ -1,7 +1,7 @@
-"""The fields of a message, as they are sent to /v1/messages: a row each.
+"""The fields of a message as clients send them to /v1/messages: a row each.
 
-To add an optional one, add its row: with `stored=EXTENSION`, which is the default, it is read, refused, fingerprinted,
-kept, shown and printed into docs/openapi.json by that row alone.
+To add an optional field, add its row, with `stored=EXTENSION` (the default). That row alone makes the field read,
+refused, fingerprinted, kept, shown and printed into docs/openapi.json.
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ from api.contract.retry import RETRY
 from api.contract.target import TARGET
 from api.port.port import DELAY_LEVELS_MS, Limits
 
-#: Content type of opaque bytes that came without one.
+#: Content type of opaque bytes that were sent without one.
 OPAQUE: Final = "application/octet-stream"
 #: Content type of a body that is a JSON document.
 JSON: Final = "application/json"

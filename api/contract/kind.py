@@ -1,7 +1,6 @@
-"""A kind of value that a field may hold: how it is checked, what bounds it, how it is kept and shown.
+"""A kind of value that a field may hold: how it is checked, bounded, kept and shown.
 
-`Kind` is what a row of fields.py has behind its name. Those that need no checker of their own are made here from their
-bounds.
+Each row of fields.py has a `Kind`. The functions here make kinds that need only bounds and no checker of their own.
 """
 
 from collections.abc import Callable
@@ -16,22 +15,26 @@ from api.port.port import Limits
 
 Read = Callable[[Any, int, Limits], Any]
 
-#: msgpack's head of a string, and the longest form of a whole number.
+#: msgpack's head of a string, and its longest form of a whole number.
 _HEAD_BYTES: Final = 5
 _WHOLE_BYTES: Final = 9
 
 
 def same(value: Any) -> Any:
-    """The value as it is."""
+    """Return the value unchanged."""
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`read`: the value as decoded, the clock and the limits -> the value that goes on; raises `Fault`. Where a record
-    keeps that in its extension it is plain: text, numbers, and lists and maps of them. `wire`: the type that the quick
-    decoder lets pass, as it was sent. `bytes_max`: so many bytes it takes at most, packed where the extension keeps it.
-    `show`: what answers say for a value that is kept."""
+    """How a field's value is read, bounded and shown.
+
+    - `read`: takes the decoded value, the clock and the limits, and returns the checked value. Raises `Fault`. A value
+      for a record's extension is plain: text, numbers, and lists and maps of them.
+    - `wire`: the type that the quick decoder lets pass, as it was sent.
+    - `bytes_max`: the most bytes of a value, packed where the extension keeps it.
+    - `show`: makes the member of an answer from the kept value.
+    """
 
     read: Read
     wire: Any
@@ -41,12 +44,12 @@ class Kind:
 
 
 def plain(checker: Callable[[Any], Any]) -> Read:
-    """A checker that asks neither the clock nor the limits."""
+    """Return a reader from a checker that needs no clock and no limits."""
     return lambda value, now_ms, limits: checker(value)
 
 
 def text(bytes_max: int) -> Kind:
-    """A string of 1 to so many bytes, without control characters."""
+    """A string of 1 to `bytes_max` bytes, without control characters."""
     read = plain(lambda value: read_words(value, bytes_max))
     return Kind(read, str, bytes_max + _HEAD_BYTES, schema.text(bytes_max))
 

@@ -1,7 +1,7 @@
-"""The members of a JSON object of the contract: which names it may carry, and checking one that is decoded.
+"""Check the members of a JSON object of the contract, and the names that it may carry.
 
-Unknown names are refused (a misspelt `dealy` must not deliver now) with the name that was probably meant; names of the
-contract that this version does not serve yet say so.
+Unknown names are refused, because a misspelt `dealy` must not deliver now. The refusal suggests the name that was
+probably meant. It says so if the name is of the contract and this version does not serve it yet.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -13,26 +13,28 @@ import msgspec
 
 from api.contract.checker import Fault, wrong_type
 
-#: So many faults of a document are explained; what follows is not looked at.
+#: At most this many faults of a document are explained; members behind them are not checked.
 FAULTS_MAX: Final = 16
-#: No field's name is longer: nothing is meant by one that is.
+#: No field's name is longer. So no suggestion is made for a longer one.
 NAME_CHARS_MAX: Final = 32
 
 Checker = Callable[[Any], Any]
 
 
 def or_null(checker: Checker) -> Checker:
-    """A checker that lets null pass, as None."""
+    """Return a checker that lets null pass, as None."""
     return lambda value: None if value is None else checker(value)
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """The names an object of the contract may carry.
+    """The names that an object of the contract may carry.
 
-    `served`: name -> checker. `raw`: served names whose checker gets the value's bytes as they came. `planned`: names
-    of the contract that are not supported yet. `read_only`: names that only answers carry. `fixed`: names that were
-    given when the thing was made and cannot be changed here. `required`: served names that have to be there, with what
-    to say when they are not (not by `read_members`).
+    - `served`: name -> checker.
+    - `raw`: served names whose checker gets the value's bytes as they came.
+    - `planned`: names of the contract that are not supported yet.
+    - `read_only`: names that only answers carry.
+    - `fixed`: names set when the thing was made, which cannot be changed here.
+    - `required`: served names that must be there, each with the detail of the refusal (not used by `read_members`).
     """
 
     served: Mapping[str, Checker]
@@ -43,7 +45,7 @@ class Fields(msgspec.Struct, frozen=True):
     raw: Collection[str] = ()
 
     def refuse(self, name: str) -> tuple[str, str]:
-        """Code and detail for a name that is not served."""
+        """Return code and detail for a name that is not served."""
         if name in self.planned:
             return "not-supported-yet", f"{name} is part of the contract but not supported yet; leave it out"
         if name in self.read_only:
@@ -57,23 +59,25 @@ class Fields(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def _meant(name: str, known: tuple[str, ...]) -> str | None:
-    """The known name that is most like this one: 150 us, and the same mistake stands in many lines of a batch."""
+    """Return the known name that is most like this one. It takes 150 us, and many lines of a batch repeat the same
+    mistake."""
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.6)), None)
 
 
 def pointer_to(name: str) -> str:
-    """RFC 6901 pointer to a member of the document's root."""
+    """Return the RFC 6901 pointer to a member of the document's root."""
     return "/" + name[:100].replace("~", "~0").replace("/", "~1")
 
 
 def told(fault: Fault) -> list[tuple[str, str, str]]:
-    """Code, pointer and detail of all that is wrong with a value. The faults themselves are not kept: each holds the
-    frames it came through, which would hold it, 20 KB a line of a batch until the collector finds the circle."""
+    """Return code, pointer and detail of each fault of a value. The faults themselves are dropped: a fault holds its
+    frames, and these would hold the fault. That is 20 KB a line of a batch until the collector finds the circle."""
     return [(each.code, each.below, each.detail) for each in (fault, *fault.also)]
 
 
 def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
-    """Check the members of an object inside the document (already decoded); one `Fault` that holds all of theirs."""
+    """Check the members of a decoded object inside the document. Raises one `Fault` that holds the faults of all
+    members."""
     if type(value) is not dict:
         raise wrong_type("an object", value)
     values: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The contract as an OpenAPI 3.1 document, made of the rows of fields, shapes, errors and operations."""
+"""Print the contract as an OpenAPI 3.1 document, from the rows of fields, shapes, errors and operations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from re import findall
@@ -16,7 +16,7 @@ _ABOUT: Final = (
     "and codes that you do not know as not final. A request with an unknown field is refused. Times go out in UTC with "
     "milliseconds. `docs/http-api.md` says the same in sentences."
 )
-#: Codes of every route, and of every one that takes a body: told once.
+#: Codes of every route, and codes of every route that takes a body. The document lists them once.
 _ALWAYS: Final = ("malformed-request", "forbidden", "invalid-field", "unknown-field", "busy", "internal", "draining")
 _WITH_BODY: Final = ("malformed-json", "request-timeout", "too-large", "unsupported-media-type")
 _FIELDS: Final = ("invalid-field", "unknown-field", "not-supported-yet")
@@ -31,7 +31,7 @@ _FAULT: Final = Shape(
     },
     optional=("parameter", "header"),
 )
-#: application/problem+json; some codes have members of their own.
+#: application/problem+json. Some codes add members of their own.
 PROBLEM: Final = Shape(
     "Problem",
     {
@@ -54,11 +54,11 @@ _PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
 
 
 class Described(Protocol):
-    """A route as the document reads it. `internal`: it is from node to node, and no part of the contract."""
+    """A route as the document reads it."""
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
+        """The HTTP method."""
 
     @property
     def pattern(self) -> str:
@@ -66,19 +66,19 @@ class Described(Protocol):
 
     @property
     def leader(self) -> bool:
-        """Whether the leader alone answers."""
+        """True if only the leader answers."""
 
     @property
     def internal(self) -> bool:
-        """Whether the document leaves it out."""
+        """True if the document leaves the route out, because nodes call it and clients do not."""
 
     @property
     def says(self) -> Operation | None:
-        """What people are told of it."""
+        """The texts, shapes and examples of the route."""
 
 
 def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
-    """The whole document. Raises BadOperation for a route that says nothing, or two things of one name."""
+    """Return the whole document. Raises BadOperation for a route without an operation, or a name that stands twice."""
     shapes = _Shapes()
     paths: dict[str, dict[str, Any]] = {}
     names: set[str] = set()
@@ -104,19 +104,19 @@ def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
 
 
 class _Shapes:
-    """The shapes that the document has met. One name is of one shape."""
+    """The shapes met so far in the document. A name belongs to one shape."""
 
     def __init__(self) -> None:
         self._met: dict[str, Shape] = {}
         self._schemas: dict[str, Any] = {}
 
     def written(self, value: Any) -> Any:
-        """The same with references in place of shapes."""
+        """Return the value with references in place of shapes."""
         if isinstance(value, Shape):
             if self._met.setdefault(value.name, value) is not value:
                 raise BadOperation(f"two shapes are named {value.name}")
             if value.name not in self._schemas:
-                self._schemas[value.name] = {}  # it may hold itself
+                self._schemas[value.name] = {}  # the shape may hold itself
                 self._schemas[value.name] = self.written(value.schema())
             return {"$ref": f"#/components/schemas/{value.name}"}
         if isinstance(value, Mapping):
@@ -126,7 +126,7 @@ class _Shapes:
         return value
 
     def all(self) -> dict[str, Any]:
-        """By name."""
+        """Return all schemas, sorted by name."""
         return dict(sorted(self._schemas.items()))
 
 
@@ -151,7 +151,7 @@ def _operation(route: Described, says: Operation, shapes: _Shapes) -> dict[str, 
 
 
 def _tag(pattern: str) -> str:
-    """The resource: the first word behind /v1."""
+    """Return the resource: the first word behind /v1."""
     words = pattern.split("/")
     return words[2] if words[1] == "v1" else "health"
 
@@ -175,7 +175,7 @@ def _parameter(parameter: Parameter, examples: Sequence[Example], pattern: str, 
 
 
 def _value(parameter: Parameter, example: Example, pattern: str) -> str | None:
-    """What an example has for a parameter."""
+    """Return an example's value for a parameter."""
     if parameter.where == "header":
         return example.headers.get(parameter.name)
     path, _, query = example.target.partition("?")
@@ -216,7 +216,7 @@ def _answer(answered: Answered, examples: Sequence[Example], shapes: _Shapes) ->
 
 
 def _refusals(route: Described, says: Operation) -> dict[int, list[str]]:
-    """Codes by status: its own, and those of such routes."""
+    """Return codes by status: the operation's own, and the ones that all routes of its kind have."""
     codes = list(says.errors)
     if says.request is not None or says.parameters:
         codes += _FIELDS if says.request is not None else _FIELDS[:2]

@@ -1,7 +1,7 @@
 """An operation of the HTTP contract, as docs/openapi.json shows it: a row beside its route.
 
-Method, path and who answers stand in the route itself (api/http/route.py). Codes that every route may answer, or every
-one that takes a body, are added where the document is made.
+The route itself has the method, the path and whether the leader answers (api/http/route.py). Codes that every route may
+answer are added in openapi.py, and so are the codes of every route that takes a body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ TEXT: Final = "text/plain"
 
 
 class BadOperation(ValueError):
-    """A row that says what cannot be; says which and what."""
+    """An operation that contradicts itself or the problem table. The text says which and how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Of the query, or a header."""
+    """A parameter of the query, the path or a header (`where`)."""
 
     name: str
     schema: Schema
@@ -39,10 +39,15 @@ CURSOR: Final = Parameter("cursor", schema.text(1024), "The `next_cursor` of the
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A request, and what it is answered where one node led all the while. `target`: the path and query. `body`: a JSON
-    value; text of lines for NDJSON. `answer`: the same; None: it is too long to be shown. `turn`: examples run by
-    turns, and within one in the order of the document. What one shows as an id, a receipt or a cursor stands for the
-    real one in those behind it. `alone`: one node can show it; others are asked of a port in memory."""
+    """A request and its answer on a cluster where one node led all the while.
+
+    - `target`: the path and query.
+    - `body`: a JSON value, or text of lines for NDJSON.
+    - `answer`: the same. None if it is too long to be shown.
+    - `turn`: examples run in the order of their turns, and within a turn in the order of the document. An id, receipt
+      or cursor shown by one example stands for the real one in the examples after it.
+    - `alone`: one node can show it. Other examples run against a port in memory.
+    """
 
     name: str
     target: str
@@ -56,7 +61,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer: a schema or shape, its media type, in which words, and headers by name."""
+    """An answer: a schema or shape, its text, its media type, and headers by name."""
 
     schema: Schema | Shape
     said: str = "Done."
@@ -66,8 +71,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """`name`: one word for clients, as `scheduleMessage`. `answers`: status -> what is answered, and which headers come
-    with it. `errors`: codes of its own. `optional`: the body may be left out."""
+    """A row of the contract.
+
+    - `name`: one word for clients, such as `scheduleMessage`.
+    - `answers`: status -> answer, with the headers that come along.
+    - `errors`: codes of this operation.
+    - `optional`: the body may be left out.
+    """
 
     name: str
     summary: str
@@ -94,5 +104,5 @@ REVISION: Final = {"ETag": "The revision, for If-Match."}
 
 
 def ok(answered: Schema | Shape, said: str = "Done.", **headers: str) -> dict[int, Answered]:
-    """200 with this."""
+    """Return the answers of an operation with status 200 only."""
     return {200: Answered(answered, said, headers=headers)}

@@ -1,4 +1,4 @@
-"""The checks of a `retry` policy, of a topic or of one message: when a failed hand-over is tried again."""
+"""Checkers of a `retry` policy, of a topic or of one message: when a failed delivery is tried again."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -52,13 +52,13 @@ _OF_TOPIC: Final = Fields({name: or_null(checker) for name, checker in _CHECKERS
 
 
 def read_message_retry(value: object) -> dict[str, int]:
-    """What a message says about its retries, by `RetryPolicy`'s names; what it leaves out is its topic's."""
+    """Return a message's retry settings under `RetryPolicy`'s names. Settings that it leaves out are its topic's."""
     sent = _read(value, _OF_MESSAGE)
     return {field: sent[name] for name, field in _NAMES.items() if name in sent}
 
 
 def read_topic_retry(value: object, *, whole: bool) -> dict[str, int | None]:
-    """The fields of a topic's policy that were sent, by `RetryPolicy`'s names. `whole` as in `read_topic_target`."""
+    """Return the sent fields of a topic's policy under `RetryPolicy`'s names. `whole` is as in `read_topic_target`."""
     sent = _read(value, _OF_TOPIC)
     return {_NAMES[name]: number for name, number in sent.items() if not whole or number is not None}
 
@@ -76,7 +76,7 @@ def _read(value: object, fields: Fields) -> dict[str, Any]:
 
 
 def show_retry(policy: RetryPolicy) -> dict[str, Any]:
-    """A policy as it goes out, the defaults where it leaves something open."""
+    """Return a policy as answers show it, with defaults where it leaves a field open."""
     shape: dict[str, Any] = {}
     for name, field in _NAMES.items():
         number = getattr(policy, field)
@@ -88,7 +88,7 @@ def _show(name: str, number: int) -> Any:
     return number if name == "max_attempts" else render_duration(number)
 
 
-#: What is sent, of a topic or of one message.
+#: The schema of a sent policy, of a topic or of one message.
 RETRY_SCHEMA: Final[schema.Schema] = {
     "type": "object",
     "additionalProperties": False,
@@ -105,7 +105,7 @@ RETRY_SCHEMA: Final[schema.Schema] = {
 
 
 def _shown(kept: dict[str, int]) -> dict[str, Any] | None:
-    """What a message says itself, and nothing else; None where that is nothing."""
+    """Return a message's own settings only. None if it has none."""
     return {name: _show(name, kept[field]) for name, field in _NAMES.items() if field in kept} or None
 
 

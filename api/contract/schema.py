@@ -1,7 +1,7 @@
 """Values of the contract as JSON Schema (2020-12), with the bounds that the checkers know.
 
-A schema is for people and for tools that make clients. What is refused, and with which words, the checkers say; a
-schema lets through whatever takes more than a pattern to tell.
+A schema is for people and for tools that make clients. The checkers decide which values are refused, and with which
+words. A schema lets a value through if it takes more than a pattern to refuse it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Schema = Mapping[str, Any]
 
 
 def text(chars_max: int, chars_min: int = 1, **more: Any) -> dict[str, Any]:
-    """A string. Where the bound is one of bytes, no more characters can fit than it has."""
+    """A string. Where the bound is in bytes, the same number bounds the characters."""
     return {"type": "string", "minLength": chars_min, "maxLength": chars_max, **more}
 
 
@@ -35,7 +35,7 @@ def choice(words: Sequence[str]) -> dict[str, Any]:
 
 
 def listed(items: Schema, most: int, least: int = 0) -> dict[str, Any]:
-    """An array of `least` to `most` such."""
+    """An array of `least` to `most` such items."""
     return {"type": "array", "items": items, "minItems": least, "maxItems": most}
 
 
@@ -61,7 +61,7 @@ HEADERS: Final[Schema] = {
 }
 KEY: Final = text(KEY_BYTES_MAX)
 CONTENT_TYPE: Final = text(CONTENT_TYPE_BYTES_MAX, chars_min=3)
-#: As answers have them.
+#: The following are as answers have them.
 ID: Final = text(64, description="Opaque.")
 RECEIPT: Final = text(512, description="Opaque.")
 AT: Final[Schema] = {"type": "string", "format": "date-time"}

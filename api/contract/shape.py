@@ -1,7 +1,7 @@
 """An object that is sent or answered: a row for each of its members.
 
-A schema (api/contract/schema.py) may hold a shape wherever it may hold another schema; in the document that is a
-reference (api/contract/openapi.py).
+A schema (api/contract/schema.py) may hold a shape wherever it may hold another schema. In the document the shape
+becomes a reference (api/contract/openapi.py).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -13,9 +13,13 @@ from api.contract.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`members`: name -> schema or shape, or a way to get those, where rows say them. Of an answer all are there but
-    those that are `optional`. One that is `sent` has those that are `required`, and no others than its members; `rules`
-    say what may stand beside what."""
+    """An object of a request or an answer.
+
+    - `members`: name -> schema or shape, or a function that returns those, where they come from rows.
+    - `optional`: members that an answer may leave out. All others are there.
+    - `sent`: true for a request. It has the `required` members, and only names of `members`.
+    - `rules`: further JSON Schema, such as which members may stand together.
+    """
 
     name: str
     members: Mapping[str, "Schema | Shape"] | Callable[[], Mapping[str, "Schema | Shape"]]
@@ -26,7 +30,7 @@ class Shape:
     rules: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema, in which shapes stand for themselves."""
+        """Return it as JSON Schema. Shapes inside stay shapes."""
         members, optional = _now(self.members), _now(self.optional)
         required = [name for name in members if (name in self.required if self.sent else name not in optional)]
         return {
@@ -44,23 +48,23 @@ def _now(rows: Any) -> Any:
 
 
 def sent(name: str, members: Mapping[str, Schema | Shape], required: Collection[str] = (), said: str = "") -> Shape:
-    """The body of a request: a name that is not here is refused."""
+    """Return the shape of a request's body. It refuses a name that is not a member."""
     return Shape(name, members, said, sent=True, required=required)
 
 
 def nullable(value: Schema | Shape) -> dict[str, Any]:
-    """The same, or null."""
+    """Return the same value or shape with null allowed."""
     if isinstance(value, Mapping) and isinstance(value.get("type"), str) and "enum" not in value:
         return {**value, "type": [value["type"], "null"]}
     return {"anyOf": [value, {"type": "null"}]}
 
 
 def array(item: Schema | Shape) -> dict[str, Any]:
-    """Any number of such, in an answer."""
+    """Return an array of any length, for an answer."""
     return {"type": "array", "items": item}
 
 
 def page(name: str, item: Schema | Shape, **more: Schema | Shape) -> Shape:
-    """A page of such, and where the next one begins."""
+    """Return the shape of a page of items, with the cursor of the next page."""
     cursor = {"type": ["string", "null"], "maxLength": 1024, "description": "Null: this is the last page."}
     return Shape(name, {**more, "items": array(item), "next_cursor": cursor})

@@ -1,10 +1,10 @@
-"""Where a webhook may go: the checks of a `target`, of a topic or of one message, before anything is connected.
+"""Checkers of a `target`, of a topic or of one message: where a webhook may go. They run before anything is connected.
 
-The address is what this is about. A URL names its host in one of many notations, and the system that connects reads
-more of them than people do: `http://2130706433/`, `http://0x7f.1/` and `http://[::ffff:7f00:1]/` are all this machine.
-So the host is taken apart by the rules of inet_aton, not by looks, and an address is put to the operator's rules
-(`[push] allow`) in its one canonical form. A name that only resolves to such an address is found at the socket, where
-every connection is checked again; refusing here is for the author of the request, who learns it at once.
+The danger is in the address. A URL names its host in one of many notations, and the system that connects reads more of
+them than people do. `http://2130706433/`, `http://0x7f.1/` and `http://[::ffff:7f00:1]/` all mean this machine. So the
+host is parsed by the rules of inet_aton, not by looks. The operator's rules (`[push] allow`) then see the address in
+its one canonical form. The guard at the socket checks every connection again, so it finds a name that resolves to a
+forbidden address. Refusing here tells the author of the request at once.
 
 A URL that two readers could understand differently is refused: user names (`http://good@evil/`), backslashes, white
 space, percent signs in the host.
@@ -25,7 +25,8 @@ from api.port.duration import render_duration
 from api.port.port import Limits, Target
 
 URL_BYTES_MAX: Final = 2048
-#: A delivery carries a body, which GET and DELETE give no meaning to (RFC 9110 section 9.3), so they are no choice.
+#: Methods of a delivery. It carries a body, which has no meaning with GET and DELETE (RFC 9110 section 9.3), so these
+#: are left out.
 METHODS: Final = ("POST", "PUT", "PATCH")
 TIMEOUT_MIN_MS: Final = 100
 TIMEOUT_MAX_MS: Final = 5 * 60_000
@@ -47,7 +48,7 @@ def _bad(detail: str) -> Fault:
 
 
 def read_url(value: object, limits: Limits) -> str:
-    """An http or https address that a push may go to, as it was sent."""
+    """Return an http or https address that a push may go to, as it was sent."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     address, allow = _address_in(value), limits.push_allow
@@ -58,13 +59,13 @@ def read_url(value: object, limits: Limits) -> str:
 
 @lru_cache(maxsize=16)
 def _guard(allow: tuple[str, ...]) -> Addresses:
-    """The guard that the push wire has at its sockets."""
+    """Return the same guard as the push wire has at its sockets."""
     return Addresses(allow)
 
 
 @lru_cache(maxsize=4096)
 def _address_in(url: str) -> tuple[str, ...]:
-    """The addresses that the URL's host stands for without asking DNS, in canonical text; () for a name."""
+    """Return the addresses that the URL's host means without asking DNS, in canonical text. () for a name."""
     if not 1 <= len(url.encode()) <= URL_BYTES_MAX:
         raise _bad(f"a URL is 1 to {URL_BYTES_MAX} bytes, got {len(url.encode())}")
     if _UNSAFE.search(url):
@@ -113,7 +114,8 @@ def _name_or_ipv4(host: str) -> tuple[str, ...]:
 
 
 def _ascii(host: str) -> str:
-    """The host as it goes into DNS. Done before looking for digits: full-width digits and dots are folded here."""
+    """Return the host as it goes into DNS. This comes before the search for digits, because it folds full-width digits
+    and dots."""
     if host.isascii():
         return host
     try:
@@ -123,7 +125,7 @@ def _ascii(host: str) -> str:
 
 
 def _ipv4(labels: list[str]) -> str:
-    """An address as inet_aton reads it: one to four numbers, the last filling what is left of 32 bits."""
+    """Return an address as inet_aton reads it: one to four numbers, of which the last fills the rest of 32 bits."""
     refusal = _bad(f'"{".".join(labels)[:60]}" is no IPv4 address, and no host name ends in a number')
     if len(labels) > 4:
         raise refusal
@@ -158,7 +160,7 @@ def _read_method(value: object) -> str:
 
 
 def _read_secret(value: object) -> str:
-    """The signing secret of a topic: Standard Webhooks' own notation."""
+    """Return the signing secret of a topic, in the notation of Standard Webhooks."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     try:
@@ -168,7 +170,7 @@ def _read_secret(value: object) -> str:
     except ValueError:
         size = -1
     if not SECRET_BYTES_MIN <= size <= SECRET_BYTES_MAX:
-        # What was sent is not repeated: answers end up in logs.
+        # The answer does not repeat the secret, because answers end up in logs.
         raise _bad(f'a secret is "{SECRET_PREFIX}" and the base64 of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes')
     return value
 
@@ -178,7 +180,7 @@ def _refuse_secret(value: object) -> None:
 
 
 def read_message_target(value: object, limits: Limits) -> Target:
-    """The target of one message."""
+    """Return the target of one message."""
     fields = Fields(
         {
             "url": lambda text: read_url(text, limits),
@@ -200,10 +202,10 @@ def read_message_target(value: object, limits: Limits) -> Target:
 
 
 def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str, Any]:
-    """The fields of a topic's target that were sent, by `Target`'s names.
+    """Return the sent fields of a topic's target, under `Target`'s names.
 
-    `whole`: a PUT, which needs a url and where null is the same as leaving out. Otherwise null stays, to take away what
-    the topic has.
+    `whole` means a PUT: it needs a url, and null is the same as leaving out. Otherwise null stays in the result, to
+    take away what the topic has.
     """
     fields = Fields(
         {
@@ -223,7 +225,7 @@ def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str
 
 
 def show_target(target: Target) -> dict[str, Any]:
-    """A target as it goes out, without its secret; `timeout` is null where it says nothing."""
+    """Return a target as answers show it, without its secret. `timeout` is null if the target has none."""
     return {
         "url": target.url,
         "method": target.method,
@@ -232,7 +234,7 @@ def show_target(target: Target) -> dict[str, Any]:
     }
 
 
-#: Of one message; a topic's has a secret besides.
+#: The target of one message. A topic's also has a secret.
 TARGET_SCHEMA: Final[schema.Schema] = {
     "type": "object",
     "additionalProperties": False,
@@ -245,7 +247,7 @@ TARGET_SCHEMA: Final[schema.Schema] = {
     },
 }
 
-#: Where a message is pushed instead of to its topic's target.
+#: The kind of `target`: where a message is pushed instead of to its topic's target.
 TARGET: Final = Kind(
     lambda value, now_ms, limits: read_message_target(value, limits),
     dict[str, Any],

@@ -1,8 +1,8 @@
 """An HTTP answer that leaves as one write.
 
-aiohttp's own Response builds a header map, walks it again to serialise it and writes through three awaits: 17 us of the
-38 us a request then costs. Every answer here has few headers, all known when it is made, and a whole body; so the head
-is one formatted string and the answer is `transport.write(head + body)`.
+aiohttp's own Response builds a header map, walks it again to serialise it and writes through three awaits. That is 17
+us of the 38 us that a request then costs. Every answer here has few headers, all known when it is made, and a whole
+body. So the head is one formatted string and the answer is `transport.write(head + body)`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 PROBLEM: Final = "application/problem+json"
 TEXT: Final = "text/plain; charset=utf-8"
-#: Bodies past this are written on their own: copying them behind the head costs more than a second write.
+#: Larger bodies are written on their own, because copying them behind the head costs more than a second write.
 _JOIN_BELOW: Final = 64 * 1024
 
 _KEEP: Final = "\r\n"
@@ -24,7 +24,7 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class Answer:
-    """Status, head and body, ready to send. Made by `Answer.of`; sent once."""
+    """Status, head and body, ready to send. Made by `Answer.of` and sent once."""
 
     __slots__ = ("_content", "_head", "keep_alive", "status")
 
@@ -46,9 +46,10 @@ class Answer:
         keep_alive: bool = True,
         bodyless: bool = False,
     ) -> "Answer":
-        """`stamp` holds whole header lines, each with its CRLF; `bodyless` is for HEAD: the length without the body.
+        """Make an answer. `stamp` holds whole header lines, each with its CRLF. `bodyless` is for HEAD: the length
+        without the body.
 
-        Header values come from tables, checked names and numbers; nothing that may hold a line break gets here.
+        Header values come from tables, checked names and numbers. So no value can hold a line break.
         """
         extra = "".join([f"{name}: {value}\r\n" for name, value in headers.items()]) if headers else ""
         head = (
@@ -58,13 +59,14 @@ class Answer:
         return cls(status, head.encode("latin-1"), body, keep_alive=keep_alive, bodyless=bodyless)
 
     def whole(self) -> bytes:
-        """All bytes of it."""
+        """Return all its bytes."""
         return self._head + self._content
 
     def send(self, transport: asyncio.Transport | None) -> None:
-        """Write all of it, and let it go; ConnectionResetError when the client has gone.
+        """Write the whole answer and drop its content. Raises ConnectionResetError when the client has gone.
 
-        Nothing is written to a connection that closes: a pull that sees this (Exchange.gone) hands nothing over."""
+        Nothing is written to a connection that closes. A pull that sees this (Exchange.gone) delivers nothing.
+        """
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has closed the connection")
         if len(self._content) < _JOIN_BELOW:
@@ -76,5 +78,5 @@ class Answer:
 
 
 def http_date(second: int) -> str:
-    """The Date header's text for an epoch second."""
+    """Return the Date header's text for an epoch second."""
     return formatdate(second, usegmt=True)

@@ -1,8 +1,8 @@
-"""How a connection answers its requests, one behind the other.
+"""Answers the requests of a connection, one behind the other.
 
-aiohttp makes a task for each request, a writer, a timer for idle connections, and looks after responses of its own. Our
-stages have deadlines (`api.http.stage`), and an answer is one write (`api.http.answer`): here a request is a call,
-which takes 6 us less of the 85 that a message costs.
+aiohttp makes a task, a writer and an idle timer for each request, and looks after responses of its own. Our stages have
+deadlines (`api.http.stage`), and an answer is one write (`api.http.answer`). So a request here is a call, which takes 6
+us less of the 85 that a message costs.
 """
 
 import asyncio
@@ -24,19 +24,20 @@ from api.port.traceback import let_go
 
 _log = logging.getLogger("api")
 
-#: Makes the answer to what is no HTTP request from its problem.
+#: Makes an answer from the problem of bytes that are no HTTP request.
 Refuse = Callable[[Problem], Answer]
 _Handler = Callable[[web.BaseRequest], Awaitable[Answer]]
-#: Answers write to the transport; and a task that was cancelled would lead to its request, and that back to the task.
+#: Answers write to the transport, so no writer is needed. A cancelled task would refer to its request, and the request
+#: to the task.
 _NO_WRITER: Final = cast(AbstractStreamWriter, None)
 _NO_TASK: Final = cast("asyncio.Task[None]", None)
-#: Where bytes go that nobody wants.
+#: Unwanted bytes are read into this.
 _DROPPED: Final = bytearray(256 * 1024)
 _UNREAD: Final = RuntimeError("the request is answered: nobody reads its body any more")
 
 
 class Answering(RequestHandler):
-    """aiohttp's protocol without a task a request."""
+    """aiohttp's protocol without a task for each request."""
 
     __slots__ = ("_last", "_refuse", "more")
 
@@ -49,22 +50,22 @@ class Answering(RequestHandler):
             auto_decompress=False,  # a compressed body is refused by name, not inflated
         )
         self._refuse = refuse
-        self._last = False  # it is closed behind the answer under way
-        self.more = False  # the newest piece was full: more stands behind it
+        self._last = False  # the connection closes after the answer under way
+        self.more = False  # the newest piece was full, so more bytes wait behind it
 
     async def start(self) -> None:
-        """Until the connection is closed, or its client wants no further answer."""
+        """Answer requests until the connection is closed, or its client wants no further answer."""
         try:
             goes_on = True
             while goes_on and not self._force_close:
                 if not self._messages:
                     await self._come()
                 goes_on = await self._answer_next()
-                if goes_on and self._messages:  # what one client sends ahead does not hold the loop
+                if goes_on and self._messages:  # requests that one client sends ahead do not hold the loop
                     await asyncio.sleep(0)
         except BaseException as error:
-            self.force_close()  # nobody would answer on it any more
-            let_go(error)  # it leads to the request, and that to its connection
+            self.force_close()  # no task would answer on it any more
+            let_go(error)  # the error refers to the request, and the request to its connection
             raise
         if not self._force_close:
             self._task_handler = None
@@ -72,7 +73,7 @@ class Answering(RequestHandler):
                 self.transport.close()
 
     async def _come(self) -> None:
-        """Wait for a request. Cancelled where the connection is closed meanwhile."""
+        """Wait for a request. Cancelled if the connection is closed meanwhile."""
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
@@ -80,7 +81,7 @@ class Answering(RequestHandler):
             self._waiter = None
 
     async def _answer_next(self) -> bool:
-        """The first request that is here. Whether another may follow it."""
+        """Answer the first request that is here. True if another may follow it."""
         message, body = self._messages.popleft()
         if self._parser is not None and body.is_eof():
             self._parser.message_consumed()
@@ -106,13 +107,13 @@ class Answering(RequestHandler):
                     self._handler_waiter.set_result(None)
             if not body.is_eof():
                 await (self.drop_rest() if self._force_close else self._linger(body))
-            body.set_exception(_UNREAD)  # it goes on reading, if what nobody read held it back
+            body.set_exception(_UNREAD)  # resumes reading, if the unread body held it back
         except ConnectionError:  # the client is gone
             return False
         return answer.keep_alive and not self._close
 
     async def _answer(self, message: RawRequestMessage, body: StreamReader) -> Answer:
-        """Of the server's handler, which raises nothing."""
+        """Return the answer of the server's handler, which raises nothing."""
         request = self._current_request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
         try:
             return await cast(_Handler, self._request_handler)(request)
@@ -124,26 +125,26 @@ class Answering(RequestHandler):
 
     @abstractmethod
     async def taken(self) -> None:
-        """Wait until the socket has taken what was written. ConnectionResetError when the client has gone."""
+        """Wait until the socket has taken all written bytes. Raises ConnectionResetError when the client has gone."""
 
     @abstractmethod
     def answered(self, body: StreamReader) -> None:
-        """The answer to the request of this body is written, and taken."""
+        """Note that the answer to the request of this body is written, and taken."""
 
     async def _linger(self, body: StreamReader) -> None:
-        """Drop the rest of a body that was refused, so that its client comes to the answer."""
+        """Drop the rest of a body that was refused, so that its client reads the answer."""
         try:
             async with asyncio.timeout(LINGER_S):
                 while not body.is_eof():
                     await body.readany()
-        except (TimeoutError, RuntimeError, web.RequestPayloadError) as error:  # late, closed, or what comes is no body
+        except (TimeoutError, RuntimeError, web.RequestPayloadError) as error:  # late, closed, or the bytes are no body
             let_go(error)
             self._messages.clear()
             self.close()
 
     async def drop_rest(self) -> None:
-        """Read what comes behind the last request, before the connection is closed: else the kernel resets it, and its
-        client sees that in place of the answer."""
+        """Read the bytes behind the last request before the connection closes. Otherwise the kernel resets the
+        connection, and the client sees the reset instead of the answer."""
         if not (self.more or self.drop_unread()):
             return
         self._last = True
@@ -154,7 +155,7 @@ class Answering(RequestHandler):
             paused = True
 
     def drop_unread(self) -> int:
-        """Bytes that were here."""
+        """Drop the bytes that are here. Return how many."""
         if self.transport is None or self.transport.is_closing():
             return 0
         try:

@@ -1,9 +1,9 @@
-"""One client connection: aiohttp's, plus what it does not do.
+"""A client's connection: aiohttp's, and what aiohttp leaves out.
 
-It knows at which stage it stands (`api.http.stage`), so that none lasts longer than its deadline: a client that sends
-its header drop by drop, or reads its answer so, holds a connection and what belongs to it no longer than one that
-behaves. Answers wait until the socket has taken them. A client that has closed its side of the connection gets its
-answers all the same. What is not HTTP at all is answered in the same shape as every other error.
+The connection knows its stage (`api.http.stage`), so no stage lasts longer than its deadline. A client that sends its
+header drop by drop, or reads its answer so, holds the connection no longer than others. Answers wait until the socket
+has taken them. A client that has closed its side still gets its answers. Bytes that are not HTTP get an answer in the
+same shape as every other error.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ from api.port.budget import UNCOUNTED_BYTES
 from api.port.problem import Problem
 from api.port.traceback import let_go
 
-#: Stages in which a request is awaited.
+#: Stages that await a request.
 _AWAITING: Final = (HEADER, IDLE)
-#: Those in which a request is here whole, and its answer is not.
+#: Stages in which the request is here whole, and its answer is not.
 _AT_WORK: Final = (WORKING, ANSWERING)
 _NEVER_S: Final = float("inf")
-#: Requests parsed ahead on one connection, 3 KB each, which nobody counts. aiohttp has no argument for it.
+#: Requests parsed ahead on one connection, 3 KB each. The budget does not count them. aiohttp has no argument for it.
 AHEAD_MAX: Final = 8
 web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
 
@@ -64,41 +64,41 @@ class Connection(Answering):
         self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
         self._newest: StreamReader | None = None  # the newest request's body, until it is here
-        self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: none is
+        self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: no part
         self._framing = Framing()
-        self.is_ascii = True  # all that came so far
+        self.is_ascii = True  # all bytes so far
         self.oversized = False  # a request came whose header is too large
         self.half_closed = False
         self._unparsed = b""  # the newest piece, if the parser may have stopped in it
-        self._unparsed_ahead = 0  # bytes behind the last request that it parsed: a part of a header, or whole requests
-        self._cut_off = False  # what stands behind the newest request is no request, or one too large
+        self._unparsed_ahead = 0  # bytes behind the last parsed request: a part of a header, or whole requests
+        self._cut_off = False  # the bytes behind the newest request are no request, or one too large
         self._is_upgrade = False  # the newest request offers another protocol
-        self._held = False  # others read theirs first
+        self._held = False  # other connections read first
         self._leaves = False  # the client closed its side while its request waited
-        #: Called when nobody may be left who waits for the answer, or another connection needs the room.
+        #: Called when perhaps no client waits for the answer any more, or another connection needs the room.
         self.ended: Callable[[], None] | None = None
 
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client that was admitted (`api.http.inlet`) sends something."""
-        cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` is told of every byte left
+        """An admitted client (`api.http.inlet`) sends its first bytes."""
+        cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` sees every byte left
         super().connection_made(transport)
         self._enter(HEADER, HEADER_MAX_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is closed, by whomever."""
+        """The connection is closed, by either side."""
         self._host.closings.add(partial(self._end, exc))
 
     def _end(self, exc: BaseException | None) -> None:
-        """End what is done for it."""
+        """End the work for the connection."""
         if self._task_handler is not None and not self._task_handler.done():
             self._task_handler.cancel()
         super().connection_lost(exc)
-        self._newest = None  # it leads back here: nothing else would free either before somebody looks for cycles
+        self._newest = None  # it refers back to this connection, and only the collector of cycles would free both
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and note what has begun and what has ended."""
+        """Feed the parser, and note which requests have begun and ended."""
         before, body, awaited = self._request_count, self._newest, self.stage in _AWAITING
         if not data.isascii():
             self.is_ascii = False
@@ -114,13 +114,13 @@ class Connection(Answering):
             self._host.watch.again(self)
 
     def _feed(self, body: StreamReader, data: bytes) -> bool:
-        """A piece comes while the newest body is under way. Whether that ended in it."""
+        """Take a piece while the newest body is under way. True if the body ended in it."""
         before, come, is_taken = self._request_count, body.total_bytes, not self._messages
         super().data_received(data)
         if not body.is_eof():
             if self._request_count == before:
                 self._body_goes_on(body, data)
-            else:  # what has begun is a failure of the parser
+            else:  # the new message is a failure of the parser
                 let_go(getattr(self._messages[-1][0], "exc", None))
                 body.set_exception(web.RequestPayloadError("its chunks cannot be read"))
             return False
@@ -128,7 +128,7 @@ class Connection(Answering):
         if self.stage is READING:
             self._enter(WORKING)
         if is_taken and self._parser is not None:
-            self._parser.message_consumed()  # of those parsed ahead: it was taken when the parser had not counted it
+            self._parser.message_consumed()  # it was taken before the parser had counted it among those parsed ahead
             if len(self._messages) >= AHEAD_MAX - 1:
                 super().data_received(b"")
         if self._request_count == before:
@@ -136,27 +136,27 @@ class Connection(Answering):
         return True
 
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
-        """So many headers are complete with this piece."""
+        """Note that `count` headers are complete with this piece."""
         (message, body), piece = self._messages[-1], data or self._unparsed
         self._newest = None if (is_whole := body.is_eof()) else body
         if isinstance(message, RawRequestMessage):
             if self._framing.begins(message, len(piece), body):
                 self.oversized |= any(is_too_large(getattr(each, "raw_headers", ())) for each, _ in self._messages)
             self._is_upgrade = message.upgrade
-            if message.upgrade:  # nothing tells how much the parser drops behind chunks
+            if message.upgrade:  # nothing says how much the parser drops behind chunks
                 self._cut_off |= message.chunked or (is_whole and not is_alone(piece, body.total_bytes))
             self._ends_in(piece, behind(piece, 0 if message.chunked else body.total_bytes) if is_whole else 0)
         else:
-            let_go(message.exc)  # it leads to all that was read
+            let_go(message.exc)  # it refers to all bytes that were read
         if awaited:
             self._enter(WORKING if is_whole or count > 1 else READING)
         elif self._holds_uncounted():
             self._end_wait()
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
-        """A request ended in this piece, or goes on behind it; so many bytes stand behind its end. They are a part of
-        the next header, unless the parser stopped: then it goes on when fewer wait. Behind one that offers another
-        protocol the parser drops them. Once it has changed to that one, it drops all that comes."""
+        """A request ended in this piece, or goes on behind it; `ahead` bytes stand behind its end. They are a part of
+        the next header, unless the parser stopped: it goes on when fewer requests wait. Behind a request that offers
+        another protocol the parser drops them. After the change of protocol it drops all bytes."""
         self._cut_off |= self._is_upgrade and (ahead > 0 or self._upgraded)
         stopped = len(self._messages) >= AHEAD_MAX
         self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)
@@ -167,7 +167,7 @@ class Connection(Answering):
                 self._cut()
 
     def _cut(self) -> None:
-        """The next header is too large: it is not read to its end, and the requests before it are the last ones."""
+        """Stop reading: the next header is too large. The requests before it are the last ones."""
         self._cut_off = True
         self._pause_transport_reading()
         self._end_wait()
@@ -178,7 +178,7 @@ class Connection(Answering):
             self._enter(WORKING)
 
     def _body_goes_on(self, body: StreamReader, data: bytes) -> None:
-        """A piece of the newest body has come, and not its last."""
+        """Take a piece of the newest body that is not its last."""
         if data and self.stage is LINGERING:
             self.pause_reading()
             self._loop.call_later(LINGER_PAUSE_S, self._drop_more)
@@ -189,13 +189,13 @@ class Connection(Answering):
             self.force_close()
 
     def refuse_body(self) -> None:
-        """The server ends: whoever waits for the newest body waits no more."""
+        """The server ends, so the handler that waits for the newest body gets an error."""
         if self._newest is not None:
             self._newest.set_exception(web.RequestPayloadError("the server ends"))
 
     def _header_goes_on(self, data: bytes, awaited: bool) -> None:
-        """A piece of a header has come that is not complete, behind a request at work or not. No piece: the parser may
-        have gone on where it stopped, and found no other request."""
+        """Take a piece of a header that is not complete, perhaps behind a request at work. An empty piece means that
+        the parser may have gone on where it stopped, and found no further request."""
         size = len(data)
         if len(self._messages) < AHEAD_MAX:
             size += self._unparsed_ahead
@@ -212,18 +212,19 @@ class Connection(Answering):
             self._enter(HEADER, HEADER_MAX_S)
 
     def only_kept(self, most: int) -> int:
-        """How many bytes to come, up to `most`, only have to be kept: the rest of a body, without much beside it."""
+        """Return how many of the next bytes, up to `most`, only need keeping: the rest of a body, with little beside
+        it."""
         return 0 if self._newest is None else self._framing.only_kept(self._newest.total_bytes, most)
 
     def hold_reading(self) -> bool:
-        """Read nothing until `read_on`. Whether it was read until now."""
+        """Read nothing until `read_on`. True if reading was on until now."""
         was_read, self._held = not self._held, True
         if was_read:
             self._pause_transport_reading()
         return was_read
 
     def read_on(self) -> None:
-        """Its turn to read has come, or something that it awaits."""
+        """Resume reading: the connection's turn has come, or the event that it awaits."""
         self._held = False
         if not (self._reading_paused or self._buffer_paused):
             self._resume_transport_reading()
@@ -233,10 +234,9 @@ class Connection(Answering):
             super()._resume_transport_reading()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio asks for
-        """The client has sent all that it will. The connection stays open for what it has asked for; else it is closed
-        soon: 3,000 that were idle are closed a few at a time.
-
-        A wait ends at once: whether the client only closed its side or is gone nothing tells."""
+        """The client has sent its last byte. The connection stays open for requests under way. An idle one is closed
+        soon: 3,000 idle ones close a few at a time. A wait ends at once: nothing says if the client only closed its
+        side or is gone."""
         self.half_closed = self.stage in _AT_WORK
         if self.half_closed and self.ended is not None:
             self._leaves = True
@@ -248,14 +248,14 @@ class Connection(Answering):
         return True
 
     def force_close(self) -> None:
-        """Close it. What is written and not sent has a moment: aiohttp forgets the transport, and a client that reads
+        """Close it. Unsent bytes have LINGER_S. Otherwise aiohttp forgets the transport, and a client that reads
         nothing would keep it for ever."""
         if self.transport is not None and self.transport.get_write_buffer_size():
             self._loop.call_later(LINGER_S, self.transport.abort)
         super().force_close()
 
     def end_wait_soon(self) -> None:
-        """End the wait of the request at work, if it still waits when its turn to end has come."""
+        """End the wait of the request at work, if it still waits when its turn to end comes."""
         if self.ended is not None:
             self._host.endings.add(self.ended)
 
@@ -264,65 +264,66 @@ class Connection(Answering):
             self.ended()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Go on reading, if it was paused. aiohttp asks for it after every body it hands out and then runs its parser
-        over nothing (4 us of every request); not paused means that there is nothing left to parse."""
+        """Resume reading, if it was paused. aiohttp calls this after every body and then runs its parser over nothing
+        (4 us of every request). If reading was not paused, nothing is left to parse."""
         if self._reading_paused and self.stage is not LINGERING:
             super().resume_reading(resume_parser)
 
     def _drop_more(self) -> None:
-        """Read more of a body that nobody wants, so that its client comes to the answer."""
+        """Read more of an unwanted body, so that its client reads the answer."""
         if self._reading_paused and self.transport is not None:
             super().resume_reading()
 
     def _pause_reading_for_buffer(self) -> None:
-        """More requests are here than are parsed ahead: the end of the client is not seen behind them."""
+        """Pause: more requests are here than are parsed ahead. The client's end cannot be seen behind them."""
         super()._pause_reading_for_buffer()
         self._end_wait()
 
     def goes_on(self) -> bool:
-        """Whether another request may come, or is here."""
+        """True if another request may come, or is here."""
         if self._last or (self.half_closed and not self._is_next_here()):
             return False
         return not (self.oversized or self._cut_off) or bool(self._messages)
 
     def _is_next_here(self) -> bool:
-        """Whether a request stands behind the one at work that is here whole."""
+        """True if a whole request stands behind the one at work."""
         return len(self._messages) > 1 or (bool(self._messages) and self._newest is None)
 
     def wait(self, ended: Callable[[], None]) -> None:
-        """The request at work waits for what may not come for long."""
+        """The request at work begins a wait that may be long. `ended` is called to end it."""
         self.ended, self._leaves = ended, False
         self.since_s = self._loop.time()
         self._host.watch.begin(self)
 
     def waited(self) -> None:
-        """It waits no more."""
+        """The request at work waits no more."""
         self.ended = None
         self._host.watch.end(self)
 
     def awaits_its_end(self) -> int | None:
-        """The descriptor of the socket, where a request waits and nothing but the client's end is to come soon."""
+        """Return the socket's descriptor if a request waits and only the client's end is to come soon. None
+        otherwise."""
         transport = self.transport
         if self.ended is None or self.half_closed or self._held or self._newest is not None or transport is None:
             return None
         return None if transport.is_closing() else descriptor_of(transport)
 
     def has_left(self) -> bool:
-        """Whether the client has gone, or has closed its side, while its request waits; read or not."""
+        """True if the client has gone, or has closed its side, while its request waits. The end may be unread."""
         return self.ended is not None and (self._leaves or self._host.watch.has_left(self))
 
     def asks_nothing(self) -> bool:
-        """Whether no part of a request is here."""
+        """True if no part of a request is here."""
         return self.stage is IDLE
 
     def may_go(self) -> bool:
-        """Whether it may make room for another: it keeps the node waiting, or waits itself."""
+        """True if it may make room for another: it keeps the node waiting, or waits itself."""
         waits = self.stage is not WORKING or self.ended is not None
         return waits and not self._last and self.transport is not None and not self.transport.is_closing()
 
     def make_room(self) -> None:
-        """End it for another connection: a wait is answered as one that found nothing, a request that is not here whole
-        as one too many."""
+        """End it for another connection. A wait is answered as one that found nothing; a request that is not here whole
+        is refused with `busy`."""
         if self.ended is not None:
             self._last = True
             self.ended()
@@ -334,25 +335,25 @@ class Connection(Answering):
         self.force_close()
 
     def _say(self, problem: Problem) -> None:
-        """Outside any request; who says it closes."""
+        """Write a problem outside any request. The caller closes the connection."""
         if self.transport is not None:
             self.transport.write(self._refuse(problem).whole())
             self.drop_unread()
 
     def unwatched(self) -> bool:
-        """Whether nothing would tell that the client is gone, or what it sent behind the request would be held."""
+        """True if nothing would show that the client is gone, or if bytes behind the request would be held."""
         return self.half_closed or self._buffer_paused or self._cut_off or self._holds_uncounted()
 
     def _holds_uncounted(self) -> bool:
-        """Whether a body is here, or on its way, that stands behind the request at work: nobody counts it before its
-        own turn comes."""
+        """True if a body behind the request at work is here or on its way. The budget does not count it before its
+        turn."""
         return any(not body.is_eof() or body.total_bytes > UNCOUNTED_BYTES for _, body in self._messages)
 
     # -- what goes
 
     async def taken(self) -> None:
-        """Wait until the socket has taken what was written; ConnectionResetError when the client has gone. It is
-        aborted when that takes too long."""
+        """Wait until the socket has taken all written bytes. If that takes too long, the connection is aborted. Raises
+        ConnectionResetError when the client has gone."""
         transport = self.transport
         if transport is None:
             return
@@ -363,7 +364,7 @@ class Connection(Answering):
             await self._drain_helper()
 
     def answered(self, body: StreamReader) -> None:
-        """The answer to the request of this body is written, and taken."""
+        """Note that the answer to the request of this body is written, and taken."""
         if not body.is_eof():
             self._enter(LINGERING, LINGER_S + 1)
             if self._reading_paused:
@@ -382,7 +383,7 @@ class Connection(Answering):
     # -- the stage
 
     def _enter(self, stage: Stage, within_s: float | None = None) -> None:
-        """Stand at this stage, for `within_s`; None: without a deadline of this kind."""
+        """Enter this stage, for `within_s`. None: without a deadline of this kind."""
         self.stage = stage
         self.since_s = self._loop.time()
         if self.half_closed and stage is WORKING:

@@ -1,4 +1,4 @@
-"""One connection and all the others: they share a budget and take turns."""
+"""What one connection asks of the keeper of all connections: a common budget, and turns."""
 
 from typing import Protocol
 
@@ -8,15 +8,15 @@ from api.port.loop_turn import Crowd
 
 
 class ConnectionKeeper(Protocol):
-    """The keeper of all connections (listener.py), as one of them sees it. It is aiohttp's server too."""
+    """The keeper of all connections (listener.py), as a connection sees it. It is aiohttp's server too."""
 
     @property
     def budget(self) -> Budget:
-        """What connections hold together."""
+        """The bound on what all connections hold together."""
 
     @property
     def watch(self) -> Watch:
-        """Looks whether clients that wait have left."""
+        """Watches if clients that wait have left."""
 
     @property
     def endings(self) -> Crowd:
@@ -24,7 +24,7 @@ class ConnectionKeeper(Protocol):
 
     @property
     def closings(self) -> Crowd:
-        """Ends what is done for connections that are closed, a few at a time."""
+        """Ends the work for closed connections, a few at a time."""
 
     def unburden(self, newest: object) -> None:
-        """Close another connection, where answers that nobody reads hold too much."""
+        """Close another connection, if unread answers hold too much."""

@@ -1,4 +1,5 @@
-"""Refuses requests that a browser sends for a page of another site. Its owner would act with the user's access."""
+"""Refuses requests that a browser sends for a page of another site. The page's owner would act with the user's
+access."""
 
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
@@ -7,7 +8,8 @@ from api.port.problem import Problem
 
 
 def refuse_other_sites(headers: Mapping[str, str], names: Collection[str]) -> None:
-    """`forbidden` where a page asks that is not this node's own. `names`: under which browsers may use it."""
+    """Raise `forbidden` for a request from a page that is not this node's own. `names`: the names that browsers may
+    use."""
     origin = headers.get("Origin")
     if origin is None and headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         return
@@ -21,8 +23,8 @@ def refuse_other_sites(headers: Mapping[str, str], names: Collection[str]) -> No
 
 
 def is_own_name(host: str, names: Collection[str]) -> bool:
-    """Whether a browser that uses this Host header has reached the node that it meant: the owner of any other name may
-    have given it this node's address. Of an address that is written out nobody can."""
+    """True if a browser with this Host header has reached the node that it meant. The owner of any other name may have
+    given that name this node's address. A written-out address cannot be redirected so."""
     name, _, number = host.rpartition(":")
     if not number.isdigit():
         name = host

@@ -1,8 +1,8 @@
-"""One request and what its handler needs to answer it.
+"""A request, and what its handler needs to answer it.
 
-The exchange reads the body within the route's limit and the time allowed, checks its media type, and makes answers that
-carry the headers of the contract. It is made for every request, so it holds plain attributes and does nothing before it
-is asked to.
+The exchange reads the body within the route's limit and the time allowed, and checks its media type. It makes answers
+that carry the headers of the contract. Every request makes an exchange, so it holds plain attributes and does nothing
+before it is asked to.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ BODY_MAX_S: Final = 30.0
 
 
 class Serving(Protocol):
-    """What an exchange and its handler may ask of the server (server.py)."""
+    """The server (server.py), as an exchange and its handler see it."""
 
     port: Port
     draining: bool
@@ -39,20 +39,20 @@ class Serving(Protocol):
         """Date, node and term as header lines."""
 
     def date(self) -> str:
-        """The Date header's line."""
+        """Return the line of the Date header."""
 
     def keeps(self, exchange: "Exchange") -> bool:
-        """Whether the connection stays open after this answer."""
+        """True if the connection stays open after this answer."""
 
     async def pass_on(self, exchange: "Exchange") -> Answer:
-        """Pass the request to the leader as it came, and its answer back."""
+        """Pass the request to the leader as it came, and return its answer."""
 
     def end_waits(self, node_id: str, number: int | None = None) -> int:
-        """End the waits that a node passed on, or the one of this number there. Returns how many."""
+        """End the waits that a node passed on, or only the one with this number there. Return how many."""
 
 
 class Exchange:
-    """A request on its way through a handler. `params` are the path's, decoded; `principal` is who asks."""
+    """A request on its way through a handler. `params` are the decoded ones of the path; `principal` is the caller."""
 
     __slots__ = (
         *("_data", "_held", "answered", "bytes_max", "connection", "line", "once", "params", "passed_on"),
@@ -69,27 +69,28 @@ class Exchange:
         self.target = request.raw_path
         self.params: Mapping[str, str] = {}
         self.bytes_max = self.port.limits.request_bytes_max
-        self.once = False  # whatever its body says, it waits for nothing
-        self.passed_on = False  # to the leader, which may have done what was asked
-        self.answered: Answered | None = None  # which other node did; None: this one is asked
+        self.once = False  # it waits for nothing, even if its body asks for a wait
+        self.passed_on = False  # to the leader, which may have carried it out
+        self.answered: Answered | None = None  # the other node that answered; None: this node answers
         self._data: bytes | None = None  # the body, once it was read
         self._held = 0  # bytes of the node's budget
-        self.line: Line | None = None  # in which requests of its kind begin
+        self.line: Line | None = None  # the line in which requests of its kind begin
 
     async def go_on(self) -> None:
-        """Until there is time for more of it: what was waited for may have come for hundreds at once."""
+        """Wait until there is time for more of this request. Hundreds of requests may have got what they waited for at
+        once."""
         if self.line is not None:
             await self.line.turn()
 
     def asks_elsewhere(self) -> None:
-        """Another node leads, and the port asks that one."""
+        """Note that another node leads, and that the port asks that one."""
         self.answered = Answered()
         ANSWERED.set(self.answered)
 
-    # What came
+    # The request
 
     def query(self, known: Collection[str], planned: Collection[str] = ()) -> dict[str, str]:
-        """The query's parameters; an unknown one is refused like an unknown field."""
+        """Return the query's parameters. An unknown one is refused like an unknown field."""
         _, _, text = self.target.partition("?")
         if not text:
             return {}
@@ -116,7 +117,7 @@ class Exchange:
         return values
 
     def if_match(self) -> int | None:
-        """The revision of If-Match; None without the header or with `*`."""
+        """Return the revision of If-Match. None without the header or with `*`."""
         text = self.request.headers.get("If-Match")
         if text is None or text.strip() == "*":
             return None
@@ -137,8 +138,8 @@ class Exchange:
             )
 
     async def read(self) -> bytes:
-        """The whole body, as often as it is asked for. `too-large` past the limit, `request-timeout` when it does not
-        come, 415 if encoded."""
+        """Return the whole body; later calls return it again. Raises `too-large` over the limit, `request-timeout` if
+        it does not come, 415 if it is encoded."""
         if self._data is None:
             self._data = await self._read()
         return self._data
@@ -159,7 +160,7 @@ class Exchange:
                     self.hold(len(data))
                 return data
             return await self._read_slowly()
-        except (ConnectionResetError, RuntimeError) as error:  # the latter, where it was closed before
+        except (ConnectionResetError, RuntimeError) as error:  # RuntimeError, if it was closed before
             if self.gone():
                 let_go(error)
                 raise asyncio.CancelledError from None
@@ -170,7 +171,8 @@ class Exchange:
             raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
 
     async def read_optional(self, accepted: Collection[str]) -> bytes:
-        """A body that may be left out, `{}` then. Its type counts only when it is there: clients name one without."""
+        """Return a body that may be left out, `{}` then. Its type counts only if it is there, because clients name one
+        without."""
         data = await self.read()
         if not data:
             return b"{}"
@@ -178,7 +180,7 @@ class Exchange:
         return data
 
     def check_size(self) -> None:
-        """Refuse a body that is announced to be too large before anything else is looked at, on every node alike."""
+        """Refuse a body whose announced size is too large. This comes before all other checks, on every node alike."""
         content = self.request.content
         announced = content.total_bytes if content.is_eof() else self.request.content_length
         if announced is not None and announced > self.bytes_max:
@@ -200,7 +202,7 @@ class Exchange:
                     chunks.append(chunk)
                     size += len(chunk)
                     if self.request.content.total_bytes > size:
-                        await turn.give_way()  # one that comes in small chunks takes as long as a large batch
+                        await turn.give_way()  # a body in small chunks takes as long as a large batch
                     else:
                         turn.begin_anew()  # it waits for the client, and others have had the loop
                     if size > self.bytes_max:
@@ -217,26 +219,26 @@ class Exchange:
         )
 
     def hold(self, size: int) -> None:
-        """Count so many bytes more among those of the node's budget, until the request is answered. `busy`."""
+        """Count `size` more bytes in the node's budget, until the request is answered. Raises `busy`."""
         self.port.budget.take(size)
         self._held += size
 
     def release(self) -> None:
-        """What was read of it is gone."""
+        """Give the counted bytes back, because the body is gone."""
         if self._held:
             self.port.budget.give(self._held)
             self._held = 0
 
-    # What goes back
+    # The answer
 
     def gone(self) -> bool:
-        """Whether the client's connection is closed or about to be, or the client left a request that waits: nothing is
-        handed over to it any more."""
+        """True if the client's connection is closed or about to be, or if the client left a request that waits. Nothing
+        is delivered to it any more."""
         transport = self.request.transport
         return transport is None or transport.is_closing() or self.connection.has_left()
 
     def has_shut(self) -> bool:
-        """Whether the client has closed its side, or the connection."""
+        """True if the client has closed its side, or the connection."""
         transport = self.request.transport
         if transport is None or self.gone():
             return True
@@ -250,7 +252,7 @@ class Exchange:
         return self._stamped(self.server.stamp(self.answered), status, body, content_type, headers)
 
     def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:
-        """Another node's answer: its Hourwheel-Node and -Term (among `headers`) stand for ours."""
+        """Return another node's answer. `headers` has its Hourwheel-Node and Hourwheel-Term, which replace ours."""
         return self._stamped(self.server.date(), status, body, content_type, headers)
 
     def _stamped(
@@ -267,5 +269,5 @@ class Exchange:
         )
 
     def document(self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-        """An answer with a JSON document."""
+        """Return an answer with a JSON document."""
         return self.answer(status, msgspec.json.encode(value), JSON, headers)

@@ -1,7 +1,7 @@
 """Bounds for the bytes that a client sends beside bodies: headers, and the sizes of chunks.
 
-The budget does not count them, and each costs the parser more than a byte of a body does. This module also tells
-which bytes surely belong to a body.
+The budget does not count them, and each costs the parser more than a byte of a body does. This module also finds which
+bytes surely belong to a body.
 """
 
 from collections.abc import Iterable
@@ -12,32 +12,32 @@ from aiohttp.http import RawRequestMessage
 
 from api.port.problem import Problem
 
-#: Of one request.
+#: The header of a request.
 HEADER_BYTES_MAX: Final = 32 * 1024
-#: Beside a body in chunks stands as much as the body and this, and no more.
+#: The bytes beside a body in chunks are at most as many as the body's and this.
 CHUNKS_BYTES_MAX: Final = 64 * 1024
-#: Such a body is cheap to read if no more than one byte in so many stands beside it.
+#: A body in chunks is cheap to read if at most one byte in this many is beside it.
 CHUNKS_SHARE: Final = 8
 
 
 class Framing:
-    """Of one connection, in bytes: the header that is not complete, and the newest body, until it is here."""
+    """Counts the bytes of a connection: the header that is not complete, and the newest body, until it is here."""
 
     __slots__ = ("_chunked", "_header", "_length")
 
     def __init__(self) -> None:
         self._header = 0
         self._length = 0
-        self._chunked: int | None = None  # the body as it came, if it is in chunks
+        self._chunked: int | None = None  # bytes of the body as it came, if it is in chunks
 
     def header(self, size: int) -> bool:
-        """So many bytes more of a header that is not complete. Whether it is too large."""
+        """Count `size` more bytes of a header that is not complete. True if it is too large."""
         self._header += size
         return self._header > HEADER_BYTES_MAX
 
     def begins(self, message: RawRequestMessage, size: int, body: StreamReader) -> bool:
-        """In a piece of so many bytes a request begins, and maybe others before it. Whether a header of them may be too
-        large."""
+        """Begin a request in a piece of `size` bytes, and maybe others before it. True if one of their headers may be
+        too large."""
         may_be = self._header + size > HEADER_BYTES_MAX
         self._header = 0
         if message.chunked:  # the piece may begin with the end of another body
@@ -48,44 +48,44 @@ class Framing:
         return may_be
 
     def chunks(self, size: int, body: int) -> bool:
-        """So many bytes more of the body, which has `body` so far. Whether too much stands beside it: chunks of a byte
-        cost a hundred times what a body does."""
+        """Count `size` more bytes of the body, which has `body` so far. True if too much stands beside it: chunks of a
+        byte cost a hundred times what a body does."""
         if self._chunked is None:
             return False
         self._chunked += size
         return self._chunked > CHUNKS_BYTES_MAX + 2 * body
 
     def only_kept(self, body: int, most: int) -> int:
-        """How many bytes to come, up to `most`, only have to be kept: the rest of the body, which has `body` so far.
-        0 if it has too much beside it."""
+        """Return how many of the next bytes, up to `most`, only need keeping: the rest of the body, which has `body` so
+        far. 0 if it has too much beside it."""
         if self._chunked is None:
             return max(0, min(most, self._length - body))
         return most if self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE else 0
 
     def behind(self, piece: bytes, before: int) -> int:
-        """How many bytes of another request follow the body that ended in this piece, of which `before` came
-        earlier."""
+        """Return how many bytes of another request follow the body that ended in this piece. `before` bytes of the body
+        came earlier."""
         return behind(piece, 0) if self._chunked is not None else len(piece) - (self._length - before)
 
 
 def is_too_large(header: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Of one request."""
+    """True if the header of a request is over the limit."""
     return sum(len(name) + len(value) for name, value in header) > HEADER_BYTES_MAX
 
 
 def behind(piece: bytes, body: int) -> int:
-    """How many bytes of another request follow the one that ends in this piece, with so many behind its last empty
-    line. 0 if the piece begins within that line."""
+    """Return how many bytes of another request follow the request that ends in this piece. That request has `body`
+    bytes behind its last empty line. 0 if the piece begins within that line."""
     end = len(piece) - body
     line = piece.rfind(b"\r\n\r\n", 0, end)
     return end - line - 4 if line >= 0 else 0
 
 
 def is_alone(piece: bytes, body: int) -> bool:
-    """Whether a request with a body of so many bytes is all there is in the piece in which its header ends."""
+    """True if the piece in which a header ends holds only that request, whose body has `body` bytes."""
     return piece.find(b"\r\n\r\n") + 4 + body == len(piece) and not piece.startswith((b"\r", b"\n"))
 
 
 def header_too_large() -> Problem:
-    """Of a request, in all."""
+    """Return the refusal of a request whose header is too large in all."""
     return Problem("malformed-request", f"the header of a request holds {HEADER_BYTES_MAX} bytes at most")

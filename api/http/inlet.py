@@ -1,13 +1,13 @@
-"""The protocol of a client's socket: it reads in pieces, and makes the parser when the client asks for something.
+"""The protocol of a client's socket. It reads in pieces, and makes the parser when the client asks for something.
 
-aiohttp's protocol comes with a parser and a task. It is made with the first byte: an idle connection costs a fifth of
-the time without them. A body of known length is read in large pieces, to its end and no further, since its bytes only
-have to be kept. All else is read in small ones: 256 KB may hold 43,000 chunks, or 4,000 requests of which eight are
-parsed and the rest is held.
-After a full piece the connection waits until the loop has come round, and others have read theirs.
+aiohttp's protocol comes with a parser and a task. It is made with the first byte, because an idle connection without
+them costs a fifth of the time. A body of known length is read in large pieces, to its end and no further, because its
+bytes only have to be kept. All else is read in small pieces. 256 KB may hold 43,000 chunks, or 4,000 requests of which
+eight are parsed and the rest is held. After a full piece the connection waits until the loop has come round, and other
+connections have read theirs.
 
-Thousands may connect in one moment. Connections from before go on, and the new ones begin a few at a time. A request
-for the node's health begins at once: a load balancer would take the node for dead.
+Thousands may connect in one moment. Older connections go on, and the new ones begin a few at a time. A request for the
+node's health begins at once. Otherwise a load balancer would take the node for dead.
 """
 
 import asyncio
@@ -19,17 +19,20 @@ from api.http.connection_keeper import ConnectionKeeper
 from api.http.stage import HEADER_MAX_S, Stage
 from api.port.loop_turn import Crowd
 
-#: Read at once of a body whose bytes only have to be kept, and of all else.
+#: Bytes read at once, of a body whose bytes only have to be kept, and of all else.
 LARGE_BYTES: Final = 256 * 1024
 SMALL_BYTES: Final = 4 * 1024
-#: Who waits for its turn to begin keeps nobody waiting, and is the last that makes room for others.
+#: A client that waits for its turn to begin keeps the node from nothing. So it is the last that makes room for others.
 _NO_TIME_S: Final = float("inf")
 
 
 class Room(ConnectionKeeper, Protocol):
-    """What an inlet may ask of whoever keeps all connections (listener.py). `opened`: those of which the client has
-    asked for nothing yet, the oldest first. `small` and `large`: what all of them read into. `health`: how requests
-    begin that wait for nobody."""
+    """The keeper of all connections (listener.py), as an inlet sees it.
+
+    - `opened`: connections whose client has asked for nothing yet, the oldest first.
+    - `small` and `large`: the common buffers that all connections read into.
+    - `health`: the first bytes of requests that begin without a wait.
+    """
 
     loop: asyncio.AbstractEventLoop
     opened: "dict[Inlet, None]"
@@ -47,14 +50,14 @@ class Room(ConnectionKeeper, Protocol):
         """Connections that have sent more than is read at once."""
 
     def admits(self) -> bool:
-        """Whether there is room for one more connection, if need be in place of another."""
+        """True if there is room for one more connection, perhaps in place of another."""
 
     def turn_away(self, transport: asyncio.Transport) -> None:
         """Tell a client that there is no room, and close."""
 
 
 class Inlet(asyncio.BufferedProtocol):
-    """Of one client. It counts as a connection itself until it has one."""
+    """The protocol of one client. Until it has a connection, it counts as a connection itself."""
 
     __slots__ = ("_first", "_into", "_room", "_transport", "connection", "since_s")
 
@@ -66,12 +69,12 @@ class Inlet(asyncio.BufferedProtocol):
         self._into = room.small
         self._first = b""  # the client's first piece, while it waits for its turn to begin
         self.connection: Connection | None = None
-        self.since_s = 0.0  # loop time at which it was opened, while nothing was asked
+        self.since_s = 0.0  # loop time at which it was opened, until a request comes
 
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected. One too many is told so and closed."""
+        """A client has connected. If it is one too many, it gets a refusal and is closed."""
         room, opened = self._room, cast(asyncio.Transport, transport)
         if not room.admits():
             room.turn_away(opened)
@@ -82,7 +85,7 @@ class Inlet(asyncio.BufferedProtocol):
         room.opened[self] = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is closed, by whomever."""
+        """The socket is closed, by either side."""
         connection, self.connection = self.connection, None
         self._forget()
         if self._transport is not None:
@@ -93,14 +96,15 @@ class Inlet(asyncio.BufferedProtocol):
             connection.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next piece goes. All connections share it: it is taken before another one is read."""
+        """Return the buffer for the next piece. All connections share it, because each piece is taken before the next
+        is read."""
         connection, room = self.connection, self._room
         kept = connection.only_kept(LARGE_BYTES) if connection is not None else 0
         self._into = room.large[:kept] if kept > SMALL_BYTES else room.small
         return self._into
 
     def buffer_updated(self, nbytes: int) -> None:
-        """A piece has come, of so many bytes. A full one has more behind it."""
+        """Take a piece of `nbytes` bytes. Behind a full piece there is more."""
         piece = bytes(self._into[:nbytes])
         if self.connection is not None:
             self._take(self.connection, piece)
@@ -114,7 +118,7 @@ class Inlet(asyncio.BufferedProtocol):
                 self._room.beginnings.add(self._begin)
 
     def _begin(self) -> None:
-        """Its turn has come; who has gone meanwhile is forgotten."""
+        """Begin, now that the turn has come. A client that has gone meanwhile is forgotten."""
         if self.may_go():
             piece, self._first = self._first, b""
             connection = self.make_connection()
@@ -122,7 +126,7 @@ class Inlet(asyncio.BufferedProtocol):
                 connection.read_on()
 
     def _take(self, connection: Connection, piece: bytes) -> bool:
-        """Parse it; whether the connection now waits for others to read."""
+        """Parse the piece. True if the connection now waits until others have read."""
         connection.more = len(piece) in (SMALL_BYTES, LARGE_BYTES)
         connection.data_received(piece)
         waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_kept(1))
@@ -131,21 +135,21 @@ class Inlet(asyncio.BufferedProtocol):
         return waits
 
     def _read_on(self) -> None:
-        """Its turn to read has come, after a full piece."""
+        """Resume reading after a full piece, now that the turn has come."""
         if self.connection is not None:
             self.connection.read_on()
             if self.connection.ended is not None:
                 self._room.watch.again(self.connection)
 
     def eof_received(self) -> bool:
-        """The client has sent all that it will. Where it has asked for nothing it is closed, soon."""
+        """The client has sent its last byte. If it has asked for nothing, it is closed soon."""
         if self.connection is not None:
             return self.connection.eof_received()
         self._room.closings.add(self._close)
         return True
 
     def make_connection(self) -> Connection:
-        """From now on its requests are parsed and answered."""
+        """Make the connection, which parses and answers the client's requests from now on."""
         assert self._transport is not None, "a client that was not admitted asks for nothing"
         del self._room.opened[self]
         self.connection = Connection(self._room, self._room.refuse)
@@ -155,40 +159,40 @@ class Inlet(asyncio.BufferedProtocol):
     # -- what goes
 
     def pause_writing(self) -> None:
-        """The socket takes no more."""
+        """The socket takes no more bytes."""
         if self.connection is not None:
             self.connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has taken all."""
+        """The socket has taken all bytes."""
         if self.connection is not None:
             self.connection.resume_writing()
 
-    # -- how it ends, as long as nothing was asked for
+    # -- how it ends, before the client asks for something
 
     def asks_nothing(self) -> bool:
-        """Whether no part of a request is here."""
+        """True if no part of a request is here."""
         return not self._first
 
     def may_go(self) -> bool:
-        """Whether it may make room for another."""
+        """True if it may make room for another."""
         return self.connection is None and self._transport is not None and not self._transport.is_closing()
 
     def make_room(self) -> None:
-        """Close it for another; who waits to begin is told why."""
+        """Close it for another. A client that waits to begin gets the reason."""
         if self._first and self._transport is not None:
             self._transport.write(self._room.refuse(self._room.budget.full()).whole())
         self._close()
 
     def end(self) -> None:
-        """The server ends: close it, but begin what waits for its turn, so that it is answered."""
+        """The server ends: close it. But a request that waits for its turn begins, so that it is answered."""
         if self._first:
             self._begin()
         else:
             self._close()
 
     def close_overdue(self, now_s: float) -> None:
-        """Close it if nothing was asked for too long."""
+        """Close it if the client has asked for nothing for too long."""
         if now_s > self.since_s + HEADER_MAX_S and not self._first:
             self._close()
 
@@ -198,7 +202,8 @@ class Inlet(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _forget(self) -> None:
-        """It begins nothing any more: a turn is for who is there, and nobody counts the piece."""
+        """Drop the first piece and its turn: only connected clients get turns, and the budget does not count the
+        piece."""
         if self._first:
             self._first = b""
             self._room.beginnings.remove(self._begin)

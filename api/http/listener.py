@@ -16,33 +16,36 @@ from api.http.watch import Watch
 from api.port.budget import Budget
 from api.port.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 
-#: Who has asked for something makes no room for so long, if another keeps the node waiting for longer.
+#: A client that has just asked for something makes no room for this long, if another keeps the node waiting for longer.
 IDLE_LEAST_S: Final = 2.0
-#: Connections looked at in a piece.
+#: Connections checked in a piece.
 LOOK_AT: Final = 1_000
-#: So many that may make room are found in one look at all.
+#: One pass over all connections finds at most this many that may make room.
 OUT_AT: Final = 64
 
-#: Connections that ask for something for the first time, each time the loop comes round: 0.1 ms each, and what is done
-#: for them on top.
+#: Connections that begin each time the loop comes round. Each takes 0.1 ms, and the work for its request on top.
 BEGUN_A_TURN: Final = 6
-#: And those that go on reading.
+#: Connections that resume reading each time the loop comes round.
 READ_A_TURN: Final = 2
 
-#: Where nobody may make room the next look at all connections comes so much later: one at 10,000 takes a millisecond.
+#: If no connection may make room, the next pass over all connections comes this much later. A pass over 10,000 takes a
+#: millisecond.
 FULL_S: Final = 0.05
-#: Clients that are told in peace that there is no room, at a time: all others may see a reset.
+#: Clients that may read the refusal "no room" at a time. All others may see a reset.
 TURNED_AWAY_MAX: Final = 32
 
 #: A client's connection, before and after it asks for something.
 Client = Connection | Inlet
-#: Connections, and since when each stands as it did.
+#: Connections, each with the time since which it stands as it did.
 Stood = list[tuple[float, Client]]
 
 
 class Beginnings(Crowd):
-    """One at a time, while the loop accepts as many connections as it can: who connects by the thousand is to be
-    accepted faster than it connects, or a look at the node's health stands behind it in the kernel's backlog."""
+    """Begins connections, one at a time while the loop accepts as many connections as it can.
+
+    Thousands of clients must be accepted faster than they connect. Otherwise a request for the node's health stands
+    behind them in the kernel's backlog.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, BEGUN_A_TURN)
@@ -56,39 +59,39 @@ class Beginnings(Crowd):
 
 
 class Listener(web.Server):
-    """Where there are as many connections as may be, one that keeps the node waiting makes room. The end of a
-    connection ends the work for it, soon."""
+    """The keeper of all connections. At the bound on connections, one that keeps the node waiting makes room. The work
+    for a connection ends soon after it is closed."""
 
     def __init__(
         self, handler: Callable[..., object], refuse: Refuse, budget: Budget, health: tuple[bytes, ...] = ()
     ) -> None:
-        """`health`: how requests begin that wait for nobody."""
+        """`health`: the first bytes of requests that begin without a wait."""
         super().__init__(handler)  # type: ignore[arg-type]
         self.loop = self._loop
-        #: Of waits of which nobody knows whether anybody waits.
+        #: Ends waits whose client may be gone.
         self.endings = Crowd(self.loop)
-        #: Of connections that are closed, or whose client is gone.
+        #: Ends the work for connections that are closed, or whose client is gone.
         self.closings = Crowd(self.loop, CLOSED_A_TURN)
-        #: Of connections that ask for something for the first time.
+        #: Begins connections that ask for something for the first time.
         self.beginnings = Beginnings(self.loop)
-        #: Of connections that have sent more than is read at once.
+        #: Resumes connections that have sent more than is read at once.
         self.readings = Crowd(self.loop, READ_A_TURN)
-        #: Of connections whose requests wait, where many do.
+        #: Watches connections whose requests wait, if many do.
         self.watch = Watch(self.loop)
         self.small, self.large = memoryview(bytearray(SMALL_BYTES)), memoryview(bytearray(LARGE_BYTES))
         self.budget = budget
         self.refuse = refuse
         self.health = health
-        #: Those whose client has asked for nothing yet, the oldest first.
+        #: Connections whose client has asked for nothing yet, the oldest first.
         self.opened: dict[Inlet, None] = {}
-        #: Who makes room next, the first one last, and since when each stands as it did; and whose answer goes next.
+        #: The next connections that make room, and the next whose unread answer goes. The first of each stands last.
         self._next_out: Stood = []
         self._next_unread: Stood = []
-        self._full_until_s = 0.0  # nobody who may make room is looked for until then
-        self._turned_away: set[asyncio.Transport] = set()  # they are closed in a moment
+        self._full_until_s = 0.0  # until then no search for a connection that may make room
+        self._turned_away: set[asyncio.Transport] = set()  # closed in a moment
 
     def admits(self) -> bool:
-        """Whether there is room for one more connection, if need be in place of another."""
+        """True if there is room for one more connection, perhaps in place of another."""
         self.beginnings.came += 1
         if self.budget.connections < self.budget.connections_max:
             return True
@@ -103,8 +106,8 @@ class Listener(web.Server):
         return True
 
     def turn_away(self, transport: asyncio.Transport) -> None:
-        """Tell a client that there is no room. It has a moment to read that: what it has sent meanwhile is dropped, and
-        a connection that is closed with bytes unread is reset."""
+        """Tell a client that there is no room. It has a moment to read that. Bytes that it has sent meanwhile are
+        dropped, and a connection closed with unread bytes is reset."""
         transport.write(self.refuse(self.budget.full()).whole())
         if len(self._turned_away) == TURNED_AWAY_MAX:
             transport.close()
@@ -118,9 +121,12 @@ class Listener(web.Server):
         transport.close()
 
     def _take_longest(self) -> Client | None:
-        """Who makes room: those that ask for nothing, longest first; but who has just asked makes no room while another
-        keeps the node waiting for longer. Else who sends thousands of requests but for their last byte has those
-        closed that are used all the time, such as the other nodes'."""
+        """Return the connection that makes room: of those that ask for nothing, the one that does so for longest.
+
+        A client that has just asked for something makes no room while another keeps the node waiting for longer.
+        Otherwise a client with thousands of requests that lack their last byte would close connections in steady use,
+        such as other nodes'.
+        """
         fresh_s = self.loop.time() - IDLE_LEAST_S
 
         def order(each: Client) -> tuple[bool, float]:
@@ -129,8 +135,8 @@ class Listener(web.Server):
         return self._first(self._next_out, lambda each: each.may_go(), order)
 
     def unburden(self, newest: object) -> None:
-        """Where answers that nobody reads hold too much, close who has left one unread for longest: who reads stands
-        there for a moment."""
+        """If unread answers hold too much, close the connection whose answer is unread for longest. A client that reads
+        is in that stage for a moment only."""
         if self.budget.is_unread():
 
             def leaves_unread(each: Client) -> bool:
@@ -141,8 +147,8 @@ class Listener(web.Server):
                 longest.make_room()
 
     def _first(self, those: Stood, fits: Callable[[Client], bool], order: Callable[[Client], Any]) -> Client | None:
-        """The first of those who still stand as they did. A look at all connections finds some, for who comes next
-        too."""
+        """Return the first of `those` that still stands as it did. If none does, one pass over all connections fills
+        `those`, for later calls too."""
         for looked in (False, True):
             if looked:
                 fitting = (each for each in self._all() if fits(each))
@@ -164,7 +170,8 @@ class Listener(web.Server):
             each.close_overdue(now_s)
 
     def pre_shutdown(self) -> None:
-        """Close those that ask for nothing. Whoever waits to begin is answered, and so is who sends a body."""
+        """Close connections that ask for nothing. A client that waits to begin, or sends a body, still gets an
+        answer."""
         for transport in list(self._turned_away):
             self._close_turned_away(transport)
         for each in list(self.opened):

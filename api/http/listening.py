@@ -8,17 +8,17 @@ from typing import Final
 
 #: Connections that the kernel keeps until they are accepted.
 BACKLOG: Final = 2048
-#: So many are accepted each time the loop comes round: uvloop accepts one a socket, and 500 connections of one client
-#: would keep the next one waiting for 500 rounds.
+#: Connections accepted each time the loop comes round. On each socket uvloop accepts one. So 500 connections of one
+#: client would keep the next one waiting for 500 rounds.
 ACCEPTS: Final = 24
 
 
 class ListenFailed(Exception):
-    """The address cannot be listened on; the text says which and why, for the operator."""
+    """The node cannot listen on the address. The text says which and why, for the operator."""
 
 
 async def listen(make: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> list[asyncio.Server]:
-    """One socket for each address of the host, ACCEPTS times. `ListenFailed` with the reason."""
+    """Open ACCEPTS sockets for each address of the host. Raises `ListenFailed` with the reason."""
     loop = asyncio.get_running_loop()
     try:
         opened = await loop.create_server(make, host, port, backlog=BACKLOG)

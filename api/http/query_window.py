@@ -1,4 +1,4 @@
-"""Which messages of a topic: a window of time, a tag, a state; as parameters of a query and as fields of a body."""
+"""Select messages of a topic by a range of due times, a tag and a state. The values come in a query or a body."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -9,7 +9,7 @@ from api.http.exchange import Exchange
 from api.port.problem import FieldFault, Problem
 from api.port.timestamp import BadTime, parse_time, render_time
 
-#: Entries of a page, where nothing is said, and at most.
+#: Entries of a page, by default and at most.
 PAGE: Final = 100
 PAGE_MAX: Final = 1_000
 
@@ -17,7 +17,7 @@ WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def read_time(value: object) -> int:
-    """A time in ms."""
+    """Return a time in ms."""
     try:
         return parse_time(value)
     except BadTime as error:
@@ -25,7 +25,7 @@ def read_time(value: object) -> int:
 
 
 def read_tag(value: object) -> str:
-    """One tag."""
+    """Return one tag."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     try:
@@ -35,14 +35,14 @@ def read_tag(value: object) -> str:
 
 
 def query_time(text: str) -> int:
-    """A time in a query: digits alone are milliseconds."""
+    """Return a time from a query in ms. Digits alone are milliseconds."""
     if " " in text:
         raise Fault("invalid-field", f'"{text[:40]}" holds a space: a + in a query stands for one; write %2B, or Z')
     return read_time(int(text) if WHOLE.fullmatch(text) else text)
 
 
 def query_limit(text: str) -> int:
-    """How many a page holds."""
+    """Return how many entries a page holds."""
     if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
         raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX}, got "{text[:20]}"')
     return int(text)
@@ -51,7 +51,7 @@ def query_limit(text: str) -> int:
 def read_query(
     exchange: Exchange, checkers: Mapping[str, Callable[[str], Any]], planned: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The query's parameters, checked; a `Problem` that names all that are at fault."""
+    """Return the query's checked parameters. Raises a `Problem` that names every one at fault."""
     values: dict[str, Any] = {}
     faults: list[tuple[str, FieldFault]] = []
     for name, text in exchange.query(checkers, planned).items():
@@ -60,14 +60,14 @@ def read_query(
         except Fault as fault:
             faults.append((fault.code, FieldFault("", fault.detail, parameter=name)))
     if faults:
-        code, first = min(faults, key=lambda each: each[0])  # what is invalid stays so; what is planned comes after
+        code, first = min(faults, key=lambda each: each[0])  # `invalid-field` stays before `not-supported-yet`
         more = f" (and {len(faults) - 1} more, see errors)" if len(faults) > 1 else ""
         raise Problem(code, f"{first.parameter}: {first.detail}{more}", errors=[fault for _, fault in faults])
     return values
 
 
 def check_window(values: Mapping[str, Any], pointer: str = "") -> None:
-    """`invalid-field` when `from` is after `to`; `pointer` is where `from` stands if it is in the body."""
+    """Raise `invalid-field` if `from` is after `to`. `pointer` is the place of `from` in the body, if it is there."""
     from_ms, to_ms = values.get("from"), values.get("to")
     if from_ms is not None and to_ms is not None and from_ms > to_ms:
         detail = f"from is not after to, got {render_time(from_ms)} and {render_time(to_ms)}"

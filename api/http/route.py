@@ -1,9 +1,10 @@
 """The routes of the contract: those served, and those that are only promised.
 
-A path without parameters is found by one dict look-up, the others by their pattern. What is not served is told apart:
-a path of the contract that this version does not have is `unknown-route` with a detail that says "not supported yet";
-a method or verb of the contract beside ones that are served is 422 `not-supported-yet`; any other method on a served
-path is 405 with Allow.
+A path without parameters is found by one dict look-up, the others by their pattern. Routes that are not served are
+refused in three ways:
+- `unknown-route` with the detail "not supported yet": a path of the contract that this version does not have.
+- 422 `not-supported-yet`: a method or verb of the contract, on a path that serves others.
+- 405 with Allow: any other method on a served path.
 """
 
 import re
@@ -22,12 +23,14 @@ Handler = Callable[[Exchange], Awaitable[Answer]]
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One method on one path pattern (`{name}` stands for a segment).
+    """A method on a path pattern (`{name}` stands for a segment).
 
-    `leader`: only the leader answers, other nodes pass the request on, except when `stays` says it may be answered
-    here. `batch`: the larger limit of body bytes. `waits`: may wait for long; ends when the node drains. `nothing`: the
-    body that answers a wait for which nobody may be left, where one says that nothing was given. `health`: is answered
-    while draining. `says`: what docs/openapi.json has of it, unless it is `internal`: from node to node.
+    - `leader`: only the leader answers, and other nodes pass the request on, unless `stays` lets this node answer.
+    - `batch`: the larger limit of body bytes.
+    - `waits`: may wait for long. The wait ends when the node drains.
+    - `nothing`: the body of an empty answer, for a wait whose client may be gone.
+    - `health`: is answered while draining.
+    - `says`: the operation in docs/openapi.json. Routes between nodes are `internal` and have none.
     """
 
     method: str
@@ -53,12 +56,12 @@ _PLANNED_PATHS: Final = tuple(
         r"/openapi\.json|/console(/.*)?",
     )
 )
-#: Methods and verbs of the contract on paths that are served otherwise.
+#: Methods and verbs of the contract, not supported yet, on paths that serve others.
 _PLANNED_METHODS: Final = (("GET", re.compile(r"/v1/messages"), "listing messages"),)
 
 
 class RouteTable:
-    """Finds the route of a request, or the right way to refuse it."""
+    """Finds the route of a request, or the right refusal."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._exact: dict[str, dict[str, Route]] = {}
@@ -73,7 +76,7 @@ class RouteTable:
                 self._patterns.append((re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)), methods))
 
     def find(self, method: str, target: str) -> tuple[Route, Mapping[str, str]]:
-        """The route and the path's parameters; 404, 405 or 422 as a `Problem`."""
+        """Return the route and the path's parameters. Raises 404, 405 or 422 as a `Problem`."""
         path = target.partition("?")[0]
         methods = self._exact.get(path)
         params: Mapping[str, str] = {}

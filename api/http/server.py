@@ -1,10 +1,9 @@
 """The HTTP server of a node: finds the route, passes requests on to the leader, turns refusals into problems.
 
-It stands on aiohttp's low-level server, not on web.Application: with our own route table, and answers that leave as
-one write (`api.http.answer`), a request costs about half. What every request goes through, in order: request id, route
-(404, 405), draining (503), principal, leadership (pass on or 503 no-leader), handler. Whatever a handler raises that is
-not a `Problem` is logged with its traceback and answered 500 with the request id to look for; nothing else about it
-leaves.
+It stands on aiohttp's low-level server, not on web.Application. Our own route table, and answers that leave as one
+write (`api.http.answer`), halve the cost of a request. Every request passes, in order: request id, route (404, 405),
+draining (503), principal, leadership (pass on or 503 no-leader), handler. An exception that is not a `Problem` is
+logged with its traceback. The client gets 500 with the request id to look for, and nothing else about it.
 """
 
 import asyncio
@@ -38,12 +37,12 @@ _log = logging.getLogger("api")
 
 REQUEST_ID: Final = "X-Request-Id"
 _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
-#: Methods of which no body is read.
+#: Methods whose body is not read.
 _BODILESS: Final = ("GET", "DELETE")
-#: Request headers that mean something to the leader; the rest ends here.
+#: Request headers that mean something to the leader. All others stay here.
 _PASSED_ON: Final = ("Content-Type", "Content-Encoding", "If-Match", "Accept", _IDEMPOTENCY_KEY)
 _PASSED_ON_BY_RAW: Final = {name.lower().encode(): name for name in _PASSED_ON}
-#: Headers of the leader's answer that are the contract's, by lower-case name.
+#: Headers of the leader's answer that belong to the contract, by lower-case name.
 _PASSED_BACK: Final = {
     name.lower(): name
     for name in (
@@ -52,35 +51,36 @@ _PASSED_BACK: Final = {
 }
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 
-#: How often the watchdog looks at connections, and how long requests at work are waited for at the end.
+#: How often the watchdog checks connections, and how long the end waits for requests at work.
 WATCH_EVERY_S: Final = 1.0
 GRACE_S: Final = 10.0
-#: No grace is this much: aiohttp takes 0 as no limit, and a node that failed would live as long as a slow request.
+#: Used for no grace. aiohttp takes 0 as no limit, and a failed node would live as long as a slow request.
 NO_GRACE_S: Final = 0.05
-#: How long a server that drains leaves the waits to whom it passed them on.
+#: How long a server that drains leaves passed-on waits to the leader.
 PASSED_ON_S: Final = 0.5
 
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """A request that may wait for long: the node that passed it on, its number there, and whether that ended it.
+    """A request that may wait for long: the node that passed it on, its number there, and whether that node ended it.
 
-    `nothing` is the body of its answer if it ends before anything was found; a wait without one is not ended so."""
+    `nothing` is the body of its answer if it ends before anything was found. A wait without one is not ended so.
+    """
 
     task: "asyncio.Task[Any]"
     came_by: str
     number: str
     nothing: bytes
     ended: bool = False
-    cancelled: bool = False  # its task was: once
+    cancelled: bool = False  # its task was cancelled, once
 
 
 class Server:
-    """One node's HTTP server. Made by `api.serve`; ended by `close`."""
+    """The HTTP server of a node. Made by `api.serve`; ended by `close`."""
 
     def __init__(self, port: Port, routes: Sequence[Route]) -> None:
         self.port = port
-        #: From the first call of `drain`: only health routes are answered.
+        #: True from the first call of `drain`. Then only health routes are answered.
         self.draining = False
         self._table = RouteTable(routes)
         self._direct = {(route.method, route.pattern): route for route in routes if "{" not in route.pattern}
@@ -90,7 +90,8 @@ class Server:
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[_Wait, None] = {}
         self._numbers = itertools.count(1)
-        # Each has its time: who asks for a thousand large messages does not keep those waiting who send and pull.
+        # Questions and orders have separate time. A client that asks for a thousand large messages does not delay
+        # clients that send and pull.
         self._questions, self._orders = Line(self._listener.loop), Line(self._listener.loop)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp, self._stamped_by = "", (-1, "", -1)
@@ -98,22 +99,24 @@ class Server:
     # The life of the server
 
     async def listen(self, host: str, listen_port: int) -> None:
-        """Open the socket. `ListenFailed` with the reason."""
+        """Open the socket. Raises `ListenFailed` with the reason."""
         self._sockets = await listen(partial(Inlet, self._listener), host, listen_port)
         self._watchdog = asyncio.get_running_loop().create_task(self._watch())
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port listened on (the port given by the system when 0 was asked for)."""
+        """Return the host and port of the socket. The system chose the port if 0 was asked for."""
         assert self._sockets, "listen first"
         name = self._sockets[0].sockets[0].getsockname()
         return name[0], name[1]
 
     def drain(self) -> None:
-        """Refuse new work with 503 `draining` and end every wait with it. Idempotent; health routes go on.
+        """Refuse new work with 503 `draining`, and end every wait with it. Idempotent. Health routes go on.
 
-        Waits that were passed on have a moment: the leader is asked to end them (`end_waits`), for what it has just
-        handed over to one of them would be lost on a connection that closes, and come again after its lease."""
+        Passed-on waits have PASSED_ON_S, in which the leader is asked to end them (`end_waits`). The leader may just
+        have delivered to one of them. On a closed connection that delivery would be lost, and come again after its
+        lease.
+        """
         if self.draining:
             return
         self.draining = True
@@ -129,15 +132,15 @@ class Server:
     def _cancel_wait(self, wait: _Wait) -> None:
         if wait not in self._waiting or wait.cancelled:
             return
-        if wait.task is asyncio.current_task():  # it reads its body, and what stands behind it came with that
+        if wait.task is asyncio.current_task():  # it reads its body, and the bytes behind it came with that
             self._listener.endings.add(partial(self._cancel_wait, wait))
             return
         wait.cancelled = True
         wait.task.cancel()
 
     def end_waits(self, node_id: str, number: int | None = None) -> int:
-        """End the waits that this node passed on, or the one of this number there: each is answered as one that found
-        nothing. Returns how many."""
+        """End the waits that this node passed on, or only the one with this number there. Each is answered as a wait
+        that found nothing. Return how many."""
         named = None if number is None else str(number)
         waits = [wait for wait in self._waiting if wait.nothing and wait.came_by == node_id]
         passed_on = [wait for wait in waits if named in (None, wait.number)]
@@ -157,7 +160,7 @@ class Server:
             with suppress(asyncio.CancelledError):
                 await self._watchdog
             self._watchdog = None
-        self._listener.pre_shutdown()  # idle connections close now; without it they are waited for
+        self._listener.pre_shutdown()  # closes idle connections now; otherwise shutdown waits for them
         await self._listener.shutdown(max(grace_s, NO_GRACE_S))
         self._listener.watch.close()
 
@@ -200,7 +203,7 @@ class Server:
             exchange.release()
 
     def _check(self, exchange: Exchange) -> None:
-        """Refuse what nodes would read differently, and what a page of another site sends."""
+        """Refuse a request that nodes would read differently, or that a page of another site sends."""
         if exchange.connection.oversized and is_too_large(exchange.request.raw_headers):
             raise header_too_large()
         if "#" in exchange.target:
@@ -234,8 +237,9 @@ class Server:
         return await route.handler(exchange)
 
     def _moves_on(self, route: Route, exchange: Exchange) -> bool:
-        """Whether a request that this node did nothing with goes to who leads now: it came here, as to a leader that
-        gave leadership away meanwhile, and is no wait, which ends with the leader, nor about the cluster itself."""
+        """True if a request that changed nothing here goes to the present leader. It came to this node as to a leader,
+        which gave leadership away meanwhile. Two kinds stay: waits, which end with the leader, and requests about the
+        cluster itself."""
         elsewhere = route.leader and not route.waits and not self.port.leads() and exchange.answered is None
         return elsewhere and FORWARDED not in exchange.request.headers and not route.pattern.startswith("/v1/cluster")
 
@@ -246,7 +250,7 @@ class Server:
         headers = exchange.request.headers
         wait = _Wait(task, headers.get(FORWARDED, ""), headers.get(WAIT, ""), route.nothing)
         connection = exchange.connection
-        if route.leader and exchange.has_shut():  # the leader gives it what is ready
+        if route.leader and exchange.has_shut():  # the leader gives it the messages that are ready
             exchange.once = True
             return await self._run(route, exchange)
         self._waiting[wait] = None
@@ -258,7 +262,7 @@ class Server:
         try:
             if wait.nothing:
                 connection.wait(end)
-                exchange.once = connection.unwatched() or ONCE in headers  # nothing would tell that the client goes
+                exchange.once = connection.unwatched() or ONCE in headers  # nothing would show that the client goes
             return await self._run(route, exchange)
         except asyncio.CancelledError:
             if not (self.draining or wait.ended) or exchange.request.transport is None:
@@ -275,7 +279,7 @@ class Server:
                 task.uncancel()
 
     async def pass_on(self, exchange: Exchange) -> Answer:
-        """Pass the request to the leader as it came, and its answer back."""
+        """Pass the request to the leader as it came, and return its answer."""
         request = exchange.request
         came_by = request.headers.get(FORWARDED)
         if came_by is not None:
@@ -301,21 +305,21 @@ class Server:
 
     @staticmethod
     def _principal(request: web.BaseRequest) -> Principal:
-        """Who asks: the one place where authentication will stand."""
+        """Return the caller. Authentication will stand here, and only here."""
         return ANONYMOUS
 
     @staticmethod
     def _relative(exchange: Exchange) -> str:
-        """The target as path and query; a proxy may send it with scheme and host."""
+        """Return the target as path and query. A proxy may send it with scheme and host."""
         if not exchange.target.startswith("/"):
             exchange.target = str(exchange.request.rel_url)
         return exchange.target
 
-    # What every answer carries
+    # The headers of every answer
 
     def stamp(self, answered: Answered | None) -> str:
-        """Date, Hourwheel-Node and Hourwheel-Term as header lines; made once per second and term. `answered` names the
-        node, if it is another."""
+        """Return Date, Hourwheel-Node and Hourwheel-Term as header lines. They are made once per second and term.
+        `answered` names the node that answered, if it is another."""
         second = self.port.now_ms() // 1000
         if answered is not None and answered.node:
             by = (second, answered.node, answered.term)
@@ -327,11 +331,11 @@ class Server:
         return self._stamp
 
     def date(self) -> str:
-        """The Date header's line."""
+        """Return the line of the Date header."""
         return f"Date: {http_date(self.port.now_ms() // 1000)}\r\n"
 
     def keeps(self, exchange: Exchange) -> bool:
-        """Whether the connection stays open after this answer. Not if part of the body was left unread."""
+        """True if the connection stays open after this answer. It closes if part of the body is unread."""
         request = exchange.request
         kept = request.keep_alive and not self.draining and request.content.is_eof() and request.version >= (1, 1)
         return kept and exchange.connection.goes_on()
@@ -345,13 +349,13 @@ class Server:
         )
 
     def _refuse_bytes(self, problem: Problem) -> Answer:
-        """The answer to what is not HTTP: there is no exchange to speak of, and the connection ends."""
+        """Return the answer to bytes that are not HTTP. They have no exchange, and the connection ends."""
         request_id = f"{self._id_prefix}{next(self._numbers)}"
         stamp = f"{self.stamp(None)}{REQUEST_ID}: {request_id}\r\n"
         return Answer.of(problem.status, self._body(problem, request_id, None), PROBLEM, stamp=stamp, keep_alive=False)
 
     def _body(self, problem: Problem, request_id: str, answered: Answered | None) -> bytes:
-        """Text of the request that is no UTF-8 stands in it with `?` for what is not."""
+        """Encode a problem. Characters of the request that are no UTF-8 become `?`."""
         term = answered.term if answered is not None and answered.node else self.port.term()
         context: dict[str, Any] = {"term": term, "request_id": request_id}
         leader = self.port.leader()

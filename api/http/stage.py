@@ -1,4 +1,4 @@
-"""Where a connection stands, and for how long it may stand there: one machine a connection, and its table.
+"""The stages of a connection, and how long it may stand at each: one state machine a connection, and its table.
 
 | stage     | begins                                             | may last               | then          |
 |-----------|----------------------------------------------------|------------------------|---------------|
@@ -10,18 +10,20 @@
 | LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
 | IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
 
-Where answers that nobody has read hold too much (api/port/budget.py), the one that is ANSWERING for longest makes room.
-A connection that is closed with bytes unsent has LINGER_S for them, then it is aborted.
+If unread answers hold too much (api/port/budget.py), the connection that is ANSWERING for longest makes room. A
+connection that is closed with unsent bytes has LINGER_S for them. Then it is aborted.
 
-(1) HALF_CLOSED_MAX_S once the client has closed its side; then it is closed. Whether anybody still waits for the answer
-nothing tells, and who asks for long counts and goes away would keep those who stay waiting.
+(1) HALF_CLOSED_MAX_S once the client has closed its side. Then the connection is closed, because nothing says if the
+client still waits for the answer. A client that asks for long counts and goes away would delay the clients that stay.
 
-A pipelined request that is there whole begins WORKING at once; of one that is there in part, HEADER began with the
-first byte that came behind the request before it. In READING a body has BODY_MAX_S (api/http/exchange.py).
+A pipelined request that is here whole begins WORKING at once. For one that is here in part, HEADER began with its first
+byte behind the request before it. In READING a body has BODY_MAX_S (api/http/exchange.py).
 
-Where a node has as many connections as it takes, the one that keeps it waiting for longest makes room: one that asks
-for nothing (OPENED, IDLE), else any that is not WORKING, or that is and waits for messages: that is answered. One that
-asks for nothing, but did within two seconds, comes behind one of the others that stands there for longer.
+At the bound on connections, the one that keeps the node waiting for longest makes room. In order:
+- a connection that asks for nothing (OPENED, IDLE)
+- a connection that is not WORKING, or that is WORKING and waits for messages (it gets its answer).
+
+A connection that asks for nothing, but did within two seconds, comes behind one of the others that stands longer.
 """
 
 from enum import IntEnum
@@ -31,19 +33,21 @@ from typing import Final
 HEADER_MAX_S: Final = 10.0
 #: A client that has closed its side gets its answer within this.
 HALF_CLOSED_MAX_S: Final = 10.0
-#: An idle connection is kept this long; longer than the idle time of common clients and proxies.
+#: An idle connection is kept this long. That is longer than the idle time of common clients and proxies.
 KEEPALIVE_S: Final = 75.0
-#: After an early refusal (413, 415), how long the rest of the body is read and dropped so the client sees the answer.
+#: After an early refusal (413, 415), the rest of the body is read and dropped for this long, so the client sees the
+#: answer.
 LINGER_S: Final = 2.0
-#: Between two reads of it, of 256 KB at most: 40 clients whose bodies were refused took all of the loop.
+#: Pause between two reads of that rest, of 256 KB at most. Without it 40 clients with refused bodies took all of the
+#: loop.
 LINGER_PAUSE_S: Final = 0.025
-#: A client may take so long to read an answer, and a second more for so many bytes of it.
+#: Time for a client to read an answer, and a second more for each ANSWER_BYTES_PER_S of it.
 ANSWER_MAX_S: Final = 30.0
 ANSWER_BYTES_PER_S: Final = 16 * 1024
 
 
 class Stage(IntEnum):
-    """See above."""
+    """A stage of a connection, as in the table above."""
 
     OPENED = 0
     HEADER = 1
@@ -54,5 +58,5 @@ class Stage(IntEnum):
     IDLE = 6
 
 
-#: To be compared with: a member that is looked up in its class costs 0.1 us in Python 3.11, ten times a request.
+#: The stages to compare with. To look a member up in its class costs 0.1 us in Python 3.11, ten times a request.
 OPENED, HEADER, READING, WORKING, ANSWERING, LINGERING, IDLE = Stage

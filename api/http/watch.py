@@ -1,8 +1,8 @@
-"""Connections whose requests wait, in an epoll of their own.
+"""An epoll of its own for connections whose requests wait.
 
-A client that closes 8,000 polls in one moment has them all read in one turn: the loop reads whatever is ready, 5 us
-each, before it does anything else. So where many wait the loop does not read them. Their descriptors stand in an epoll,
-which the loop reads as one, and each time it comes round a few of those that have something are read on.
+A client that closes 8,000 polls in one moment would have them all read in one turn. The loop reads every ready socket,
+5 us each, before it does anything else. So if many wait, the loop does not read them. Their descriptors stand in an
+epoll, which the loop reads as one socket. Each round, a few connections with something to read are read on.
 """
 
 import asyncio
@@ -12,69 +12,69 @@ from typing import Final, Protocol, cast
 
 from api.port.loop_turn import CLOSED_A_TURN
 
-#: So many may wait and are read as all others are: 1 ms, if they end in one moment.
+#: Up to this many waiting connections are read like all others: 1 ms, if they end in one moment.
 READ_MAX: Final = 200
 
 
 def descriptor_of(transport: asyncio.BaseTransport) -> int:
-    """Of the socket, which is open."""
+    """Return the descriptor of the socket, which is open."""
     return cast(int, transport.get_extra_info("socket").fileno())
 
 
 def has_shut(descriptor: int) -> bool:
-    """Whether the client of this socket has closed its side, or the connection; read or not."""
+    """True if the client of this socket has closed its side, or the connection. The end may be unread."""
     look = select.poll()
     look.register(descriptor, select.POLLRDHUP)
     return bool(look.poll(0))
 
 
 class Watched(Protocol):
-    """What is asked of a connection."""
+    """A connection, as the watch sees it."""
 
     def awaits_its_end(self) -> int | None:
-        """The descriptor of its socket; None where it is not to be watched now."""
+        """Return the descriptor of its socket. None if it is not to be watched now."""
 
     def hold_reading(self) -> bool:
-        """The loop reads it no more."""
+        """Stop the loop's reading of it."""
 
     def read_on(self) -> None:
-        """The loop reads it again."""
+        """Let the loop read it again."""
 
 
 class Watch:
-    """Of one listener. A connection is in it until something comes from its client, or its request waits no more."""
+    """The watch of one listener. It has a connection until its client sends something, or its request waits no more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll: select.epoll | None = None  # made when many wait for the first time
         self._waiting = 0
         self._by_descriptor: dict[int, Watched] = {}
-        self._descriptors: dict[Watched, int] = {}  # the inverse, also of who is closed and has not said so
+        self._descriptors: dict[Watched, int] = {}  # the inverse; also has closed connections until they end
 
     def begin(self, connection: Watched) -> None:
-        """A request waits. What it finds at once it finds as if nobody watched."""
+        """A request begins to wait. Messages that it finds at once come as if there were no watch."""
         self._waiting += 1
         self.again(connection)
 
     def again(self, connection: Watched) -> None:
-        """Something came that was not the client's end, such as the rest of the body."""
+        """Watch the connection again after bytes that were not the client's end, such as the rest of the body."""
         if self._waiting > READ_MAX:
             self._loop.call_soon(self._add, connection)
 
     def end(self, connection: Watched) -> None:
-        """It waits no more."""
+        """The request of the connection waits no more."""
         self._waiting -= 1
         if connection in self._descriptors:
             self._remove(connection)
             connection.read_on()
 
     def has_left(self, connection: Watched) -> bool:
-        """Whether the client has closed its side, or the connection, and that was not read yet."""
+        """True if the client has closed its side, or the connection, and the end is unread."""
         descriptor = self._descriptors.get(connection)
         return descriptor is not None and has_shut(descriptor)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Close the epoll, because no connection waits any more."""
         if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
@@ -93,7 +93,8 @@ class Watch:
         connection.hold_reading()
 
     def _some(self) -> None:
-        """Let the loop read a few of those that have something: level-triggered, so the others come next."""
+        """Let the loop read a few connections with something to read. The epoll is level-triggered, so the others come
+        next."""
         assert self._epoll is not None
         for descriptor, _ in self._epoll.poll(0, CLOSED_A_TURN):
             connection = self._by_descriptor[descriptor]
@@ -102,7 +103,7 @@ class Watch:
 
     def _remove(self, connection: Watched) -> None:
         descriptor = self._descriptors.pop(connection)
-        if self._by_descriptor.get(descriptor) is connection:  # else it was closed, and another one has its number
+        if self._by_descriptor.get(descriptor) is connection:  # otherwise it was closed, and another has its number
             del self._by_descriptor[descriptor]
             if self._epoll is not None:
                 with suppress(OSError):  # it was closed

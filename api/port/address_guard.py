@@ -1,11 +1,11 @@
-"""Which addresses a webhook may be sent to: public ones, and those that `[push] allow` names.
+"""The addresses that a webhook may be sent to: public ones, and those that `[push] allow` names.
 
-Whoever may schedule a message chooses its URL; without a guard a node would fetch from inside the network what the
-client could not reach itself. A name is no help (it may resolve to anything, and to something else a moment later), so
-the guard stands where the socket is made: it sees the address that is really connected to, whatever was written.
+A client that may schedule a message chooses its URL. Without a guard a node would fetch from inside the network what
+the client could not reach itself. A check of the name does not help: it may resolve to any address, and to another one
+a moment later. So the guard stands where the socket is made. There it sees the real address of the connection.
 
 An IPv6 address that stands for an IPv4 one (mapped, compatible, translated, NAT64, 6to4) is judged as that one. Of the
-others only global unicast (2000::/3) is public, less what is reserved in it.
+others only global unicast (2000::/3) is public, less its reserved parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-#: Not public, by IANA's special-purpose registries and multicast.
+#: Networks that are not public, by IANA's special-purpose registries and multicast.
 _CLOSED_V4: Final = tuple(
     IPv4Network(text)
     for text in (
@@ -29,9 +29,9 @@ _CLOSED_V4: Final = tuple(
     )
 )  # fmt: skip
 _OPEN_V6: Final = IPv6Network("2000::/3")
-#: Of the open ones: protocol assignments (Teredo is in it), documentation, 6to4 is judged before.
+#: Closed parts of the open one: protocol assignments (with Teredo) and documentation. 6to4 is judged before.
 _CLOSED_V6: Final = tuple(IPv6Network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20"))
-#: IPv6 networks whose addresses stand for an IPv4 one, and how many bits to the right of it there are.
+#: IPv6 networks whose addresses stand for an IPv4 one, each with the number of bits to the right of it.
 _EMBEDDING: Final = (
     (IPv6Network("::ffff:0:0/96"), 0),  # mapped: the socket connects to the IPv4 address itself
     (IPv6Network("::/96"), 0),  # compatible; :: and ::1 are 0.0.0.0 and 0.0.0.1, which are closed too
@@ -44,20 +44,22 @@ _NUMBERS: Final = re.compile(r"[0-9][0-9a-fA-FxX.]*")
 _RECEIVE_BYTES: Final = 32 * 1024
 
 FORBIDDEN_ERRNO: Final = -1
-"""Of AddressForbidden. No errno of the system: where several addresses of a name fail alike, the number is all that is
-left of the error."""
+"""The errno of AddressForbidden. The system has no such errno. If several addresses of a name fail alike, only the
+number is left of the error."""
 
 
 class AddressForbidden(OSError):
-    """The address may not be pushed to; nothing was sent, not even a SYN."""
+    """The address may not be pushed to. Nothing was sent, not even a SYN."""
 
     def __init__(self, address: str) -> None:
         super().__init__(FORBIDDEN_ERRNO, f"{address} may not be pushed to; [push] allow names exceptions")
 
 
 def literal(host: str) -> Address | None:
-    """The address that getaddrinfo reads from `host` without asking anybody: dotted, decimal, octal, hexadecimal, short
-    (127.1), IPv6 with or without brackets and zone. None: a name."""
+    """Return the address that getaddrinfo reads from `host` without asking DNS. None for a name.
+
+    It reads dotted, decimal, octal, hexadecimal, short (127.1), and IPv6 with or without brackets and zone.
+    """
     text = host.strip("[]").partition("%")[0]
     if _NUMBERS.fullmatch(text):
         try:
@@ -71,13 +73,13 @@ def literal(host: str) -> Address | None:
 
 
 class Addresses:
-    """What one node may push to. `allow` are networks in CIDR notation; ValueError if one is not."""
+    """The addresses that a node may push to. `allow` has networks in CIDR notation; ValueError if one is not."""
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
         self._allow: tuple[Network, ...] = tuple(ip_network(text) for text in allow)
 
     def allows(self, host: str) -> bool:
-        """Whether a push may go to this literal address, in any notation. A name is no address: False."""
+        """True if a push may go to this literal address, in any notation. False for a name."""
         address = literal(host)
         return address is not None and self._allows(address)
 
@@ -92,10 +94,10 @@ class Addresses:
         return address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
 
     def open_socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """A socket for one row of getaddrinfo, not yet connected; what aiohttp's connector asks for. Raises
+        """Return a socket for one row of getaddrinfo, not yet connected, as aiohttp's connector wants it. Raises
         AddressForbidden.
 
-        The receive buffer is small: nobody reads more than 16 KiB of an answer, and what a flood brings at once is
+        The receive buffer is small, because at most 16 KiB of an answer is read. Bytes that come at once are also
         parsed at once, in the event loop.
         """
         family, kind, protocol, _, address = info

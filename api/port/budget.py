@@ -1,5 +1,5 @@
-"""What all connections of a node may hold together: how many they are, and how many bytes of bodies under way, of what
-is parsed of them, and of answers that nobody has read yet."""
+"""Bounds on what all connections of a node hold together. They count connections and bytes: of bodies under way, of
+their parsed parts, and of unread answers."""
 
 import asyncio
 from collections import deque
@@ -11,23 +11,23 @@ from api.port.problem import Problem
 
 CONNECTIONS_MAX: Final = 10_000
 BYTES_MAX: Final = 256 * 1024 * 1024
-#: Bodies up to this size are not counted: what settles messages goes on when the budget is used up.
+#: Smaller bodies are not counted, so requests that settle messages go on when the budget is used up.
 UNCOUNTED_BYTES: Final = 4_096
-#: What is parsed of large batches may hold so much, and no more than one part in so many of all bytes: one loop writes
-#: them one behind the other.
+#: Bound on the parsed parts of large batches, which is also at most 1/PARSED_SHARE of all bytes. One loop writes them,
+#: one after the other.
 PARSED_MAX: Final = 12 * 1024 * 1024
 PARSED_SHARE: Final = 4
-#: And answers that nobody has read yet: past it who has left one unread for longest makes room.
+#: Unread answers may hold this part of all bytes. Beyond it, the connection that left one unread for longest makes
+#: room.
 UNREAD_SHARE: Final = 2
-#: Look-ups of messages at a time: each holds its message while it waits for its next turn.
+#: Look-ups of messages at a time. Each holds its message while it waits for its next turn.
 LOOK_UPS_MAX: Final = 32
-#: What is parsed of so little of it waits for no room: small batches stand behind no large ones.
+#: Smaller parsed parts wait for no room, so small batches do not stand behind large ones.
 ROOM_FREE_BYTES: Final = 1024 * 1024
 
 
 class Room:
-    """So many bytes for those that may wait for them: who came first goes first. Who needs more than there is goes
-    alone."""
+    """A number of bytes, taken in the order of asking. A task that needs more than there is goes alone."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -36,7 +36,7 @@ class Room:
 
     @asynccontextmanager
     async def taken(self, size: int) -> AsyncIterator[None]:
-        """Wait for so many bytes, and have them."""
+        """Wait for `size` bytes, and take them."""
         size = min(size, self._size)
         if self._waiting or size > self._left:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -63,8 +63,11 @@ class Room:
 
 
 class Budget:
-    """Of one node. Invariant: `held_bytes` is the sum of what was counted and not given back. `connections` are those
-    that are open, kept by the listener; `refused` what was answered `busy`."""
+    """The budget of a node. Invariant: `held_bytes` is the sum of the bytes counted and not given back.
+
+    - `connections`: the open ones, counted by the listener.
+    - `refused`: the number of `busy` answers.
+    """
 
     def __init__(self, bytes_max: int = BYTES_MAX, connections_max: int = CONNECTIONS_MAX) -> None:
         self.bytes_max = bytes_max
@@ -77,7 +80,7 @@ class Budget:
         self._parsed = Room(min(PARSED_MAX, bytes_max // PARSED_SHARE))
 
     def take(self, size: int) -> None:
-        """Count `size` bytes more. `busy` where they would be too many; then none is counted."""
+        """Count `size` bytes more. Raises `busy` if they would be too many, and counts none then."""
         if self.held_bytes + size > self.bytes_max:
             self.refused += 1
             raise Problem(
@@ -88,13 +91,13 @@ class Budget:
         self.held_bytes += size
 
     def give(self, size: int) -> None:
-        """They are gone."""
+        """Give `size` bytes back."""
         self.held_bytes -= size
         assert self.held_bytes >= 0, f"{size} bytes given back, {self.held_bytes + size} held"
 
     @contextmanager
     def counted(self, size: int) -> Iterator[None]:
-        """Count bytes that are there already, past the bound too: what comes next is refused."""
+        """Count bytes that are there already, beyond the bound too. Later requests are then refused."""
         self.held_bytes += size
         try:
             yield
@@ -103,7 +106,7 @@ class Budget:
 
     @asynccontextmanager
     async def parsed(self, size: int) -> AsyncIterator[None]:
-        """Parse what will hold so many bytes, when there is room for it."""
+        """Wait for room, and count the `size` bytes that the parsed parts will hold."""
         if size <= ROOM_FREE_BYTES:
             with self.counted(size):
                 yield
@@ -123,16 +126,16 @@ class Budget:
             self.unread_bytes -= size
 
     def is_unread(self) -> bool:
-        """Whether answers that nobody reads hold more than their share."""
+        """True if unread answers hold more than their share."""
         return self.unread_bytes > self.bytes_max // UNREAD_SHARE
 
     def full(self) -> Problem:
-        """The answer to a connection too many."""
+        """Return the refusal of a connection too many."""
         self.refused += 1
         return Problem("busy", f"this node has {self.connections_max} connections, as many as it takes; use fewer")
 
     def figures(self) -> dict[str, int]:
-        """For GET /v1/node."""
+        """Return the figures for GET /v1/node."""
         return {
             "connections": self.connections,
             "connections_max": self.connections_max,

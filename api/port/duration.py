@@ -1,7 +1,7 @@
 """Durations on the wire: `"250ms" "10s" "3m" "2h" "7d"` or whole milliseconds in, the shortest exact text out.
 
-One number and one unit, no fractions and no sums: there is one way to write each duration per unit, so a typo such as
-"1,5h" or "30 min" is refused instead of guessed at. The number of digits is bounded before it becomes an int.
+A duration is one number and one unit, without fractions or sums. So each duration has one spelling per unit, and a typo
+such as "1,5h" or "30 min" is refused instead of guessed at. The number of digits is bounded before it becomes an int.
 """
 
 import re
@@ -13,11 +13,11 @@ _HINT: Final = 'write a whole number with one unit, such as "250ms", "10s", "3m"
 
 
 class BadDuration(ValueError):
-    """The value is no duration; the text says what to write instead."""
+    """The value is no duration. The text says what to write instead."""
 
 
 def parse_duration(value: object) -> int:
-    """Milliseconds (>= 0) of a duration as sent; `BadDuration` for anything else."""
+    """Return the milliseconds (>= 0) of a duration as sent. Raises `BadDuration` for anything else."""
     if type(value) is str:
         match = _TEXT.fullmatch(value)
         if match is None:
@@ -31,7 +31,7 @@ def parse_duration(value: object) -> int:
 
 
 def render_duration(value_ms: int) -> str:
-    """The duration in the largest unit that holds it exactly: 30000 -> "30s", 90000 -> "90s", 0 -> "0s"."""
+    """Return the duration in the largest unit that holds it exactly: 30000 -> "30s", 90000 -> "90s", 0 -> "0s"."""
     if value_ms == 0:
         return "0s"
     for unit in ("d", "h", "m", "s"):

@@ -1,4 +1,4 @@
-"""A request on its way from the node that was asked to the one that leads, and its answer on the way back."""
+"""A request on its way from the node that was asked to the leader, and its answer on the way back."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -7,17 +7,17 @@ import msgspec
 
 
 class ForwardRequest(msgspec.Struct, frozen=True):
-    """A request on its way to the leader, untouched. `target` is path and query as they came, still quoted."""
+    """A request on its way to the leader, unchanged. `target` is path and query as they came, still quoted."""
 
     method: str
     target: str
-    headers: Mapping[str, str]  # the subset that means something to the leader, with Hourwheel-Forwarded set
+    headers: Mapping[str, str]  # those that mean something to the leader, with Hourwheel-Forwarded set
     body: bytes
-    gone: Callable[[], bool] = lambda: False  # whether an answer with something in it reaches nobody any more
+    gone: Callable[[], bool] = lambda: False  # true if a delivery in the answer would reach no client any more
 
 
 class Answered:
-    """Of a request that another node answers: which one, in which term; "" and 0 before it has."""
+    """The node that answered a request that this one took, and its term. "" and 0 before the answer."""
 
     __slots__ = ("node", "term")
 
@@ -25,19 +25,19 @@ class Answered:
         self.node, self.term = "", 0
 
 
-#: Where the running request wants that told; None: nowhere.
+#: The running request's `Answered`. None: the request does not want it.
 ANSWERED: ContextVar[Answered | None] = ContextVar("answered", default=None)
 
 
 def tell(node: str, term: int) -> None:
-    """This node has answered what the running request asked."""
+    """Note the node that answered the running request."""
     answered = ANSWERED.get()
     if answered is not None:
         answered.node, answered.term = node, term
 
 
 class ForwardAnswer(msgspec.Struct, frozen=True):
-    """The leader's answer; the server passes on status, body and those headers that are the contract's."""
+    """The leader's answer. The server passes on the status, the body and the headers of the contract."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What crosses the port about the ledger: what became of each message, and what a node has on record of hand-overs.
+"""The ledger at the port: the account of each message, and a node's records of hand-overs.
 
 A part of the service port (api/port/port.py), whose rules hold here too. The words are those of ledger/columns.py.
 """
@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-#: The classes of the ledger: every message is exactly one.
+#: The classes of the ledger. Every message has exactly one.
 CLASSES: Final = (
     "delivered_once",
     "delivered_more",
@@ -20,14 +20,14 @@ CLASSES: Final = (
     "lost",
     "delivered",
 )
-#: Most homes that one request for records may name, 8 bytes each.
+#: Most homes that a request for records may name, 8 bytes each.
 ASKED_MAX: Final = 1 << 20
-#: How long a window may be that begins or ends by itself.
+#: Length of a window of which the request names at most one end.
 WINDOW_DEFAULT_MS: Final = 3_600_000
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages that fell due, where they were born, in [from_ms, to_ms); of a topic, of some classes (None: of all)."""
+    """Messages whose first due time is in [from_ms, to_ms), of a topic and of some classes (None: of all)."""
 
     from_ms: int
     to_ms: int
@@ -38,8 +38,8 @@ class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hand-over that repeats another one of the message; with `cause` scheduled_twice one of the message `other`.
-    Times are 0 and nodes empty where they are not known."""
+    """A hand-over that repeats another one of the message. With `cause` scheduled_twice, the other is of the message
+    `other`. Unknown times are 0, and unknown nodes empty."""
 
     cause: str
     mode: str
@@ -56,7 +56,7 @@ class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One message of the ledger; times are 0 where there is none. `hand_overs` are those that the nodes wrote down."""
+    """A message of the ledger. Missing times are 0. `hand_overs` counts those that the nodes recorded."""
 
     id: str
     topic: str
@@ -81,7 +81,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One hand-over as the node that made it wrote it down. `outcome` unknown: no end of it is on record (yet)."""
+    """A hand-over as its node recorded it. `outcome` unknown: no end of it is on record (yet)."""
 
     at_ms: int
     node: str
@@ -94,10 +94,13 @@ class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class LedgerSight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the ledger was made from. `unreachable`: members whose accounts are missing, and why; what only they know is
-    unknown. `gaps`: (node, from_ms, until_ms) of which an account holds nothing, and in which some of the messages may
-    have been handed over; the node is "" where nobody tells which one led. `removed_until_ms`: some messages of the
-    window that were born before are gone, by age; 0: none is."""
+    """The coverage of the ledger's answer.
+
+    - `unreachable`: members whose accounts are missing, and why. Facts that only they have are unknown.
+    - `gaps`: (node, from_ms, until_ms) that an account does not cover. Some of the messages may have been handed over
+      then. The node is "" if no account says which node led.
+    - `removed_until_ms`: some messages of the window with an earlier first due time were removed by age. 0: none was.
+    """
 
     from_ms: int
     until_ms: int
@@ -108,12 +111,12 @@ class LedgerSight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """True if nothing is missing."""
         return not (self.unreachable or self.gaps or self.removed_until_ms)
 
 
 class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In order of due time at home, then of arrival; `next_cursor` None: the last page."""
+    """A page, ordered by first due time, then by arrival. `next_cursor` None: the last page."""
 
     items: Sequence[LedgerEntry]
     sight: LedgerSight
@@ -121,14 +124,14 @@ class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LedgerSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many of each; `counts` is ledger.summary.Summary.document()."""
+    """How many messages there are of each class. `counts` is ledger.summary.Summary.document()."""
 
     counts: Mapping[str, Any]
     sight: LedgerSight
 
 
 class MessageLedger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The ledger of one message, and the newest hand-overs of it that are on record."""
+    """The ledger of one message, and its newest recorded hand-overs."""
 
     entry: LedgerEntry
     hand_overs: Sequence[HandOverEntry]
@@ -136,8 +139,8 @@ class MessageLedger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordsAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which records of a node's delivery log: of the messages born at `homes` (little endian u64, ascending, each
-    once), in [from_ms, until_ms)."""
+    """A request for records of a node's delivery log in [from_ms, until_ms). `homes` has the first positions of the
+    messages (little endian u64, ascending, each once)."""
 
     homes: bytes
     from_ms: int
@@ -145,9 +148,11 @@ class RecordsAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordsFound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`rows` and `edges` are rows of storage.record.delivery_record.DELIVERY, each with its checksum (see
-    storage.query.delivery_search.FoundDeliveries, where the last four are told too); `number` is the node's in
-    records."""
+    """The records that a node found.
+
+    `rows` and `edges` are rows of storage.record.delivery_record.DELIVERY, each with its checksum. For the last four
+    fields see storage.query.delivery_search.FoundDeliveries. `number` is the node's in records.
+    """
 
     node: str
     number: int
@@ -163,13 +168,15 @@ class LedgerPort(Protocol):
     """The ledger. A part of `api.port.port.Port`."""
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
-        """`unknown-topic`, `invalid-field` (a cursor that is none), `over-limit` (too much fell due in that time)."""
+        """Return a page of the ledger. Raises `unknown-topic`, `invalid-field` (a bad cursor), `over-limit` (too much
+        fell due in that time)."""
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
-        """`unknown-topic`, `over-limit`. Limit, cursor and classes do not matter."""
+        """Return counts of the ledger. Limit, cursor and classes do not matter. Raises `unknown-topic`,
+        `over-limit`."""
 
     async def message_ledger(self, id: str) -> MessageLedger:
-        """`unknown-message`, `over-limit`."""
+        """Return the ledger of a message. Raises `unknown-message`, `over-limit`."""
 
     async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
-        """From this node's own delivery log, whether it leads or not. `over-limit`."""
+        """Return records of this node's own delivery log. It need not lead. Raises `over-limit`."""

@@ -1,9 +1,8 @@
-"""Work on the loop in turns: what takes long gives the loop back between its pieces, what comes in crowds begins and
-ends a few at a time.
+"""Turns on the loop. Long work gives the loop back between its pieces; work in crowds begins and ends a few at a time.
 
-Heartbeats, hand-overs and all other clients wait while one callback runs: 0.25 s end a leader's trust, 0.4 s bring an
-election. So whoever does work whose size a client or the store decides asks `give_way` between pieces of at most a
-millisecond or two; what cannot be cut into pieces goes to a thread.
+Heartbeats, deliveries and all other clients wait while one callback runs. 0.25 s end a leader's trust, and 0.4 s bring
+an election. A client or the store may decide the size of some work. Such work calls `give_way` between pieces of at
+most a millisecond or two. Work that cannot be cut into pieces goes to a thread.
 """
 
 import asyncio
@@ -12,11 +11,11 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-#: The loop is held for no longer; a piece of the work comes on top.
+#: The loop is held for no longer than this and one piece of the work.
 HELD_MAX_S: Final = 0.002
-#: Tasks of a crowd that are woken at a time; one takes 0.1 to 0.2 ms, with its answer.
+#: Tasks of a crowd that are woken at a time. A task takes 0.1 to 0.2 ms, with its answer.
 CROWD_A_TURN: Final = 8
-#: And connections that are closed: 0.05 ms each.
+#: Closed connections that end at a time, 0.05 ms each.
 CLOSED_A_TURN: Final = 24
 
 T = TypeVar("T")
@@ -25,26 +24,27 @@ Pieces = Generator[None, None, T]
 
 
 class Line:
-    """Those who want the loop, in order: as many each time it comes round as there is time for.
+    """Tasks that want the loop, in order. Each round takes as many as there is time for.
 
-    What begins has its turn, and so has what gave the loop back and goes on: ten large requests hold it for as long as
-    one does. 500 requests for a message of 256 KB that came in one moment held it for seconds, one behind the other."""
+    A task that begins has its turn, and so has a task that gave the loop back and goes on. So ten large requests hold
+    the loop for as long as one. Before, 500 requests in one moment for a message of 256 KB held it for seconds.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._round_s: float | None = None  # when the first of this round began; None: none did
-        self._began = 0  # how many did
-        self._coming = False  # whether the next round is
+        self._began = 0  # how many did in this round
+        self._coming = False  # true if the next round is scheduled
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._woken = 0  # of those that waited, how many have not looked yet whether there is time
-        self._passed_over = 0  # how many looked in this round, and there was none
+        self._woken = 0  # woken tasks that have not checked yet if there is time
+        self._passed_over = 0  # tasks that found no time in this round
 
     def begins(self) -> bool:
-        """Whether nobody waits and there is time for one more. It has its turn then."""
+        """True if no task waits and there is time for one more. The caller has its turn then."""
         return not (self._waiting or self._woken) and self._has_time()
 
     async def turn(self, *, goes_on: bool = False) -> None:
-        """Until there is time for one more. What goes on has held the loop: others have it first."""
+        """Wait until there is time for one more. A task that `goes_on` has held the loop, so others have it first."""
         if not goes_on and self.begins():
             return
         at = len(self._waiting)
@@ -76,7 +76,7 @@ class Line:
             self._loop.call_soon(self._next_round)
 
     def _next_round(self) -> None:
-        """Wake twice as many as there was time for. Those for whom there is none stand first again."""
+        """Wake twice as many as there was time for. Those that find no time stand first again."""
         count = max(4, 2 * self._began)
         self._round_s, self._began, self._passed_over, self._coming = None, 0, 0, False
         while self._waiting and count:
@@ -90,12 +90,12 @@ class Line:
 
 
 _lines: WeakValueDictionary[int, Line] = WeakValueDictionary()
-"""By the id of their loop, which each keeps alive. One goes when nobody has a turn or waits, and no round is to come:
-then it is as a new one is."""
+"""Lines by the id of their loop, which each keeps alive. A line is freed when no task has a turn or waits, and no round
+is scheduled. A new line is then the same."""
 
 
 class LoopTurn:
-    """The turn of one piece of work; made when it begins."""
+    """The turn of one piece of work. Made when the work begins."""
 
     __slots__ = ("_began_s", "_line", "_loop")
 
@@ -105,44 +105,46 @@ class LoopTurn:
         self.begin_anew()
 
     async def give_way(self) -> None:
-        """Let all others run, if the loop has been held for `HELD_MAX_S`. What was true before may not be after."""
+        """Let all others run, if the loop has been held for `HELD_MAX_S`. Facts from before the call may have changed
+        after it."""
         if self._loop.time() - self._began_s >= HELD_MAX_S:
             await self._line.turn(goes_on=True)
             self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Others have had the loop."""
+        """Begin a new turn, because others have had the loop."""
         self._began_s = self._loop.time()
 
 
 class Crowd:
-    """Calls that come by the thousand at once, each of which wakes a task: a few each time the loop comes round.
+    """Calls that come by the thousand at once, each of which wakes a task. A few run each time the loop comes round.
 
-    A client that closes 8,000 polls in one moment would hold the loop for more than a second otherwise: nothing is cut
-    into pieces where each piece is a task of its own."""
+    A client that closes 8,000 polls in one moment would otherwise hold the loop for more than a second. `give_way` does
+    not help here, because each piece is a task of its own.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, a_turn: int = CROWD_A_TURN) -> None:
         self._loop = loop
         self._a_turn = a_turn
-        self._calls: OrderedDict[Callable[[], object], None] = OrderedDict()  # popped in front: a dict looks for that
-        self._coming = False  # whether the next few are
+        self._calls: OrderedDict[Callable[[], object], None] = OrderedDict()  # popped in front; a dict would search
+        self._coming = False  # true if the next few are scheduled
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def add(self, call: Callable[[], object]) -> None:
-        """To be called soon, after those before it; once, if it is there already."""
+        """Call it soon, after those before it. A call that is there already stays once."""
         self._calls[call] = None
         if not self._coming:
             self._coming = True
             self._loop.call_soon(self._some)
 
     def remove(self, call: Callable[[], object]) -> None:
-        """It is not to be called, if it still was."""
+        """Do not call it, if it was still to be called."""
         self._calls.pop(call, None)
 
     def few(self) -> int:
-        """How many this time."""
+        """Return how many run this time."""
         return self._a_turn
 
     def _some(self) -> None:
@@ -156,7 +158,7 @@ class Crowd:
 
 
 async def in_turns(work: Pieces[T]) -> T:
-    """Do it piece by piece, others in between."""
+    """Do the work piece by piece, with others in between."""
     turn = LoopTurn()
     while True:
         try:

@@ -1,14 +1,14 @@
-"""The service port: what the HTTP layer asks of the node, and every type that crosses it.
+"""The service port: the calls of the HTTP layer to the node, and every type that crosses it.
 
-It keeps HTTP apart from consensus and storage, so that tests run the real server over a few dictionaries.
-- What comes in is validated: type, size, spelling. What needs the machine's state (keys, leases, revisions) is not.
-- What goes out are plain values: times are int64 milliseconds UTC (`*_ms`), bodies are bytes, ids and receipts are str.
-- A refusal is a `Problem`. Anything else that escapes is answered 500 and logged with its traceback.
-- Every method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull`
-  has made no lease; a cancelled `schedule` may or may not have been proposed.
-- Methods are called on the leader only, or where `reaches_leader()` (either was true in this step), except `forward`,
-  `message(local=True)`, `cluster`, `ready` and `metrics`. Leadership lost later is for the port to notice:
-  `Problem("no-leader")` when nothing was proposed, `Problem("outcome-unknown")` when it may have happened.
+It keeps HTTP apart from consensus and storage, so tests run the real server over a few dictionaries.
+- Arguments are validated for type, size and spelling. The port checks what needs state (keys, leases, revisions).
+- Results are plain values: times are int64 milliseconds UTC (`*_ms`), bodies are bytes, ids and receipts are str.
+- A refusal is a `Problem`. Any other exception is answered 500 and logged with its traceback.
+- A method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull` has
+  made no lease. A cancelled `schedule` may or may not have been proposed.
+- The server calls methods on the leader, or if `reaches_leader()`; either was true in this step. Exceptions are
+  `forward`, `message(local=True)`, `cluster`, `ready` and `metrics`. The port notices leadership that is lost later. It
+  raises `Problem("no-leader")` if nothing was proposed, `Problem("outcome-unknown")` if it may have happened.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,15 +27,15 @@ from api.port.member import MemberPort
 from api.port.problem import Problem
 from api.port.queries import BulkResult, CountQuery, DeadPage, DeadQuery, HistogramBucket
 
-#: Most messages one pull may ask for, most receipts one ack may carry.
+#: Most messages of a pull, most receipts of an ack.
 PULL_MAX: Final = 1_000
 ACK_MAX: Final = 10_000
-#: Sum of the stored sizes (bodies and all) one pull hands over, so that base64 and escaping keep the answer <= 16 MiB.
+#: Bound on the stored sizes (bodies and all) in a pull, so that base64 and escaping keep the answer <= 16 MiB.
 PULL_BYTES_MAX: Final = 7 * 1024 * 1024
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks. Anonymous until there are tokens."""
+    """The caller. Anonymous until there are tokens."""
 
     name: str
 
@@ -47,7 +47,7 @@ DELAY_LEVELS_MS: Final = tuple(1_000 * s for s in (1, 5, 10, 30, *range(60, 601,
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one request may carry. Raising a size costs memory per connection, not safety."""
+    """Bounds of a request. Raising a size costs memory per connection, not safety."""
 
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS  # `delay_level: n` stands for the n-th, from 1
     push_allow: tuple[str, ...] | None = None  # networks that a push may go to beside public ones; None: any address
@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a webhook goes. `secret` (a topic's only) signs it; what is None comes from the topic or the default."""
+    """Where a webhook goes. `secret` (a topic's only) signs it. None means the topic's value, or the default."""
 
     url: str
     method: str = "POST"
@@ -69,9 +69,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a failed hand-over is tried again; None leaves it to the topic, and there to RETRY_DEFAULTS."""
+    """When a failed delivery is tried again. None leaves it to the topic, and there to RETRY_DEFAULTS."""
 
-    max_attempts: int | None = None  # 1 .. 1,000 hand-overs, ended leases included; then the message is dead
+    max_attempts: int | None = None  # 1 .. 1,000 deliveries, ended leases included; then the message is dead
     min_backoff_ms: int | None = None  # 1 ms .. 7 d: the wait after the first failure; it doubles with each
     max_backoff_ms: int | None = None  # up to this
     max_age_ms: int | None = None  # 0: none; no attempt begins this long after the asked due time
@@ -81,12 +81,14 @@ RETRY_DEFAULTS: Final = RetryPolicy(max_attempts=16, min_backoff_ms=1_000, max_b
 
 
 class MessageIn(msgspec.Struct, frozen=True, gc=False):
-    """One message to schedule, parsed and validated.
+    """A message to schedule, parsed and validated.
 
-    At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set; neither means now; both are
-    within `Limits.max_delay_ms`. `content_type` is "" for a JSON document (sent and given back as `body`, byte for
-    byte); anything else are opaque bytes, sent and given back as `body_base64`. `fingerprint` (16 bytes, only with a
-    key) covers the fields as sent except `key` and `on_conflict`. `headers` are packed (`api.contract.checker`).
+    - At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set. Neither means now. Both are
+      within `Limits.max_delay_ms`.
+    - `content_type`: "" for a JSON document, sent and returned as `body`, byte for byte. Otherwise the body is opaque
+      bytes, sent and returned as `body_base64`.
+    - `fingerprint`: 16 bytes, only with a key. It covers the fields as sent except `key` and `on_conflict`.
+    - `headers`: packed (`api.contract.checker`).
     """
 
     topic: str
@@ -104,11 +106,12 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScheduleResult(msgspec.Struct, frozen=True):
-    """What became of each message, in the order given; columns of n rows.
+    """The result of each message, in the order given; columns of n rows. A refusal of all messages is raised instead.
 
-    `ids` S26; for CONFLICT and KEPT rows the id of the key's holder. `due_ms` int64; for REPLAYED and KEPT rows the
-    holder's. `status` uint8: see storage/format/schedule_status.py; `problems` has one entry per FAILED row (e.g. the
-    second entry of a split batch met a lost leadership). A refusal of everything is raised, not returned.
+    - `ids`: S26; for CONFLICT and KEPT rows the id of the key's holder.
+    - `due_ms`: int64; for REPLAYED and KEPT rows the holder's.
+    - `status`: uint8, see storage/format/schedule_status.py.
+    - `problems`: one per FAILED row (e.g. leadership was lost before the second entry of a split batch).
     """
 
     ids: npt.NDArray[np.bytes_]
@@ -118,7 +121,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 
 class ScheduledOne(msgspec.Struct, frozen=True):
-    """The same of a single message, whose refusal is raised."""
+    """The result of a single message, whose refusal is raised."""
 
     id: str
     due_ms: int
@@ -126,7 +129,7 @@ class ScheduledOne(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happened to a message once. `at_ms` is None, `node` empty, where nobody knows when a hand-over was made."""
+    """An event in a message's history. `at_ms` is None and `node` empty for a delivery at an unknown time."""
 
     at_ms: int | None
     event: str
@@ -151,14 +154,14 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tags: Sequence[str] = ()
     headers: Mapping[str, str] | None = None
     key: str | None = None
-    handed_over_ms: int | None = None  # the newest hand-over
+    handed_over_ms: int | None = None  # the newest delivery
     settled_ms: int | None = None
-    lateness_ms: int | None = None  # newest hand-over minus asked due
+    lateness_ms: int | None = None  # newest delivery minus asked due time
     last_error: str | None = None
     history: Sequence[HistoryEvent] = ()
     dead: Mapping[str, Any] | None = None  # as in `Delivery`
     target: Target | None = None  # the message's own; None: its topic's
-    extension: Mapping[str, Any] = {}  # fields that the record keeps there, as it keeps them (`api.contract.fields`)
+    extension: Mapping[str, Any] = {}  # fields in the record's extension, as it keeps them (`api.contract.fields`)
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,7 +173,7 @@ class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TopicChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings to set; None leaves one as it is. A PUT arrives with every field filled (defaults included)."""
+    """Settings to set. None leaves one as it is. A PUT comes with every field filled (defaults included)."""
 
     mode: str | None = None  # pull | push
     lease_ms: int | None = None  # 1 s .. 12 h
@@ -182,14 +185,14 @@ class TopicChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dead_letter: str | msgspec.UnsetType | None = msgspec.UNSET  # a topic's name
 
 
-#: What a topic has that nobody configured; also what a PUT gives the fields it leaves out.
+#: Settings of a topic that was never configured, and of fields that a PUT leaves out.
 TOPIC_DEFAULTS: Final = TopicChange(
     mode="pull", lease_ms=30_000, handover="fast", paused=False, target=None, retry=None, dead_letter=None
 )
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A topic with its settings. `counts` (messages by state) only in the list."""
+    """A topic with its settings. Only the list has `counts` (messages by state)."""
 
     name: str
     mode: str
@@ -205,18 +208,18 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PullIn(msgspec.Struct, frozen=True):
-    """A consumer's request for messages of one topic. `lease_ms` None means the topic's own."""
+    """A consumer's request for messages of a topic. `lease_ms` None means the topic's own."""
 
     topic: str
     max: int = 100  # 1 .. PULL_MAX
     wait_ms: int = 0  # 0 .. 30,000
     lease_ms: int | None = None  # 1 s .. 12 h
-    tags: tuple[tuple[str, ...], ...] = ()  # any of these groups, all tags of it; () takes every message
-    gone: Callable[[], bool] = lambda: False  # whether an answer with something in it reaches nobody any more
+    tags: tuple[tuple[str, ...], ...] = ()  # any of these groups, with all its tags; () takes every message
+    gone: Callable[[], bool] = lambda: False  # true if a delivery in the answer would reach no client any more
 
 
 class RescheduleResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The message as rescheduled: nothing of it is handed over before `due_ms`."""
+    """The message as rescheduled. It is not delivered before `due_ms`."""
 
     id: str
     topic: str
@@ -225,8 +228,8 @@ class RescheduleResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A leadership that was moved on purpose. The last three are the new leader's account, None if it gave none:
-    from the old leader's last possible hand-over to its own first; leases carried over; ids handed over in both."""
+    """A planned transfer of leadership. The last three are the new leader's account, None if it gave none. `gap_ms` is
+    from the old leader's last possible delivery to the new leader's first. `repeated` counts ids delivered by both."""
 
     from_node: str
     to_node: str
@@ -239,7 +242,7 @@ class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One message handed over under a lease; made by position, a thousand at once. `content_type` as in `MessageIn`."""
+    """A message delivered under a lease. Made by position, a thousand at once. `content_type` as in `MessageIn`."""
 
     id: str
     receipt: str
@@ -258,8 +261,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     priority: int = 0
     order_key: str | None = None
-    dead: Mapping[str, Any] | None = None  # of a dead-letter copy: the id, topic, reason, attempts, error it died with
-    extension: Mapping[str, Any] | None = None  # as in `MessageView`: what a consumer is told of it
+    dead: Mapping[str, Any] | None = None  # of a dead-letter copy: the original's id, topic, reason, attempts, error
+    extension: Mapping[str, Any] | None = None  # as in `MessageView`: the fields that a consumer sees
 
 
 class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -270,123 +273,127 @@ class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
-    """The node as the HTTP layer sees it. See the module's rules; times in ms, errors as `Problem`."""
+    """The node as the HTTP layer sees it. See the module's rules. Times are in ms, errors are `Problem`."""
 
     node_id: str
     limits: Limits
     budget: Budget
-    names: Collection[str]  # of this node's host, by which browsers may address it
+    names: Collection[str]  # names of this node's host that browsers may use
 
     def now_ms(self) -> int:
-        """The node clock."""
+        """Return the time of the node's clock."""
 
     def term(self) -> int:
-        """The newest term this node knows of."""
+        """Return the newest term that this node knows."""
 
     def leader(self) -> str | None:
-        """Node id of the leader as far as known; a hint for error answers."""
+        """Return the leader's node id as far as known: a hint for error answers."""
 
     def leads(self) -> bool:
-        """Whether this node proposes now. False: the server forwards. Called on every request, so it must be cheap."""
+        """True if this node proposes now. False: the server forwards. Called on every request, so it must be cheap."""
 
     def reaches_leader(self) -> bool:
-        """Whether this port asks the leader itself where another node leads. False: the server forwards. Answers then
-        say in `api.port.forward.ANSWERED` which node gave them."""
+        """True if this port itself asks another node that leads. False: the server forwards. Answers then name their
+        node in `api.port.forward.ANSWERED`."""
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
-        """Pass the request to the leader once. `no-leader` if none took the connection, `outcome-unknown` if it broke
-        after the request was sent. Cancelling ends a long pull there, and gives back what it brought."""
+        """Pass the request to the leader once. Raises `no-leader` if none took the connection, `outcome-unknown` if it
+        broke after the request was sent. Cancelling ends a long pull there, and gives its messages back."""
 
     async def schedule(self, messages: Sequence[MessageIn], principal: Principal) -> ScheduleResult:
-        """Durable on a majority and applied when it returns. At least one message."""
+        """Schedule at least one message. Durable on a majority and applied at return."""
 
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
-        """The same for a request with a single message."""
+        """Schedule a single message, with the same guarantee."""
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
-        """`unknown-message` also for text that is no id. Linearizable unless `local`."""
+        """Return a message. Linearizable unless `local`. Raises `unknown-message`, also for text that is no id."""
 
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        """`unknown-message`, `leased` (handed_over, attempt, leased_until), `already-settled`, `revision-mismatch`."""
+        """Cancel a message. Raises `unknown-message`, `leased` (handed_over, attempt, leased_until), `already-settled`,
+        `revision-mismatch`."""
 
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
-        """Set what `change` names. Without `create` an unknown topic is `unknown-topic`. `revision-mismatch`."""
+        """Set the named settings. Raises `revision-mismatch`, and `unknown-topic` without `create`."""
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
-        """`unknown-topic`."""
+        """Return a topic. Raises `unknown-topic`."""
 
     async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        """By name, behind `after`; with `counts`, which take a pass over all messages, their messages by state."""
+        """Return topics by name, behind `after`. `counts` adds their messages by state, which takes a pass over all
+        messages."""
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
-        """Remove a topic all of whose messages have ended. `unknown-topic`, `not-empty` (pending), `revision-mismatch`,
-        `over-limit`; `change-in-progress` when too much comes in to make sure."""
+        """Remove a topic whose messages have all ended. Raises `unknown-topic`, `not-empty` (pending),
+        `revision-mismatch`, `over-limit`, and `change-in-progress` if too much comes in to make sure."""
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
-        """Hand over up to `max` and PULL_BYTES_MAX, waiting up to `wait_ms` for the first; empty when none came.
-        `unknown-topic`; `no-leader` when leadership ends during the wait."""
+        """Deliver up to `max` messages and PULL_BYTES_MAX. Wait up to `wait_ms` for the first; empty if none came.
+        Raises `unknown-topic`, and `no-leader` if leadership ends during the wait."""
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
-        """One result per receipt: acked | stale | invalid. Durable on a majority when it returns."""
+        """Return one result per receipt: acked | stale | invalid. Durable on a majority at return."""
 
     async def nack(
         self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
-        """Give messages back: due again after `delay_ms` (None: by the retry policy), or dead when the policy says so;
-        not `counted` as an attempt, for whoever did not begin. One result per receipt: nacked | stale | invalid.
-        Durable on a majority when it returns."""
+        """Give messages back: due again after `delay_ms` (None: by the retry policy), or dead by the policy. Without
+        `counted` it is no attempt, for a consumer that did not begin. Return per receipt: nacked | stale | invalid.
+        Durable on a majority."""
 
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
     ) -> Sequence[str]:
-        """Let leases end `lease_ms` from now (None: the topic's). Per receipt: extended | stale | invalid."""
+        """Let leases end `lease_ms` from now (None: the topic's). Return per receipt: extended | stale | invalid."""
 
     async def reschedule(
         self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
-        """Another due time for a message that is not handed over; the refusals of `cancel`."""
+        """Set another due time for a message that is not delivered. Refusals are as for `cancel`."""
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
-        """How many messages match. `unknown-topic`; `over-limit` when too many counts wait."""
+        """Return how many messages match. Raises `unknown-topic`, and `over-limit` if too many counts wait."""
 
     async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
-        """The same by due time, in buckets one behind the other: from `from_ms` on, or else from the multiple of
-        `step_ms` where the first message is; up to `to_ms`, or else to the last message. The refusals of `count`;
-        `invalid-field` past HISTOGRAM_BUCKETS_MAX buckets."""
+        """Count by due time, in contiguous buckets. They begin at `from_ms`, or at the multiple of `step_ms` with the
+        first message, and end at `to_ms` or the last message. Refusals as for `count`; `invalid-field` for too many
+        buckets."""
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
-        """`unknown-topic`."""
+        """Return a page of dead letters. Raises `unknown-topic`."""
 
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """Make dead messages due now, their attempts counted anew; limit and cursor do not count. `unknown-topic`."""
+        """Make dead messages due now, with attempts counted anew. Limit and cursor are ignored. Raises
+        `unknown-topic`."""
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
-        """Move leadership to node `to`, or to the best. `unknown-node`, `not-caught-up`, `change-in-progress`."""
+        """Move leadership to node `to`, or to the best. Raises `unknown-node`, `not-caught-up`,
+        `change-in-progress`."""
 
     def drained(self) -> bool:
-        """Whether an operator drained this node: the server refuses new work. Called on every request."""
+        """True if an operator drained this node. The server then refuses new work. Called on every request."""
 
     async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """This node leads nothing and takes no requests; returns when its pushes are off the wire. `unknown-node` if
-        another one is meant, `not-caught-up`, `change-in-progress`."""
+        """Make this node lead nothing and take no requests. Returns when its pushes are off the wire. Raises
+        `unknown-node` if another node is meant, `not-caught-up`, `change-in-progress`."""
 
     async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """It serves again. `unknown-node` if another one is meant."""
+        """Let this node serve again. Raises `unknown-node` if another node is meant."""
 
     async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
-        """What became of a former leader's pushes. Per receipt: acked | nacked | stale | invalid; durable on a majority
-        when it returns. `no-leader` on a node that does not lead."""
+        """Take the outcomes of a former leader's pushes. Return per receipt: acked | nacked | stale | invalid. Durable
+        on a majority at return. Raises `no-leader` on a node that does not lead."""
 
     async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
-        """A new leader's account of what it took over. `no-leader` on a node that does not lead."""
+        """Return a new leader's account of its takeover. Raises `no-leader` on a node that does not lead."""
 
     async def cluster(self) -> Mapping[str, Any]:
-        """The document of GET /v1/cluster, JSON-able."""
+        """Return the document of GET /v1/cluster, JSON-able."""
 
     async def ready(self) -> Readiness:
-        """Whether this node serves: has caught up and knows a leader."""
+        """Return whether this node serves. It serves if it has caught up and knows a leader."""
 
     async def metrics(self) -> bytes:
-        """Prometheus text format."""
+        """Return the metrics in Prometheus text format."""

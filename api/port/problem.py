@@ -1,8 +1,8 @@
-"""The one table of errors, and the exception that carries one to the client.
+"""The table of errors, and the exception that carries an error to the client.
 
-Every refusal a client can meet is a row here: code, status, title (API.md, "Errors"). Handlers and the port raise
-`Problem`; the server alone turns it into application/problem+json, so that no answer can have a status that differs
-from its code's row. A code that is not in the table is a mistake of ours and fails where it is raised, not on the wire.
+Every refusal that a client can meet is a row here: code, status, title (API.md, "Errors"). Handlers and the port raise
+`Problem`. Only the server turns it into application/problem+json, so every answer has the status of its code's row. A
+code that is not in the table is a mistake of ours. It fails where it is raised, not on the wire.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-#: code -> (HTTP status, title). 408 and 431 are about the request's transport; everything else is API.md's table.
+#: code -> (HTTP status, title). 408 and 431 are about the request's transport. All else is API.md's table.
 TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-json": (400, "The request body is not valid JSON"),
     "malformed-line": (400, "This line is not valid JSON"),
@@ -49,7 +49,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "outcome-unknown": (504, "The request may or may not have taken effect"),
 }
 
-#: Seconds a client should wait when the raiser knows no better. An election takes 0.4 to 0.8 s.
+#: Seconds that a client should wait, by default. An election takes 0.4 to 0.8 s.
 RETRY_AFTER_S: Final[Mapping[str, int]] = {
     "over-limit": 1,
     "busy": 1,
@@ -61,10 +61,10 @@ RETRY_AFTER_S: Final[Mapping[str, int]] = {
 
 
 class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One entry of `errors`: where, and what to do about it.
+    """An entry of `errors`: the place of a fault, and what to do about it.
 
     `pointer` is an RFC 6901 pointer into the body ("" = the body as a whole). A fault outside the body names the query
-    parameter or the header instead, and keeps the empty pointer so that `errors[].pointer` is always a string.
+    parameter or the header instead. It keeps the empty pointer, so `errors[].pointer` is always a string.
     """
 
     pointer: str
@@ -73,7 +73,7 @@ class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     header: str = ""
 
     def shape(self) -> dict[str, str]:
-        """The entry as it goes out."""
+        """Return the entry as it goes out."""
         shape = {"pointer": self.pointer, "detail": self.detail}
         if self.parameter:
             shape["parameter"] = self.parameter
@@ -83,11 +83,13 @@ class FieldFault(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 class Problem(Exception):
-    """A refusal with its code; the server renders it.
+    """A refusal with its code. The server renders it.
 
-    `code` is a key of `TABLE` (KeyError otherwise: a mistake of ours). `errors` are the fields at fault. `extra` are
-    further members of the answer, e.g. `id=...` of a key's holder, `leader="n2"`; times in it are rendered by the
-    raiser (`api.port.timestamp.render_time`). `retry_after_s` overrides the code's default Retry-After.
+    - `code`: a key of `TABLE` (KeyError otherwise: a mistake of ours).
+    - `errors`: the fields at fault.
+    - `extra`: further members of the answer, e.g. `id=...` of a key's holder, `leader="n2"`. The raiser renders times
+      in it (`api.port.timestamp.render_time`).
+    - `retry_after_s`: overrides the code's default Retry-After.
     """
 
     def __init__(
@@ -110,7 +112,8 @@ class Problem(Exception):
         self.extra = extra
 
     def shape(self, **context: Any) -> dict[str, Any]:
-        """The members of the problem document; `context` is what only the server knows (term, request_id, leader)."""
+        """Return the members of the problem document. `context` has facts of the server only (term, request_id,
+        leader)."""
         shape: dict[str, Any] = {
             "type": f"/problems/{self.code}",
             "title": self.title,
@@ -126,7 +129,7 @@ class Problem(Exception):
 
 
 def readable(value: Any) -> Any:
-    """The same with `?` for what is no text: bytes of a request line that are not UTF-8."""
+    """Return the value with `?` for characters that are no text: bytes of a request line that are not UTF-8."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, Mapping):
@@ -135,5 +138,5 @@ def readable(value: Any) -> Any:
 
 
 def draining() -> Problem:
-    """Of a node that ends."""
+    """Return the refusal of a node that shuts down."""
     return Problem("draining", "this node is shutting down; ask another node")

@@ -1,4 +1,4 @@
-"""What crosses the port about many messages at once: which are asked for, how many there are, which are dead.
+"""Queries at the port over many messages: how many there are, and the dead ones.
 
 A part of the service port (api/port/port.py), whose rules hold here too.
 """
@@ -10,17 +10,17 @@ import msgspec
 
 from storage.format.states import ENDED_STANDINGS, LIVE_STANDINGS, OPEN_STANDINGS, words
 
-#: States of an open message, which a count takes if none is named.
+#: States of an open message. A count takes these by default.
 OPEN_STATES: Final = words(OPEN_STANDINGS)
-#: Those of any message.
+#: States of any message.
 STATES: Final = words(LIVE_STANDINGS) + words(ENDED_STANDINGS)
 #: Most buckets of a histogram.
 HISTOGRAM_BUCKETS_MAX: Final = 1_000
 
 
 class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages in one of `states`, whose due time (not the asked one) is in [from_ms, to_ms), and that carry `tag`;
-    None restricts not."""
+    """Messages in one of `states`, with the tag `tag`, whose due time (not the asked one) is in [from_ms, to_ms). None
+    does not restrict."""
 
     topic: str | None = None
     from_ms: int | None = None
@@ -30,14 +30,15 @@ class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`count` messages due from `from_ms` on, for as long as the step."""
+    """`count` messages that are due from `from_ms` on, for one step."""
 
     from_ms: int
     count: int
 
 
 class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Dead messages of a topic whose asked due time is in [from_ms, to_ms) and that carry `tag`; None restricts not."""
+    """Dead messages of a topic with the tag `tag`, whose asked due time is in [from_ms, to_ms). None does not
+    restrict."""
 
     topic: str
     from_ms: int | None = None
@@ -48,7 +49,7 @@ class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class DeadMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One message that was given up. `reason` is a word of node.port.failure_code.REASONS or `http-<status>`."""
+    """A dead letter. `reason` is a word of node.port.failure_code.REASONS or `http-<status>`."""
 
     id: str
     due_ms: int
@@ -61,14 +62,15 @@ class DeadMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DeadPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In the order of hours and arrival; `next_cursor` None: the last page."""
+    """A page of dead letters, in the order of hours and arrival. `next_cursor` None: the last page."""
 
     items: Sequence[DeadMessage]
     next_cursor: str | None = None
 
 
 class BulkResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a command over many messages did: `index` is the log index of its last entry (0: nothing was proposed)."""
+    """The result of a command over many messages. `index` is the log index of its last entry (0: nothing was
+    proposed)."""
 
     matched: int
     changed: int

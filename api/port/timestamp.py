@@ -1,11 +1,11 @@
 """Points in time on the wire: RFC 3339 with an offset or integer milliseconds in, RFC 3339 UTC with milliseconds out.
 
-A due time is a deadline for us: digits finer than a millisecond round up, so nothing becomes due before what was asked.
-An integer below 10**11 is refused: as milliseconds it lies before March 1973, so it is seconds, and taking it would
-deliver at once what was meant for later.
+A due time is a deadline for us. Digits finer than a millisecond round up, so no message is due before the asked time.
+An integer below 10**11 is refused. As milliseconds it lies before March 1973, so it must be seconds. To take it would
+deliver a later message at once.
 
-Rendering is on the path of every answer, so the text of a second is cached and the column form (`render_times`) works
-on whole arrays.
+Every answer renders times. So the text of a second is cached, and the column form (`render_times`) works on whole
+arrays.
 """
 
 import re
@@ -30,13 +30,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class BadTime(ValueError):
-    """The value is no point in time; the text says what to write instead."""
+    """The value is no point in time. The text says what to write instead."""
 
 
 def parse_time(value: object) -> int:
-    """Milliseconds since the epoch (may lie in the past, even before 1970), rounded up; `BadTime` otherwise."""
+    """Return the milliseconds since the epoch, rounded up. They may lie in the past, even before 1970. Raises
+    `BadTime`."""
     if type(value) is str:
-        # The shape we write ourselves, with the second cached: a batch has many times and few seconds.
+        # Our own format, with the second cached: a batch has many times and few seconds.
         if len(value) == 24 and value[23] == "Z" and value[19] == "." and value.isascii():
             second = _plain_second(value[:19])
             if second is not None and value[20:23].isdigit():
@@ -53,7 +54,7 @@ def parse_time(value: object) -> int:
 
 @lru_cache(maxsize=4096)
 def _plain_second(text: str) -> int | None:
-    """Epoch second of `YYYY-MM-DDTHH:MM:SS` (UTC), None when it is not exactly that."""
+    """Return the epoch second of `YYYY-MM-DDTHH:MM:SS` (UTC). None if the text is not exactly that."""
     match = _RFC3339.fullmatch(text + "Z")
     if match is None or match[4] == "60":
         return None
@@ -69,7 +70,7 @@ def _parse_text(text: str) -> int:
         raise BadTime(f'"{text[:40]}" is no time with an offset; {_HINT}')
     date, hour, minute, second, fraction, offset = match.groups()
     try:
-        # A leap second (:60) is the start of the next minute: up, like every deadline.
+        # A leap second (:60) is the start of the next minute. It rounds up, like every deadline.
         leap = 1 if second == "60" else 0
         moment = datetime.fromisoformat(f"{date}T{hour}:{minute}:{59 if leap else second}+00:00")
     except ValueError as error:
@@ -101,20 +102,21 @@ def _second_text(second: int) -> str:
 
 
 def render_time(value_ms: int) -> str:
-    """`2026-11-21T02:10:20.125Z`, always 24 characters. Years 0001 to 9999, else OverflowError."""
+    """Return a time as `2026-11-21T02:10:20.125Z`, always 24 characters. Years 0001 to 9999, otherwise
+    OverflowError."""
     second, milli = divmod(value_ms, 1000)
     return _second_text(second) + _MILLI_TEXT[milli]
 
 
 def _digits(width: int, dtype: str) -> npt.NDArray[np.unsignedinteger]:
-    """All numbers of `width` digits as ASCII, each packed into one unsigned integer of `width` bytes."""
+    """Return all numbers of `width` digits as ASCII, each packed into one unsigned integer of `width` bytes."""
     numbers = np.arange(10**width)
     powers = 10 ** np.arange(width - 1, -1, -1)
     return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8).view(dtype)[:, 0]
 
 
-#: One time as text, its digits as packed integers: a column is written with one gather, not one per digit.
-#: The milliseconds go with their "Z", because four bytes are an integer and three are not.
+#: A time as text, its digits as packed integers. A column is written with one gather for each part, not one for each
+#: digit. The milliseconds include their "Z", because four bytes are an integer and three are not.
 TIME_TEXT: Final = np.dtype(
     [("year", "<u4"), ("a", "S1"), ("month", "<u2"), ("b", "S1"), ("day", "<u2"), ("c", "S1")]
     + [("hour", "<u2"), ("d", "S1"), ("minute", "<u2"), ("e", "S1"), ("second", "<u2"), ("f", "S1"), ("milli_z", "<u4")]
@@ -127,11 +129,11 @@ _MILLI_Z: Final = np.frombuffer(b"".join(b"%03dZ" % milli for milli in range(100
 def write_times(texts: npt.NDArray[np.void], values_ms: npt.NDArray[np.int64]) -> None:
     """Write n times into an array (or a field of one) of dtype `TIME_TEXT` that holds the separators already.
 
-    Same range as `render_time`; beyond it IndexError.
+    The range is that of `render_time`. Beyond it IndexError.
     """
     whole_days = values_ms // 86_400_000
     in_day = (values_ms - whole_days * 86_400_000).astype(np.uint32)  # 32 bits divide twice as fast, and suffice
-    # Civil date from the day number (Hinnant): years begin in March so that the leap day comes last.
+    # Civil date from the day number (Hinnant). Years begin in March, so the leap day comes last.
     shifted = whole_days.astype(np.int32) + 719_468
     era = shifted // 146_097
     of_era = shifted - era * 146_097
@@ -151,5 +153,5 @@ def write_times(texts: npt.NDArray[np.void], values_ms: npt.NDArray[np.int64]) -
     texts["milli_z"] = _MILLI_Z[in_day - second * 1000]
 
 
-#: A time with every separator in place, to fill arrays with before `write_times`.
+#: A time with every separator in place. Arrays are filled with it before `write_times`.
 TIME_BLANK: Final = b"0000-00-00T00:00:00.000Z"

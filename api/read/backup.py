@@ -1,15 +1,15 @@
-"""How the fields of a request for a backup are read."""
+"""Reads the fields of a request for a backup."""
 
 from typing import Final
 
 from api.contract.checker import Fault, wrong_type
 
 _CHARS_MAX: Final = 1024
-_NAME_BYTES_MAX: Final = 255  # what file systems take
+_NAME_BYTES_MAX: Final = 255  # the limit of file systems
 
 
 def read_directory(value: object) -> str:
-    """A directory of the node's machine."""
+    """Return a directory of the node's machine."""
     if type(value) is not str:
         raise wrong_type('a directory such as "nightly"', value)
     if not value or len(value) > _CHARS_MAX or "\0" in value:

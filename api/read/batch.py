@@ -1,10 +1,11 @@
-"""A batch: NDJSON in, NDJSON out, one result per line, at the speed of a memory copy where nothing is wrong.
+"""A batch: NDJSON in, NDJSON out, one result per line, as fast as a memory copy if no line is at fault.
 
-Reading takes 64 KiB through one typed decode when a cheap count shows that every line there is one object; any doubt
-(blank lines, a broken line, an unknown field somewhere) reads them line by line, and a line at fault gets its problem
-while the others go on. Both ways stop between pieces, for whoever waits for the loop (`api.port.loop_turn`). Writing
-fills a matrix of identical rows (numpy), 0.2 us a line; only lines with another result are rendered one by one. Line
-numbers are padded with spaces inside the JSON so that all rows have one width.
+Reading takes 64 KiB through one typed decode if a cheap count shows that every line there is one object. Blank lines, a
+broken line or an unknown field make it read line by line. A line at fault gets its problem, and the others go on. Both
+ways stop between pieces, so other tasks get the loop (`api.port.loop_turn`).
+
+Writing fills a matrix of identical rows (numpy), 0.2 us a line. Only lines with another result are rendered one by one.
+Line numbers are padded with spaces inside the JSON, so all rows have one width.
 """
 
 from collections.abc import Mapping
@@ -26,17 +27,19 @@ from api.read.document import check_utf8
 from api.read.message import ODD, accept, explain
 from storage.format.schedule_status import FAILED, KEPT, NEW, REPLAYED
 
-#: So much is read, or so many lines that are odd, before others have the loop.
+#: Bytes that are read, or odd lines, before others have the loop.
 PIECE_BYTES: Final = 64 * 1024
 PIECE_LINES: Final = 16
 _NEWLINE, _OPENS, _CLOSES = b"\n{}"
-#: Of so many lines all faults are explained; of those behind them the first.
+#: In this many lines all faults are explained. In later lines only the first is.
 EXPLAINED_MAX: Final = 100
 
 
 class BatchIn(msgspec.Struct, frozen=True):
-    """A batch as it was read. `lines` are those on which the messages stood, from 1; None: message i stood on line
-    i + 1, the common case. `problems` are those of the other lines, by their numbers.
+    """A batch as it was read.
+
+    - `lines`: the line numbers of the messages, from 1. None: message i stood on line i + 1, the common case.
+    - `problems`: the problems of the other lines, by line number.
     """
 
     messages: list[MessageIn]
@@ -45,8 +48,8 @@ class BatchIn(msgspec.Struct, frozen=True):
 
 
 def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
-    """All lines of a batch, a piece at a time. `too-large` past the limit of lines, `invalid-field` for none; else
-    nothing is raised."""
+    """Read all lines of a batch, a piece at a time. Raises only `too-large` for too many lines, and `invalid-field` for
+    none."""
     data = data.rstrip()
     if not data:
         raise Problem(
@@ -70,23 +73,23 @@ def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
 
 
 class _Reader:
-    """Reads the pieces of one batch, whole lines each, in order."""
+    """Reads the pieces of a batch in order. A piece has whole lines."""
 
     def __init__(self, now_ms: int, limits: Limits) -> None:
         self._now_ms = now_ms
         self._limits = limits
         self._messages: list[MessageIn] = []
-        self._lines: list[int] | None = None  # of the messages, once not all stand as they came
+        self._lines: list[int] | None = None  # the line numbers, once some line has no message
         self._problems: dict[int, Problem] = {}
         self._next = 1  # number of the next line
 
     @property
     def lines(self) -> int:
-        """How many were read."""
+        """The number of lines read."""
         return self._next - 1
 
     def read(self, piece: bytes) -> Pieces[None]:
-        """The lines of one piece."""
+        """Read the lines of one piece."""
         first, (count, are_objects) = self._next, _look_at(piece)
         self._next += count
         if are_objects and _is_utf8(piece):
@@ -106,18 +109,18 @@ class _Reader:
                 self._lines.append(number)
             except Problem as problem:
                 let_go(problem)
-                problem.__context__ = None  # what it holds is 20 KB a line
+                problem.__context__ = None  # it holds 20 KB a line
                 self._problems[number] = problem
             if number % PIECE_LINES == 0:
                 yield
 
     def found(self) -> BatchIn:
-        """All that was read."""
+        """Return the whole batch."""
         as_they_stood = len(self._messages) == self.lines
         return BatchIn(self._messages, None if as_they_stood else self._lines, self._problems)
 
     def _accept_all(self, piece: bytes, count: int) -> list[MessageIn] | None:
-        """The messages of a piece in which nothing is odd."""
+        """Return the messages of a piece in which nothing is odd. None otherwise."""
         wires = _decode_all(piece)
         if wires is None or len(wires) != count:
             return None
@@ -145,8 +148,9 @@ class _Reader:
 
 
 def _look_at(piece: bytes) -> tuple[int, bool]:
-    """How many lines it has, and whether a decoder that finds as many values has found one on each: a newline between
-    "}" and "{" is never inside a JSON value. numpy takes a third of the time that counting in bytes does."""
+    """Return the number of lines, and true if a decoder that finds as many values has found one on each line. That
+    holds because a newline between "}" and "{" is never inside a JSON value. numpy takes a third of the time of
+    counting in bytes."""
     text = np.frombuffer(piece, np.uint8)
     ends = (text == _NEWLINE).nonzero()[0]
     if piece[:1] == b"\n" or piece[-1:] == b"\n":
@@ -188,7 +192,7 @@ _NUMBERS: Final = np.array([str(number).rjust(_LINE_WIDTH) for number in range(1
 
 
 def render_batch(batch: BatchIn, result: ScheduleResult | None) -> Pieces[bytes]:
-    """The answer's lines, in the order of the request's. `result` is None when no line was valid."""
+    """Render the answer's lines, in the order of the request's. `result` is None if no line was valid."""
     if result is None:
         rows: npt.NDArray[np.void] = np.empty(0, _ROW)
     else:
@@ -228,7 +232,7 @@ def _numbers(lines: npt.NDArray[np.int64]) -> npt.NDArray[np.bytes_]:
 
 
 def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> bytes:
-    """The line of a message that was not simply scheduled."""
+    """Return the line of a message that was not simply scheduled."""
     status = int(result.status[row])
     if status == REPLAYED:
         return plain[:-2] + b',"replayed":true}\n'
@@ -240,7 +244,7 @@ def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> 
 
 
 def key_conflict(holder: str, due_ms: int) -> Problem:
-    """The refusal of a message whose key is held by another request, which is this message."""
+    """Return the refusal of a message whose key another request holds. `holder` is that request's message."""
     return Problem(
         "key-conflict",
         f"the key belongs to message {holder}, which was another request; use a new key, or on_conflict keep",

@@ -1,8 +1,8 @@
-"""Reading a JSON object of the contract thoroughly: every fault found in one go, each with its pointer.
+"""Reads a JSON object of the contract thoroughly: it finds every fault in one go, each with its pointer.
 
-`read_object` takes the object apart into raw values, runs each field's checker and keeps going after a fault, so a
-client with three mistakes learns of three. Which names there are, `Fields` says (api/contract/object.py). The result is
-a dict of checked values; a value may then be of no use only in combination with another, which is the caller's to say.
+`read_object` takes the object apart into raw values and runs each field's checker. It keeps going after a fault, so a
+client with three mistakes learns of three. The known names are in `Fields` (api/contract/object.py). The result is a
+dict of checked values. The caller checks combinations of values.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from api.contract.object import FAULTS_MAX, Fields, pointer_to, told
 from api.port.problem import FieldFault, Problem
 from api.read.nesting import check_nesting
 
-#: Which code a refusal gets when its fields are at fault in different ways: the first of these.
+#: Codes by precedence. If fields are at fault in different ways, the refusal gets the first of these.
 _PRECEDENCE: Final = ("too-large", "unknown-field", "invalid-field", "beyond-max-delay", "not-supported-yet")
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -23,20 +23,20 @@ _VALUE: Final = msgspec.json.Decoder(Any)
 
 
 class Faults:
-    """What is wrong with a document, collected while reading it: `most` faults, with the last of which reading ends."""
+    """The faults of a document, collected while reading it. Reading ends with fault number `most`."""
 
     def __init__(self, most: int = FAULTS_MAX) -> None:
         self._most = most
         self._found: list[tuple[str, FieldFault]] = []
 
     def add(self, code: str, pointer: str, detail: str) -> None:
-        """Note one fault; `code` is one of the field codes (413 or 422). Raises the `Problem` with the last one."""
+        """Note a fault; `code` is one of the field codes (413 or 422). Raises the `Problem` with the last one."""
         self._found.append((code, FieldFault(pointer, detail)))
         if len(self._found) == self._most:
             self.raise_any()
 
     def raise_any(self) -> None:
-        """Raise the `Problem` that names all faults; nothing when there are none."""
+        """Raise the `Problem` that names all faults. Do nothing if there are none."""
         if not self._found:
             return
         code, first = min(self._found, key=lambda found: _PRECEDENCE.index(found[0]))
@@ -48,7 +48,7 @@ class Faults:
 
 
 def check_utf8(data: bytes) -> None:
-    """Refuse text that is not UTF-8. The JSON decoder skips over a raw body without looking at its characters."""
+    """Refuse text that is not UTF-8. The JSON decoder skips over a raw body and does not check its characters."""
     if data.isascii():
         return
     try:
@@ -60,7 +60,8 @@ def check_utf8(data: bytes) -> None:
 
 
 def split_object(data: bytes) -> dict[str, msgspec.Raw]:
-    """The members of a JSON object, values still as they came. `malformed-json`; `invalid-field` for another type."""
+    """Return the members of a JSON object, values still as they came. Raises `malformed-json`; `invalid-field` for
+    another type."""
     check_utf8(data)
     check_nesting(data)
     if not data or data.isspace():
@@ -79,7 +80,7 @@ def split_object(data: bytes) -> dict[str, msgspec.Raw]:
 
 
 def read_members(members: Mapping[str, msgspec.Raw], fields: Fields, faults: Faults) -> dict[str, Any]:
-    """Check every member; the values of those in order, and all that is wrong in `faults`."""
+    """Check every member. Return the values of valid ones, and add the faults of the others to `faults`."""
     values: dict[str, Any] = {}
     for name, raw in members.items():
         checker = fields.served.get(name)
@@ -96,7 +97,7 @@ def read_members(members: Mapping[str, msgspec.Raw], fields: Fields, faults: Fau
 
 
 def decode_value(raw: msgspec.Raw) -> Any:
-    """A member's value. `malformed-json` for what only shows on looking closely (lone surrogates)."""
+    """Return a member's value. Raises `malformed-json` for faults that only a full decode finds (lone surrogates)."""
     try:
         return _VALUE.decode(raw)
     except msgspec.DecodeError as error:
@@ -104,7 +105,7 @@ def decode_value(raw: msgspec.Raw) -> Any:
 
 
 def read_object(data: bytes, fields: Fields) -> dict[str, Any]:
-    """The checked members of a JSON object; a `Problem` that names every fault otherwise."""
+    """Return the checked members of a JSON object. Raises a `Problem` that names every fault."""
     faults = Faults()
     members = split_object(data)
     values = read_members(members, fields, faults)

@@ -1,20 +1,20 @@
-"""How the fields of a member are read."""
+"""Reads the fields of a member."""
 
 import re
 from typing import Final
 
 from api.contract.checker import Fault, wrong_type
 
-#: Ids are part of file contents, logs and URLs, so they are plain.
+#: Ids stand in files, logs and URLs, so they are plain.
 NODE_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
-#: A hello carries the addresses of all members and has a bound.
+#: Bounded because a hello carries the addresses of all members.
 ADDRESS_CHARS_MAX: Final = 200
-#: An entry says its version in a byte.
+#: An entry has its version in one byte.
 LEVEL_MAX: Final = 255
 
 
 def read_new_id(value: object) -> str:
-    """The id of a node to add."""
+    """Return the id of a node to add."""
     if type(value) is not str:
         raise wrong_type('a node\'s id such as "n4"', value)
     if NODE_ID.fullmatch(value) is None:
@@ -23,7 +23,7 @@ def read_new_id(value: object) -> str:
 
 
 def read_level(value: object) -> int:
-    """A level of the cluster."""
+    """Return a level of the cluster."""
     if type(value) is not int:
         raise wrong_type("a level such as 2", value)
     if not 1 <= value <= LEVEL_MAX:
@@ -32,7 +32,7 @@ def read_level(value: object) -> int:
 
 
 def read_address(value: object) -> str:
-    """host:port as other nodes reach it."""
+    """Return host:port as other nodes reach it."""
     if type(value) is not str:
         raise wrong_type('host:port such as "10.0.0.4:7500"', value)
     host, colon, port = value.rpartition(":")

@@ -1,9 +1,9 @@
-"""From one JSON object to one `MessageIn`, twice: quickly for what is valid, thoroughly for what is not.
+"""From one JSON object to one `MessageIn`, by two paths: a quick one for valid objects, a thorough one for all others.
 
-The quick path decodes into a typed struct (0.15 us) and calls the checkers of the fields that are there; anything odd
-about the object, from a wrong type to a field it does not know, sends it to the thorough path, which alone decides and
-explains. The quick path therefore never has to be polite, and never accepts what the other would refuse: both call the
-checkers of `api.contract.checker` (a property test compares the two). Which fields there are, `MESSAGE` says
+The quick path decodes into a typed struct (0.15 us) and calls the checkers of the fields that are there. Anything odd,
+from a wrong type to an unknown field, sends the object to the thorough path. Only that path refuses and explains. So
+the quick path needs no good texts. It never accepts an object that the other would refuse, because both call the
+checkers of `api.contract.checker` (a property test compares the two). The known fields are in `MESSAGE`
 (api/contract/fields.py).
 
 A JSON body is kept as the bytes that came, so it is delivered byte for byte.
@@ -41,17 +41,17 @@ from api.read.document import Faults, check_utf8, read_members, split_object
 from api.read.nesting import NESTING_MAX, nests_within
 
 _FINGERPRINT_OF: Final = b"hourwheel-1"
-#: Levels of a body: its document is one more.
+#: Levels of a body. Its document has one more.
 _LEVELS_MAX: Final = NESTING_MAX - 1
 
-#: What the quick path may meet; each sends the object to the thorough path.
+#: Exceptions of the quick path. Each sends the object to the thorough path.
 ODD: Final = (msgspec.DecodeError, Fault, ValueError, RecursionError)
 
 _known_duration = lru_cache(maxsize=4096)(parse_duration)
 
 
 def parse_message(data: bytes, now_ms: int, limits: Limits) -> MessageIn:
-    """One message from its JSON object; a `Problem` naming all that is wrong with it otherwise."""
+    """Read a message from its JSON object. Raises a `Problem` that names every fault."""
     if not data.isascii():
         check_utf8(data)
     try:
@@ -61,16 +61,14 @@ def parse_message(data: bytes, now_ms: int, limits: Limits) -> MessageIn:
 
 
 def accept(wire: Any, now_ms: int, limits: Limits) -> MessageIn:
-    """The quick path: what a decoder of `MESSAGE` made into a valid message. Anything of `ODD` means: ask `explain`.
-
-    The caller has made sure that the text is UTF-8.
-    """
+    """Take the quick path: make a valid message from the result of a `MESSAGE` decoder. An exception of `ODD` sends the
+    caller to `explain`. The caller has checked that the text is UTF-8."""
     if type(wire) is MESSAGE.json_message:
         body = bytes(wire.body)
         size = len(body)
         if size > limits.body_bytes_max:
             check_body_size(size, limits.body_bytes_max)
-        if size > _LEVELS_MAX and not nests_within(body, _LEVELS_MAX):  # a shorter one has no room for so many
+        if size > _LEVELS_MAX and not nests_within(body, _LEVELS_MAX):  # a shorter body has no room for so many levels
             raise Fault("malformed-json", "left to explain")
         content_type = ""
     else:
@@ -106,7 +104,7 @@ def _accept_rest(
     delay_ms: int | None,
     extension: bytes,
 ) -> MessageIn:
-    """A message with some of the fields that few have."""
+    """Make a message that has some of the fields that few messages have."""
     tags = () if wire.tags is UNSET else read_tags(wire.tags)
     headers = b"" if wire.headers is UNSET else pack_headers(read_headers(wire.headers))
     on_conflict = "reject" if wire.on_conflict is UNSET else read_on_conflict(wire.on_conflict)
@@ -116,7 +114,7 @@ def _accept_rest(
     key = mark = None
     if wire.key is not UNSET:
         key = read_key(wire.key)
-        # Last, when all that goes into it is known to be of the right types and sizes.
+        # Comes last, when all values in it are known to have the right types and sizes.
         names = MESSAGE.json_covered if type(wire) is MESSAGE.json_message else MESSAGE.opaque_covered
         mark = fingerprint([(name, value) for name in names if (value := getattr(wire, name)) is not UNSET], body)
     return MessageIn(
@@ -125,12 +123,12 @@ def _accept_rest(
 
 
 def _sent(wire: Any, name: str) -> bool:
-    """Whether a decoded message has that field; one with another body may know none of that name."""
+    """True if a decoded message has that field. A type for the other kind of body may not know the name."""
     return getattr(wire, name, UNSET) is not UNSET
 
 
 def _extension(wire: Any, now_ms: int, limits: Limits) -> bytes:
-    """What a decoded message says of the fields that the record keeps in its extension."""
+    """Return a decoded message's fields for the record's extension, packed."""
     return pack_extension(
         [
             name + row.read(value, now_ms, limits)
@@ -141,7 +139,7 @@ def _extension(wire: Any, now_ms: int, limits: Limits) -> bytes:
 
 
 def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_MAX) -> MessageIn:
-    """The thorough path: every field checked, every fault named with its pointer, `faults_max` at most."""
+    """Take the thorough path: check every field, and name every fault with its pointer, `faults_max` at most."""
     sent: dict[str, Any] = {}
     faults = Faults(faults_max)
     values = read_members(split_object(data), _fields(now_ms, limits, sent), faults)
@@ -172,7 +170,7 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
 
 
 def note_clashes(sent: Collection[str], values: Mapping[str, Any], faults: Faults) -> None:
-    """Note every field that was sent beside one with which it says nothing. `values` are those that are valid."""
+    """Note every field that was sent beside one that it clashes with. `values` has the valid ones."""
     for row in MESSAGE.clashing:
         if row.name not in sent or (row.harmless is not UNSET and values.get(row.name, row.harmless) == row.harmless):
             continue
@@ -183,7 +181,7 @@ def note_clashes(sent: Collection[str], values: Mapping[str, Any], faults: Fault
 
 
 def due_checkers(now_ms: int, limits: Limits) -> dict[str, Checker]:
-    """The fields that say when a message is due."""
+    """Return the checkers of the fields that set the due time."""
     return {row.name: _checker(row, now_ms, limits) for row in MESSAGE.movable}
 
 
@@ -192,7 +190,7 @@ def _checker(row: Field, now_ms: int, limits: Limits) -> Checker:
 
 
 def _fields(now_ms: int, limits: Limits, sent: dict[str, Any]) -> Fields:
-    """The fields of a message, each checker noting in `sent` what came, also when it is at fault."""
+    """Return the fields of a message. Each checker notes the sent value in `sent`, also when it is at fault."""
 
     def noted(row: Field) -> Checker:
         def check(value: Any) -> Any:
@@ -205,9 +203,10 @@ def _fields(now_ms: int, limits: Limits, sent: dict[str, Any]) -> Fields:
 
 
 def fingerprint(sent: list[tuple[str, Any]], body: bytes) -> bytes:
-    """16 bytes that two requests share when they sent the same fields, given as (name, value as sent) sorted by name.
+    """Return 16 bytes that are equal for two requests with the same fields. Fields are (name, value as sent) sorted by
+    name.
 
-    Order and white space outside the body do not count; the body counts byte for byte (base64: what it stands for).
+    Order and white space outside the body do not count. The body counts byte for byte (base64: the decoded bytes).
     """
     pairs: list[tuple[str, Any]] = []
     for name, value in sent:
@@ -222,5 +221,5 @@ def fingerprint(sent: list[tuple[str, Any]], body: bytes) -> bytes:
 
 
 def _sorted(value: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The members of an object by name, also of objects in it."""
+    """Return the members of an object by name, also of objects inside it."""
     return sorted((name, _sorted(item) if isinstance(item, dict) else item) for name, item in value.items())

@@ -1,7 +1,7 @@
-"""How deep a JSON document nests: bounded here, since where a decoder gives up depends on the interpreter.
+"""The nesting of a JSON document. It is bounded here, because the limit of a decoder depends on the interpreter.
 
-A bracket inside a string does not count. What is left of the text without strings is a column of steps up and down, so
-a document of a megabyte takes milliseconds; nearly all have fewer brackets than levels are allowed and take none.
+A bracket inside a string does not count. The text without strings becomes a column of steps up and down, so a document
+of a megabyte takes milliseconds. Nearly all documents have fewer brackets than allowed levels, and skip this.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ _STEP[list(b"]}")] = -1
 
 
 def nests_within(data: bytes, levels: int = NESTING_MAX) -> bool:
-    """Whether JSON text has at most so many levels. Of text that is no JSON anything may be said."""
+    """True if JSON text has at most `levels` levels. For text that is no JSON the answer means nothing."""
     if len(data) <= levels or data.count(b"[") + data.count(b"{") <= levels:
         return True
     marks = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _OTHERS)
@@ -30,11 +30,11 @@ def nests_within(data: bytes, levels: int = NESTING_MAX) -> bool:
 
 
 def check_nesting(data: bytes) -> None:
-    """Raises Problem `malformed-json`."""
+    """Refuse text that nests too deeply, with Problem `malformed-json`."""
     if not nests_within(data):
         raise too_deep()
 
 
 def too_deep() -> Problem:
-    """The refusal, which names the limit."""
+    """Return the refusal, which names the limit."""
     return Problem("malformed-json", f"nested too deeply; a document has at most {NESTING_MAX} levels")

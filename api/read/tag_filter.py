@@ -1,4 +1,4 @@
-"""The `tags` of a pull: which messages a consumer takes.
+"""The `tags` of a pull, which choose the messages that a consumer takes.
 
 ```
 filter = "" | "*" | group { "||" group }        any group
@@ -6,10 +6,12 @@ group  = tag { "&&" tag }                       all tags of it
 tag    = bare | '"' text '"' | "'" text "'"
 ```
 
-So `&&` binds tighter than `||`, as everywhere, and `eu && vip || us` takes what is (eu and vip) or us. There are no
-parentheses: every filter can be written as groups. A bare tag holds no white space, quotes, parentheses, `|` or `&`; a
-tag that does is put in quotes. `eu us` is therefore not a tag with a space but a forgotten operator, and told so:
-a filter that silently matches nothing looks like a queue that is empty.
+So `&&` binds tighter than `||`, as usual: `eu && vip || us` takes messages with (eu and vip) or us. There are no
+parentheses, because every filter can be written as groups. A bare tag holds no white space, quotes, parentheses, `|` or
+`&`; a tag that does is put in quotes.
+
+So `eu us` is no tag with a space. It is a forgotten operator, and is refused. A filter that silently matches nothing
+would look like an empty queue.
 """
 
 import re
@@ -28,7 +30,7 @@ _TOKEN = re.compile(
 
 
 def read_tag_filter(value: object) -> Groups:
-    """The groups of a filter; () takes every message. A fault names the character, counted from 1."""
+    """Return the groups of a filter. () takes every message. A fault names the character, counted from 1."""
     if type(value) is not str:
         raise wrong_type('a string such as "eu || us"', value)
     if len(value) > _FILTER_CHARACTERS_MAX:

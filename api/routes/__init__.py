@@ -1,5 +1,5 @@
-"""One file for each resource of the contract.
+"""Routes and handlers: one file for each resource of the contract.
 
-In: an exchange, its target found. Out: an answer; refusals are raised as `Problem`.
-A handler reads, asks the port once, and renders.
+In: an exchange whose route is found. Out: an answer. Refusals are raised as `Problem`. A handler reads the request,
+calls the port once, and renders the answer.
 """

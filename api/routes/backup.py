@@ -17,7 +17,7 @@ _SNAPSHOT: Final = Fields({"directory": read_directory})
 
 
 async def snapshot(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/snapshot: a consistent copy at one log index, on the disk of the node that is asked."""
+    """POST /v1/cluster/snapshot: write a consistent copy at one log index, on the disk of the node that is asked."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _SNAPSHOT)
     written = await exchange.port.snapshot(values.get("directory"))
@@ -27,4 +27,4 @@ async def snapshot(exchange: Exchange) -> Answer:
 
 
 ROUTES: Final = (Route("POST", "/v1/cluster/snapshot", snapshot, leader=False, waits=True, says=SNAPSHOT),)
-"""What this file serves."""
+"""The routes of this file."""

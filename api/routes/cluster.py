@@ -1,4 +1,4 @@
-"""The handlers that change the cluster: moving its leadership, raising its level."""
+"""The handlers that change the cluster: they move its leadership and raise its level."""
 
 import re
 from typing import Final
@@ -17,7 +17,7 @@ _NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")
 
 
 def read_node(value: object) -> str:
-    """A node's id."""
+    """Return a node's id."""
     if type(value) is not str:
         raise wrong_type('a node\'s id such as "n2"', value)
     if _NODE_ID.fullmatch(value) is None:
@@ -29,7 +29,8 @@ _TRANSFER: Final = Fields({"to": read_node})
 
 
 async def transfer(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/transfer: another node leads when this answers. Without `to` the best one."""
+    """POST /v1/cluster/transfer: move leadership to another node, which leads when this answers. Without `to` the best
+    one."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _TRANSFER)
     moved = await exchange.port.transfer(values.get("to"), principal=exchange.principal)
@@ -51,8 +52,8 @@ _UPGRADE: Final = Fields({"level": read_level})
 
 
 async def upgrade(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/upgrade: the level rises, or the answer names the node that does not read it. The node that is
-    asked looks first, for a leader of an older build has no such route."""
+    """POST /v1/cluster/upgrade: raise the level, or name the node that cannot read it. The node that is asked tries
+    first, because a leader of an older build has no such route."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _UPGRADE)
     if exchange.port.reaches_leader():
@@ -70,4 +71,4 @@ ROUTES: Final = (
     Route("POST", "/v1/cluster/transfer", transfer, says=TRANSFER),
     Route("POST", "/v1/cluster/upgrade", upgrade, leader=False, says=UPGRADE),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -64,13 +64,13 @@ def _query(values: dict[str, Any]) -> CountQuery:
 
 
 async def count(exchange: Exchange) -> Answer:
-    """GET /v1/messages/count: those that are not ended, unless `state` says which."""
+    """GET /v1/messages/count: count the open messages, or those in the states of `state`."""
     query = _query(read_query(exchange, _PARAMETERS))
     return exchange.document({"count": await exchange.port.count(query, principal=exchange.principal)})
 
 
 async def histogram(exchange: Exchange) -> Answer:
-    """GET /v1/messages/histogram: the same by due time, in buckets of `step`."""
+    """GET /v1/messages/histogram: count messages by due time, in buckets of `step`."""
     values = read_query(exchange, _WITH_STEP)
     query = _query(values)
     step_ms = values.get("step", STEP_DEFAULT_MS)
@@ -97,4 +97,4 @@ ROUTES: Final = (
     Route("GET", "/v1/messages/count", count, says=COUNT),
     Route("GET", "/v1/messages/histogram", histogram, says=HISTOGRAM),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -1,4 +1,4 @@
-"""The handlers of messages that were given up: list a topic's, and make them due again."""
+"""The handlers of dead letters: list a topic's, and make them due again."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _PARAMETERS: Final[dict[str, Callable[[str], Any]]] = {
 
 
 async def dead(exchange: Exchange) -> Answer:
-    """GET /v1/topics/{topic}/dead: a page of the messages that were given up."""
+    """GET /v1/topics/{topic}/dead: return a page of dead letters."""
     topic = topic_of(exchange)
     values = read_query(exchange, _PARAMETERS)
     query = _query(topic, values, "")
@@ -46,7 +46,7 @@ async def dead(exchange: Exchange) -> Answer:
 
 
 def _query(topic: str, values: dict[str, Any], pointer: str) -> DeadQuery:
-    """What was asked for; `pointer` is where `from` stands if it is in the body."""
+    """Return the query. `pointer` is the place of `from`, if it is in the body."""
     check_window(values, pointer)
     return DeadQuery(
         topic=topic,
@@ -84,7 +84,7 @@ _REDRIVE: Final = Fields(
 
 
 async def redrive(exchange: Exchange) -> Answer:
-    """POST /v1/messages/redrive: dead messages of a topic are due now, with all their attempts before them."""
+    """POST /v1/messages/redrive: make dead messages of a topic due now, with all their attempts before them."""
     exchange.query(())
     exchange.require_type((JSON,))
     values = read_object(await exchange.read(), _REDRIVE)
@@ -97,4 +97,4 @@ ROUTES: Final = (
     Route("GET", "/v1/topics/{topic}/dead", dead, says=LIST),
     Route("POST", "/v1/messages/redrive", redrive, says=REDRIVE),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -1,8 +1,8 @@
-"""The handlers of a planned change of leader: draining a node, and what nodes tell each other meanwhile.
+"""The handlers of a planned change of leader: the drain of a node, and messages between nodes meanwhile.
 
-All are answered by the node that is asked, also while it drains: nobody else could say it, and the outcomes of pushes
-have to find a leader that only waits for them. `outcomes` and `takeover` are for nodes; what they say of hand-overs is
-proved by receipts, or only counted.
+The node that is asked answers them all, also while it drains. Only that node knows its own state, and outcomes of
+pushes must reach a leader that only waits for them. Nodes call `outcomes`, `takeover` and `waits`. Receipts prove the
+claims of the first about deliveries; the claims of the second are only counted.
 """
 
 from collections.abc import Sequence
@@ -38,13 +38,13 @@ _WAITS: Final = Fields(
 
 
 async def drain(exchange: Exchange) -> Answer:
-    """POST /v1/node/drain: this node leads nothing and takes no requests from here on; answers when nothing of it is
-    on the wire. `node`, if given, has to be this one: an address in front of several nodes may reach another."""
+    """POST /v1/node/drain: make this node lead nothing and take no requests. Answers when its pushes are off the wire.
+    `node`, if given, must be this one, because an address in front of several nodes may reach another."""
     return _drained(exchange, await exchange.port.drain(await _meant(exchange), principal=exchange.principal))
 
 
 async def undrain(exchange: Exchange) -> Answer:
-    """DELETE /v1/node/drain: this node serves again, and may lead."""
+    """DELETE /v1/node/drain: let this node serve again. It may lead."""
     return _drained(exchange, await exchange.port.undrain(await _meant(exchange), principal=exchange.principal))
 
 
@@ -67,7 +67,7 @@ def _drained(exchange: Exchange, view: DrainView) -> Answer:
 
 
 async def outcomes(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/outcomes: what became of pushes that a former leader had on the wire."""
+    """POST /v1/cluster/outcomes: take the outcomes of pushes that a former leader had on the wire."""
     exchange.query(())
     exchange.require_type((JSON,))
     told = _decode(_OUTCOMES, await exchange.read()).outcomes
@@ -84,7 +84,7 @@ async def outcomes(exchange: Exchange) -> Answer:
 
 
 async def takeover(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/takeover: the new leader's account, asked for by the one before."""
+    """POST /v1/cluster/takeover: return the new leader's account. The leader before it asks."""
     exchange.query(())
     exchange.require_type((JSON,))
     told = _decode(_TOLD, await exchange.read())
@@ -106,8 +106,8 @@ async def takeover(exchange: Exchange) -> Answer:
 
 
 async def waits(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/waits: a node asks the leader to answer the waits that it passed on. It stops, and closes their
-    connections in a moment; or the client behind one of them (`wait`) has gone."""
+    """POST /v1/cluster/waits: answer the waits that a node passed on to this leader. Either the node stops and soon
+    closes their connections, or the client behind one of them (`wait`) has gone."""
     exchange.query(())
     named = read_object(await exchange.read(), _WAITS)
     return exchange.document({"ended": exchange.server.end_waits(named["node"], named.get("wait"))})
@@ -133,4 +133,4 @@ ROUTES: Final = (
     Route("POST", "/v1/cluster/takeover", takeover, leader=False, health=True, internal=True),
     Route("POST", "/v1/cluster/waits", waits, leader=False, health=True, internal=True),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -1,7 +1,8 @@
-"""The handlers of /v1/ledger: what became of the messages that fell due in a window, and how many of each there are.
+"""The handlers of /v1/ledger: the account of each message that fell due in a window, and how many there are of each
+class.
 
-The leader answers, as with every read; it asks all members for what they have on record of their hand-overs, by the
-last of these routes, which each node answers for itself and which is for nodes.
+The leader answers, as with every read. It asks all members for their records of deliveries, by the last of these
+routes. Only nodes call that route, and each node answers it for itself.
 """
 
 import re
@@ -67,7 +68,7 @@ _PAGE: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def _query(exchange: Exchange, parameters: dict[str, Callable[[str], Any]]) -> LedgerQuery:
-    """The last hour, where neither end is named; an hour from the one that is."""
+    """Return the query: the last hour by default, the hour up to `to`, or the time from `from` until now."""
     values = read_query(exchange, parameters)
     check_window(values)
     from_ms, to_ms = values.get("from"), values.get("to")
@@ -85,7 +86,7 @@ def _query(exchange: Exchange, parameters: dict[str, Callable[[str], Any]]) -> L
 
 
 async def page(exchange: Exchange) -> Answer:
-    """GET /v1/ledger: a page of messages."""
+    """GET /v1/ledger: return a page of messages."""
     found = await exchange.port.ledger(_query(exchange, _PAGE))
     return exchange.document(
         {
@@ -97,13 +98,13 @@ async def page(exchange: Exchange) -> Answer:
 
 
 async def summary(exchange: Exchange) -> Answer:
-    """GET /v1/ledger/summary: how many of each."""
+    """GET /v1/ledger/summary: return how many messages there are of each class."""
     found = await exchange.port.ledger_summary(_query(exchange, _WINDOW))
     return exchange.document({"window": _sight(found.sight), **found.counts})
 
 
 async def records(exchange: Exchange) -> Answer:
-    """POST /v1/ledger/records: what this node wrote down of some hand-overs; from node to node."""
+    """POST /v1/ledger/records: return this node's records of some deliveries. Only nodes call it."""
     exchange.query(())
     exchange.require_type((MSGPACK,))
     try:
@@ -121,9 +122,9 @@ def _invalid(detail: str) -> Problem:
 
 
 def show_message_ledger(found: MessageLedger) -> dict[str, Any]:
-    """What GET /v1/messages/{id} says of the ledger."""
+    """Return the `ledger` member of GET /v1/messages/{id}."""
     shape = _entry(found.entry)
-    for name in ("id", "topic", "created", "asked_due", "due", "settled"):  # the message itself says these
+    for name in ("id", "topic", "created", "asked_due", "due", "settled"):  # the message itself has these
         del shape[name]
     shape["deliveries"] = [_hand_over(each) for each in found.hand_overs]
     return {**shape, "window": _sight(found.sight)}
@@ -212,4 +213,4 @@ ROUTES: Final = (
     Route("GET", "/v1/ledger/summary", summary, says=SUMMARY),
     Route("POST", "/v1/ledger/records", records, leader=False, batch=True, health=True, internal=True),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -17,7 +17,7 @@ _ADD: Final = Fields(_READ, required=dict.fromkeys(_READ, "is needed"))
 
 
 async def add(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/members: a node becomes a learner, and a voter by itself once it has caught up."""
+    """POST /v1/cluster/members: make a node a learner. It becomes a voter by itself once it has caught up."""
     exchange.query(())
     exchange.require_type((JSON,))
     values = read_object(await exchange.read(), _ADD)
@@ -29,7 +29,8 @@ async def add(exchange: Exchange) -> Answer:
 
 
 async def remove(exchange: Exchange) -> Answer:
-    """DELETE /v1/cluster/members/{id}. A leader that is to go gives leadership away first and passes the request on."""
+    """DELETE /v1/cluster/members/{id}. A leader that is removed gives leadership away first, and passes the request
+    on."""
     exchange.query(())
     try:
         return exchange.document(_shape(await exchange.port.remove_member(exchange.params["id"])))
@@ -54,4 +55,4 @@ ROUTES: Final = (
     Route("POST", "/v1/cluster/members", add, says=ADD),
     Route("DELETE", "/v1/cluster/members/{id}", remove, says=REMOVE),
 )
-"""What this file serves."""
+"""The routes of this file."""

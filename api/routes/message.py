@@ -23,9 +23,9 @@ from api.read.message import due_checkers, note_clashes, parse_message
 from api.routes.ledger import show_message_ledger
 from storage.format.schedule_status import CONFLICT, KEPT, NEW, REPLAYED
 
-#: How often a message and its ledger are read until they are of one moment.
+#: Most reads of a message and its ledger until both are of one moment.
 LOOKS: Final = 4
-#: Rows parsed of a batch hold so many times its bytes, measured of lines with 16 tags and 20 headers.
+#: The parsed rows of a batch hold this many times its bytes, measured with lines of 16 tags and 20 headers.
 PARSED_TIMES: Final = 3
 _JSON_TYPES: Final = (JSON,)
 _NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
@@ -44,14 +44,14 @@ async def schedule(exchange: Exchange) -> Answer:
         headers = {"Location": f"/v1/messages/{id_text}", "ETag": '"1"'}
         if result.status == REPLAYED:
             headers["Idempotency-Replayed"] = "true"
-        # The id is base32 and the topic's characters are checked, so neither needs escaping.
+        # The id is base32 and the topic's characters are checked, so both need no escaping.
         body = f'{{"id":"{id_text}","topic":"{message.topic}","due":"{due}","state":"scheduled","revision":1}}'
         return exchange.answer(201, body.encode(), JSON, headers)
     return await _other(exchange, message, result)
 
 
 async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -> Answer:
-    """The answer to a single message that was neither new nor a repetition."""
+    """Answer a single message that is not new and no repetition."""
     if result.status == CONFLICT:
         raise key_conflict(result.id, result.due_ms)
     assert result.status == KEPT
@@ -83,7 +83,7 @@ async def schedule_batch(exchange: Exchange) -> Answer:
 
 
 async def look_up(exchange: Exchange) -> Answer:
-    """GET /v1/messages/{id}; with the ledger's words on it, unless `ledger=false` or this node alone is asked."""
+    """GET /v1/messages/{id}: return it with its ledger, unless `ledger=false` or this node alone is asked."""
     local = _is_local(exchange)
     told = _choice(exchange, "ledger", ("true", "false")) != "false"
     port, id_text = exchange.port, exchange.params["id"]
@@ -96,11 +96,12 @@ async def look_up(exchange: Exchange) -> Answer:
 
 
 async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView) -> tuple[MessageView, dict[str, Any]]:
-    """The message and the ledger's words on it, as of one moment.
+    """Return the message and its ledger, as of one moment.
 
-    The ledger asks other nodes, and the message may go on meanwhile. So it is read before and after: if both are the
-    same it was so in between. What is open is in flight exactly if the records say that it is leased: a leader that
-    died may have handed it over, and its lease is lost."""
+    The ledger asks other nodes, and the message may go on meanwhile. So the message is read before and after: if both
+    are the same, it did not change in between. An open message is in flight exactly if its state is leased. The ledger
+    may differ, because a leader that died may have delivered it, and its lease is lost.
+    """
     for _ in range(LOOKS):
         await exchange.go_on()
         ledger = await _ledger(exchange, id_text)
@@ -114,7 +115,8 @@ async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView)
 
 
 async def _ledger(exchange: Exchange, id_text: str) -> dict[str, Any]:
-    """What became of the message by the records of all nodes; where that would take too much, why it is not told."""
+    """Return the account of the message by the records of all nodes. If that would take too much, return why it is
+    missing."""
     try:
         return show_message_ledger(await exchange.port.message_ledger(id_text))
     except Problem as problem:
@@ -124,12 +126,12 @@ async def _ledger(exchange: Exchange, id_text: str) -> dict[str, Any]:
 
 
 def _is_local(exchange: Exchange) -> bool:
-    """Whether `?consistency=local` asks for this node's own state."""
+    """True if `?consistency=local` asks for this node's own state."""
     return _choice(exchange, "consistency", ("local",)) == "local"
 
 
 def _choice(exchange: Exchange, name: str, words: tuple[str, ...]) -> str | None:
-    """A parameter of the query that is one of these words, or left out."""
+    """Return a parameter of the query that is one of these words. None if it is left out."""
     wish = exchange.query(("consistency", "ledger")).get(name)
     if wish is not None and wish not in words:
         known = " or ".join(f'"{word}"' for word in words)
@@ -139,7 +141,7 @@ def _choice(exchange: Exchange, name: str, words: tuple[str, ...]) -> str | None
 
 
 async def cancel(exchange: Exchange) -> Answer:
-    """DELETE /v1/messages/{id}."""
+    """DELETE /v1/messages/{id}: cancel it."""
     exchange.query(())
     result = await exchange.port.cancel(
         exchange.params["id"], if_match=exchange.if_match(), principal=exchange.principal
@@ -150,7 +152,7 @@ async def cancel(exchange: Exchange) -> Answer:
 
 
 async def reschedule(exchange: Exchange) -> Answer:
-    """PATCH /v1/messages/{id}: another due time."""
+    """PATCH /v1/messages/{id}: give it another due time."""
     exchange.query(())
     exchange.require_type((JSON,))
     port = exchange.port
@@ -173,7 +175,7 @@ async def reschedule(exchange: Exchange) -> Answer:
 
 
 def _read_due(data: bytes, now_ms: int, limits: Limits) -> dict[str, int]:
-    """The one field that says when."""
+    """Return the one field that sets the due time."""
     faults = Faults()
     members = split_object(data)
     checkers = due_checkers(now_ms, limits)
@@ -218,7 +220,7 @@ def _shape(view: MessageView) -> dict[str, Any]:
 
 
 def _extension_shape(extension: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that records keep in their extension: null where the message has none."""
+    """Return the fields of a record's extension, with null for those that the message lacks."""
     return {
         row.name: row.kind.show(extension[row.name]) if row.name in extension else None for row in MESSAGE.extension
     }
@@ -241,4 +243,4 @@ ROUTES: Final = (
     Route("PATCH", "/v1/messages/{id}", reschedule, says=RESCHEDULE),
     Route("DELETE", "/v1/messages/{id}", cancel, says=CANCEL),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -1,7 +1,7 @@
-"""The handlers about this node and its cluster: answered by every node itself, also without a leader.
+"""The handlers about this node and its cluster. Every node answers them itself, also without a leader.
 
-`/livez` says that the process runs its loop; `/readyz` that requests sent here will be served; while draining the
-first still says yes and the second no, which is how a load balancer learns to look elsewhere.
+`/livez` says that the process runs its loop, `/readyz` that requests to this node will be served. While the node
+drains, `/livez` still says yes and `/readyz` no. So a load balancer uses other nodes.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from api.port.port import Readiness
 
 
 async def cluster(exchange: Exchange) -> Answer:
-    """GET /v1/cluster, as this node sees it."""
+    """GET /v1/cluster: the cluster as this node sees it."""
     exchange.query(())
     return exchange.document(await exchange.port.cluster())
 
@@ -28,12 +28,12 @@ async def node(exchange: Exchange) -> Answer:
 
 
 async def live(exchange: Exchange) -> Answer:
-    """GET /livez."""
+    """GET /livez: 200 while the loop runs."""
     return exchange.answer(200, b"ok\n", TEXT)
 
 
 async def ready(exchange: Exchange) -> Answer:
-    """GET /readyz: 200 or 503; with `?verbose` one line per check, as Kubernetes' own components write it."""
+    """GET /readyz: 200 or 503. `?verbose` adds one line per check, in the format of Kubernetes' own components."""
     state = await exchange.port.ready()
     if exchange.server.draining:
         state = Readiness(False, {"serving": "the node is shutting down", **state.checks})
@@ -48,7 +48,7 @@ async def ready(exchange: Exchange) -> Answer:
 
 
 async def metrics(exchange: Exchange) -> Answer:
-    """GET /metrics, Prometheus text format."""
+    """GET /metrics: the metrics in Prometheus text format."""
     return exchange.answer(200, await exchange.port.metrics(), "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -59,4 +59,4 @@ ROUTES: Final = (
     Route("GET", "/readyz", ready, leader=False, health=True, says=READY),
     Route("GET", "/metrics", metrics, leader=False, health=True, says=METRICS),
 )
-"""What this file serves."""
+"""The routes of this file."""

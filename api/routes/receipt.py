@@ -1,10 +1,10 @@
-"""The handlers of what a consumer does with its receipts: ack, nack, extend.
+"""The handlers of receipts: ack, nack, extend.
 
-One answer line per receipt, in order, never a 409: an old receipt among a thousand must not spoil the rest. What cannot
-be a receipt (too long, not ASCII) is `invalid` in its place and never reaches the port.
+The answer has one result per receipt, in order, and is never a 409: an old receipt among a thousand must not spoil the
+rest. Text that cannot be a receipt (too long, not ASCII) is `invalid` in its place and never reaches the port.
 
-A consumer that keeps up sends a thousand receipts a request, so the plain case (one line of ASCII without escapes, all
-of it as it should be) is read by one typed decode and answered by one join, 0.1 us a receipt.
+A consumer that keeps up sends a thousand receipts a request. So the plain case has a path of its own: one line of ASCII
+without escapes and without faults. One typed decode reads it and one join answers it, 0.1 us a receipt.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ from api.port.port import ACK_MAX, Limits
 from api.read.document import read_object
 from api.routes.topic import topic_of
 
-#: Receipts are opaque ASCII of at most 512 characters; what is longer was not made by us.
+#: Receipts are opaque ASCII of at most 512 characters. A longer one is not ours.
 RECEIPT_CHARACTERS_MAX: Final = 512
 
 Results = Awaitable[Sequence[str]]
@@ -56,7 +56,7 @@ def _nack_fields(limits: Limits) -> Fields:
 
 
 class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The commonest request: receipts and no more."""
+    """The most common request: receipts only."""
 
     receipts: list[str]
 
@@ -93,7 +93,7 @@ async def extend(exchange: Exchange) -> Answer:
 
 
 async def _settle(exchange: Exchange, fields: Fields, ask: Callable[[list[str], dict[str, Any]], Results]) -> Answer:
-    """Read the request, ask the port about what can be receipts, and put its results beside them."""
+    """Read the request, ask the port about the plausible receipts, and put its results beside them."""
     exchange.query(())
     exchange.require_type((JSON,))
     data = await exchange.read()
@@ -111,8 +111,8 @@ async def _settle(exchange: Exchange, fields: Fields, ask: Callable[[list[str], 
 
 
 def _read_plain(data: bytes) -> list[str] | None:
-    """The receipts of a request that has nothing else and nothing odd; None sends it to the thorough reader."""
-    if not data.isascii() or b"\\" in data:  # then no receipt needs escaping on the way out either
+    """Return the receipts of a request that has nothing else and nothing odd. None sends it to the thorough reader."""
+    if not data.isascii() or b"\\" in data:  # without these, receipts in the answer need no escaping either
         return None
     try:
         receipts = _PLAIN.decode(data).receipts
@@ -124,7 +124,8 @@ def _read_plain(data: bytes) -> list[str] | None:
 
 
 def render_results(receipts: Sequence[str], results: Sequence[str]) -> bytes:
-    """The answer for receipts that need no escaping. All with one result, as nearly always: one join."""
+    """Render the answer for receipts that need no escaping. If all have one result, as nearly always, it is one
+    join."""
     first = results[0]
     if results.count(first) == len(receipts):
         between = f'","result":"{first}"}},{{"receipt":"'
@@ -144,4 +145,4 @@ ROUTES: Final = (
     Route("POST", "/v1/topics/{topic}/nack", nack, says=NACK),
     Route("POST", "/v1/topics/{topic}/extend", extend, says=EXTEND),
 )
-"""What this file serves."""
+"""The routes of this file."""

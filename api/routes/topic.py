@@ -21,7 +21,7 @@ from api.read.document import read_object
 
 
 def _fields(limits: Limits, *, whole: bool) -> Fields:
-    """The settings of a topic; `whole` for a PUT. Those that may be absent are taken away by null."""
+    """Return the settings of a topic; `whole` for a PUT. Null takes away a setting that may be absent."""
     return Fields(
         {
             "mode": lambda value: read_choice(value, ("pull", "push")),
@@ -38,7 +38,7 @@ def _fields(limits: Limits, *, whole: bool) -> Fields:
 
 
 def topic_of(exchange: Exchange) -> str:
-    """The topic in the path, checked."""
+    """Return the checked topic of the path."""
     try:
         return read_topic(exchange.params["topic"])
     except Fault as fault:
@@ -46,7 +46,7 @@ def topic_of(exchange: Exchange) -> str:
 
 
 async def replace(exchange: Exchange) -> Answer:
-    """PUT: the settings sent, and the defaults for the rest; creates the topic."""
+    """PUT: set the sent settings, and the defaults for the rest. Creates the topic."""
     name = topic_of(exchange)
     values = await _settings(exchange, name, whole=True)
     change = TopicChange(
@@ -62,7 +62,7 @@ async def replace(exchange: Exchange) -> Answer:
 
 
 async def merge(exchange: Exchange) -> Answer:
-    """PATCH: the settings sent; the topic has to exist."""
+    """PATCH: set the sent settings. The topic has to exist."""
     name = topic_of(exchange)
     values = await _settings(exchange, name, whole=False)
     change = TopicChange(
@@ -94,13 +94,14 @@ async def _put(exchange: Exchange, name: str, change: TopicChange, *, create: bo
 
 
 async def show(exchange: Exchange) -> Answer:
-    """GET one."""
+    """GET: return a topic."""
     exchange.query(())
     return _one(exchange, await exchange.port.topic(topic_of(exchange), principal=exchange.principal))
 
 
 async def show_all(exchange: Exchange) -> Answer:
-    """GET a page, with counts by state; without them, and the pass over all messages they take, if counts=false."""
+    """GET: return a page of topics, with counts by state. `counts=false` leaves out the counts and their pass over all
+    messages."""
     values = read_query(exchange, {"counts": _query_flag, "limit": query_limit, "cursor": read_topic})
     limit, after = values.get("limit", PAGE), values.get("cursor", "")
     counts = values.get("counts", True)
@@ -115,7 +116,7 @@ def _query_flag(text: str) -> bool:
 
 
 async def delete(exchange: Exchange) -> Answer:
-    """DELETE a topic that has nothing pending."""
+    """DELETE: remove a topic that has nothing pending."""
     name = topic_of(exchange)
     exchange.query((), ("pending",))
     await exchange.port.delete_topic(name, if_match=exchange.if_match(), principal=exchange.principal)
@@ -152,4 +153,4 @@ ROUTES: Final = (
     Route("GET", "/v1/topics/{topic}", show, says=SHOW),
     Route("DELETE", "/v1/topics/{topic}", delete, says=DELETE),
 )
-"""What this file serves."""
+"""The routes of this file."""

@@ -1,4 +1,4 @@
-"""Operations of messages that were given up, as the document shows them: list a topic's, make them due again."""
+"""Operations of dead letters, as the document shows them: list a topic's, make them due again."""
 
 from typing import Final
 

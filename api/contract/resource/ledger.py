@@ -1,4 +1,4 @@
-"""Operations of /v1/ledger, as the document shows them: what became of the messages that fell due in a window."""
+"""Operations of /v1/ledger, as the document shows them: the accounts of the messages that fell due in a window."""
 
 from typing import Any, Final
 
