@@ -1,10 +1,9 @@
-"""How long a checkpoint's thread keeps others from the interpreter: `python -m bench.interpreter`.
+"""Measure how long a checkpoint's thread keeps other threads from the interpreter: `python -m bench.interpreter`.
 
 A store stages batches of 100 messages that are due in any of the next 720 hours, and makes a checkpoint of them in a
-thread. Meanwhile another thread stands in for the event loop: it sleeps for a moment, again and again, and notes how
-long it takes to go on. The switch interval and the collector's thresholds are the node's. On a quiet machine whatever
-is more than that is the interpreter: the thread that has it does not let go, or for too short a time
-(`storage.file.disk.Disk.pause`).
+thread. Another thread stands in for the event loop: it sleeps for a moment, again and again, and notes the delay before
+it goes on. The switch interval and the collector's thresholds are the node's. On a quiet machine any further delay is
+the interpreter's: the thread that holds it does not let go, or for too short a time (`storage.file.disk.Disk.pause`).
 """
 
 import argparse
@@ -24,13 +23,13 @@ from storage.format.position import HOUR_MS
 
 HOURS = 720
 BATCH = 100
-FIRST_HOUR = 490_004  # far from the hour in which the bench stands
+FIRST_HOUR = 490_004  # far from the hour in which the bench works
 NAP_S = 0.0002
 ROUNDS = 3
 
 
 def waits_ms(job: CheckpointJob) -> list[float]:
-    """Run a checkpoint in a thread; how long each nap of this one took beyond its time."""
+    """Run a checkpoint in a thread. Return by how much each nap of this thread was too long."""
     running = threading.Thread(target=job.run)
     found: list[float] = []
     running.start()
@@ -42,7 +41,7 @@ def waits_ms(job: CheckpointJob) -> list[float]:
 
 
 def measure(directory: Path, batches: int, rounds: int = ROUNDS) -> list[float]:
-    """The longest wait beside each of some checkpoints of so many batches, ms."""
+    """Return the longest wait beside each of `rounds` checkpoints of `batches` batches, ms."""
     bench, chance, longest = Bench(directory), np.random.default_rng(1), []
     for _ in range(rounds):
         for _ in range(batches):
@@ -56,7 +55,7 @@ def measure(directory: Path, batches: int, rounds: int = ROUNDS) -> list[float]:
 
 
 def main() -> None:
-    """Prints the longest wait of each round."""
+    """Print the longest wait of each round."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--batches", type=int, nargs="*", default=[600, 5_000])
     parser.add_argument("--dir", type=Path, help="for the store; removed again")

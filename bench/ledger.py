@@ -1,10 +1,10 @@
-"""How fast the rules of the ledger are by themselves: one bucket in memory, one core, no files, no Spark.
+"""Measure the rules of the ledger alone: one bucket in memory, one core, no files, no Spark.
 
     python -m bench.ledger [--messages N]
 
-Two hours: a plain one, each message leased, handed over and acknowledged once, in an order that has nothing to do with
-that of the index; and one in which every message came twice, so that none is told by two facts alone. Processor time,
-the best of several: what else runs on the machine takes the caches, not the time.
+The bench judges two hours. In the plain one each message is leased, handed over and acknowledged once. Their order has
+nothing to do with that of the index. In the other every message comes twice, so two facts are not enough to judge any.
+The figure is processor time, the best of several runs: other processes take the caches, not the time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ROUNDS = 5
 
 
 def bucket_of(count: int, times: int) -> Bucket:
-    """`count` messages, each handed over so many times, a lease apart, and acknowledged at last."""
+    """Return a bucket of `count` messages. Each is handed over `times` times, a lease apart, and acknowledged at
+    last."""
     chance = np.random.default_rng(1)
     units, headers = np.zeros(count, UNIT), np.zeros(count, HEADER)
     order = chance.permutation(count)  # of the hand-overs in time
@@ -71,7 +72,7 @@ def bucket_of(count: int, times: int) -> Bucket:
 
 
 def per_second(bucket: Bucket) -> int:
-    """Messages judged in a second of processor time."""
+    """Return how many messages are judged in a second of processor time."""
     covered = np.array([(1, 0, 0, 0, 1 << 60)], SPAN)
     context = Context(0, (HOUR + 24) * HOUR_MS, nodes=(1,), covered=covered)
     best_s = float("inf")
@@ -84,7 +85,7 @@ def per_second(bucket: Bucket) -> int:
 
 
 def main() -> None:
-    """Prints the two figures as a line of JSON."""
+    """Print the two figures as a line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--messages", type=int, default=BUCKET_UNITS, help="in the bucket, at most 2^20")
     count = parser.parse_args().messages

@@ -1,9 +1,13 @@
-"""What a look costs that does not ask for much: `python -m bench.looks`.
+"""Measure steps of the event loop that should cost little: `python -m bench.looks`.
 
-Each line is one step of the event loop, in processor time of this process, with its bound beside: a look for hours that
-are over with a year of kept hours, the entry that unlinks an hour of a million keys and those behind it, one message of
-an old hour of ten million, a promotion over that hour. The last line is a start: a journal of a gigabyte of small
-entries. A store is built in a temporary directory first (4 GB and some minutes with the sizes as they are).
+Each line is one step, in processor time of this process, with its bound beside:
+- a look for hours that are over, with a year of kept hours
+- the entry that unlinks an hour of a million keys, and the entries behind it
+- one message of an old hour of ten million
+- a promotion over that hour
+- a start with a journal of a gigabyte of small entries.
+
+First a store is built in a temporary directory. With the default sizes that takes 4 GB and some minutes.
 """
 
 import argparse
@@ -44,14 +48,14 @@ DAY_MS = 86_400_000
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Processor time of a call, ms."""
+    """Return the processor time of a call, ms."""
     begun = time.process_time()
     call()
     return (time.process_time() - begun) * 1000
 
 
 class Bench:
-    """One machine, told what the log would tell it."""
+    """A machine that gets entries as from the log."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -61,12 +65,12 @@ class Bench:
         self.store.level = 2
 
     def open(self) -> None:
-        """Start, as after a restart."""
+        """Open the store, as after a restart."""
         self.store = Store.open(self.directory, disk=Disk())
         self.machine = Machine(self.store)
 
     def restart(self) -> None:
-        """A checkpoint and another start."""
+        """Make a checkpoint and open the store again."""
         job = self.store.begin_checkpoint(self.machine.checkpoint_record())
         job.run()
         job.finish()
@@ -74,20 +78,20 @@ class Bench:
         self.open()
 
     def apply(self, *commands: Command, now_ms: int = HOUR * HOUR_MS) -> None:
-        """One entry."""
+        """Apply one entry."""
         sections = [command.pack() for command in commands]
         entry = encode_entry(group=0, term=1, node=1, now_ms=now_ms, sections=sections)
         self.machine.apply(self.machine.applied_index + 1, 1, entry)
 
     def note(self, what: str, spent_ms: Iterable[float], bound_ms: float) -> None:
-        """The worst of some steps."""
+        """Note the worst of some steps."""
         steps = list(spent_ms)
         self.rows.append((what, max(steps), bound_ms, f"{len(steps)} steps, {sum(steps):.0f} ms in all"))
 
     def append(
         self, due_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
     ) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-        """Units due at these times."""
+        """Append units due at these times. Return their positions."""
         count = len(due_ms)
         records = encode_records(Drafts([BODY] * count, due_ms, np.arange(count, dtype=np.uint64)))
         none = np.zeros(count, np.uint16)
@@ -106,7 +110,7 @@ class Bench:
         return self.store.append(batch)
 
     def retention(self, hours: int) -> None:
-        """So many kept hours of one settled unit each."""
+        """Measure looks over `hours` kept hours of one settled unit each."""
         positions = self.append(np.arange(HOUR - hours, HOUR, dtype=np.int64) * HOUR_MS)
         self.store.settle(SettleBatch.of(positions, what=DELIVERED, at_ms=HOUR * HOUR_MS))
         self.apply(DispatchState(HOUR * 3600, 0, 1))
@@ -124,7 +128,7 @@ class Bench:
             self.note(f"{name}, {hours:,} kept hours", spent, 2)
 
     def unlink(self, keys: int) -> None:
-        """An hour with so many keys goes."""
+        """Measure the unlink of an hour with `keys` keys."""
         hour = HOUR + 1
         for first in range(0, keys, BATCH):
             positions = self.append(np.full(min(BATCH, keys - first), hour * HOUR_MS, np.int64))
@@ -147,7 +151,8 @@ class Bench:
         self.note("the entries behind it", spent, 20)
 
     def old_hour(self, units: int) -> None:
-        """One message of an hour of so many, all but a few delivered; then a promotion over that hour."""
+        """Measure one message of an hour of `units`, all but a few delivered. Then measure a promotion over that
+        hour."""
         hour = HOUR + 2
         for first in range(0, units, BATCH):
             due_ms = np.arange(first, first + BATCH, dtype=np.int64) * 7919 % HOUR_MS + hour * HOUR_MS
@@ -187,7 +192,7 @@ class Bench:
         self.note("steps of a promotion over that hour", spent, 20)
 
     def journal(self, megabytes: int) -> None:
-        """A start with a journal of so many MiB."""
+        """Measure a start with a journal of `megabytes` MiB."""
         directory = self.directory / "journal"
         directory.mkdir()
         journal = Journal.open(directory, disk=Disk())
@@ -211,7 +216,7 @@ def main() -> None:
     parser.add_argument("--journal-mb", type=int, default=1_024)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    settle_memory()  # as a node does: a look for cycles is no part of a step that a node would take
+    settle_memory()  # as a node does: the collector is no part of a node's step
     with tempfile.TemporaryDirectory() as directory:
         bench = Bench(Path(directory))
         bench.journal(options.journal_mb)

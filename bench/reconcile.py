@@ -1,12 +1,14 @@
-"""What the reconciliation finds, how long it takes, and how much memory: figures that anybody can repeat.
+"""Measure the reconciliation: what it finds, how long it takes, and how much memory. Anybody can repeat the figures.
 
     python -m bench.reconcile prove [--messages 10000000] [--each 1000]
     python -m bench.reconcile time [--millions 10 30 100] [--picture docs/pictures/reconcile-time.svg]
 
-`prove` plants `each` of every class, flag and cause among so many messages and compares what is found, row by row, with
-what was planted; it ends with status 1 if anything differs. `time` makes node directories of each size, reconciles them
-on `local[2]`, and says what it took, with the memory of the JVM and all Python workers together: the sum of what each
-process holds, looked at every 0.2 s. What is made is removed again, but for what `make` left below `--at`.
+`prove` plants `each` messages of every class, flag and cause among plain ones. It compares the result with the plan,
+row by row, and ends with status 1 if anything differs.
+
+`time` makes node directories of each size and reconciles them on `local[2]`. It prints the time, and the memory of the
+JVM and all Python workers together: the sum over the processes, read every 0.2 s. All directories are removed again,
+except those that `make` left below `--at`.
 """
 
 import argparse
@@ -35,7 +37,7 @@ from storage.format.message_id import encode_ids
 GROUP: Final = 0
 AUDITED: Final = "audited"
 EACH: Final = 1_000
-"""Of every story planted among the messages that are reconciled for time."""
+"""Messages of every story, among those that are reconciled for time."""
 LOOK_EVERY_S: Final = 0.2
 TARGET_S: Final = 300.0
 TARGET_GB: Final = 6.0
@@ -44,7 +46,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Timing:
-    """One run. `peak_gb` of 10^9 bytes, resident, of all processes together."""
+    """A run. `peak_gb` is in 10^9 bytes, resident, of all processes together."""
 
     messages: int
     took_s: float
@@ -52,11 +54,12 @@ class Timing:
     input_gb: float
     output_gb: float
     load: float
-    """Load average of the machine when it began: what else it did."""
+    """Load average of the machine at the start, which shows its other work."""
 
 
 def prove(spark: Any, planted: Planted, work: Path) -> tuple[dict[str, Any], list[str]]:
-    """Reconciles what was planted, receipts and acknowledgements included; (the report, what differs from the plan).
+    """Reconcile the planted messages, with receipts and acknowledgements. Return the report, and its differences from
+    the plan.
 
     `spark` is a session.
     """
@@ -93,7 +96,7 @@ def _write_csv(path: Path, header: str, *columns: Any) -> None:
 
 
 class Memory:
-    """Looks at the resident memory of this process and all below it until closed; `peak` in bytes."""
+    """Samples the resident memory of this process and its descendants until closed; `peak` in bytes."""
 
     def __init__(self) -> None:
         self.peak = 0
@@ -102,7 +105,7 @@ class Memory:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it."""
+        """End the sampling."""
         self._ended.set()
         self._thread.join()
 
@@ -112,7 +115,7 @@ class Memory:
 
 
 def _resident(root: int) -> int:
-    """Bytes of the process and its descendants, counting pages that they share once for each."""
+    """Return the bytes of the process and its descendants. Pages that they share count once for each."""
     parents, sizes = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -138,7 +141,7 @@ def _directory(at: Path | None) -> Iterator[Path]:
 
 
 def _size_gb(path: Path) -> float:
-    """Of 10^9 bytes; files that several names share count once."""
+    """Return the size in 10^9 bytes. A file with several names counts once."""
     files = {(found.st_dev, found.st_ino): found.st_size for found in map(os.stat, _files(path))}
     return round(sum(files.values()) / 1e9, 2)
 
@@ -149,7 +152,8 @@ def _files(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def made(millions: int, at: Path | None) -> Iterator[Path]:
-    """Node directories with so many messages: those that `make` left below `at`, or new ones for the while."""
+    """Node directories with `millions` million messages: those that `make` left below `at`, or new ones for the
+    block."""
     kept = at / f"{millions}M" if at is not None else None
     if kept is not None and kept.is_dir():
         yield kept
@@ -160,7 +164,7 @@ def made(millions: int, at: Path | None) -> Iterator[Path]:
 
 
 def measure(millions: int, at: Path | None) -> Timing:
-    """Reconciles so many messages on two threads of this machine, the start of Spark included."""
+    """Reconcile `millions` million messages on two threads of this machine, the start of Spark included."""
     with made(millions, at) as data, _directory(at) as work:
         load, begun, memory = os.getloadavg()[0], time.monotonic(), Memory()
         spark = session("local[2]", "1g", work)
@@ -177,7 +181,7 @@ def measure(millions: int, at: Path | None) -> Timing:
 
 
 def draw(timings: list[Timing], path: Path) -> None:
-    """Time against messages, with the target beside, as PNG or SVG by the suffix."""
+    """Draw time against messages, with the target beside, as PNG or SVG by the suffix."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -239,7 +243,7 @@ def _time(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Runs one of the two; returns its exit status."""
+    """Run one of the commands. Return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--at", type=Path, help="where the node directories are made, for a while (420 bytes a message)"

@@ -1,3 +1,3 @@
-"""Where docs/reconcile.md had this module before the rooms; whoever runs or imports it is told where it is now."""
+"""The place of this module before the rooms, as docs/reconcile.md had it. An import names the new place."""
 
 raise ImportError("bench.reconcile_demo is bench.demo.reconcile now: run or import that")

@@ -1,8 +1,7 @@
-"""One figure of a benchmark, what it should reach, and how all of them are shown: a table for people, one JSON line for
-programs.
+"""A figure of a benchmark with its target, and the output of all figures: a table for people, a JSON line for programs.
 
-Figures with the same `figure` and different `system` were measured with the same bodies and the same concurrency, so
-they are comparable, and only they: the table puts the ratio beside the peer's.
+Figures with the same `figure` and different `system` were measured with the same bodies and the same concurrency. Only
+such figures are comparable, so the table puts the ratio beside the peer's.
 """
 
 import json
@@ -18,13 +17,13 @@ OURS = "hourwheel"
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that was promised: at least (a rate) or at most (a time, a size)."""
+    """A promised bound: at least (a rate) or at most (a time, a size)."""
 
     bound: float
     at_least: bool
 
     def reached_by(self, value: float) -> bool:
-        """Whether the figure keeps it."""
+        """True if the value keeps the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
     def __str__(self) -> str:
@@ -33,7 +32,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """`value` in `unit`, measured over `took_s` seconds; `detail` holds percentiles and what else belongs to it.
+    """A figure: `value` in `unit`, measured over `took_s` seconds. `detail` holds percentiles and other facts.
 
     `value` None: not measured, and `detail` says why ("missing": a peer that is not installed).
     """
@@ -48,22 +47,22 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """None: nothing was promised, or nothing measured."""
+        """True if the target is reached. None without a target or a value."""
         return None if self.target is None or self.value is None else self.target.reached_by(self.value)
 
 
 def at_least(bound: float) -> Target:
-    """For rates."""
+    """A target for rates."""
     return Target(bound, True)
 
 
 def at_most(bound: float) -> Target:
-    """For times and sizes."""
+    """A target for times and sizes."""
     return Target(bound, False)
 
 
 def ratio(row: Row, rows: Sequence[Row]) -> float | None:
-    """Our figure over the peer's, for a peer's row whose figure we have too."""
+    """Return our figure over the peer's, for a peer's row whose figure we have too."""
     if row.system == OURS or not row.value:
         return None
     ours = next((each.value for each in rows if each.system == OURS and each.figure == row.figure), None)
@@ -77,7 +76,8 @@ def _text(value: float | None) -> str:
 
 
 def told(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each told on stderr at once: a part of many minutes that ends early has shown what it had measured."""
+    """Print each row on stderr at once, and return the rows. A part of many minutes that ends early has then shown its
+    rows."""
     for row in rows:
         bound = f" ({row.target})" if row.target else ""
         print(f"  {row.figure}: {_text(row.value)} {row.unit}{bound} {row.detail or ''}", file=sys.stderr, flush=True)
@@ -85,7 +85,7 @@ def told(rows: Sequence[Row]) -> list[Row]:
 
 
 def document(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """The rows for programs: each with `reached` and, for peers, `ours_over_theirs`."""
+    """Return the rows for programs: each with `reached` and, for peers, `ours_over_theirs`."""
     found = []
     for row in rows:
         fields = asdict(row) | {"target": str(row.target) if row.target else None, "reached": row.reached}
@@ -94,7 +94,7 @@ def document(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Prints the table and the JSON line."""
+    """Print the table and the JSON line."""
     table = Table("figure", "system", "value", "unit", "target", "reached", "ours/theirs", "over s", "detail")
     for row in rows:
         detail = ", ".join(f"{name} {value}" for name, value in row.detail.items())

@@ -1,9 +1,9 @@
 """`make bench`: the figures of this version, on this machine, each from a command that anybody can repeat.
 
-Three nodes with a majority's fdatasync and the client on the same cores. `python -m bench.run NAME...` measures those
-named, each on a fresh cluster; without a name all of ours. `make bench-peers` (`--peers`) measures Redis, PostgreSQL
-and beanstalkd too, in the same run. Targets stand beside the figures and nothing fails for missing one: a figure that
-is off is for a reader to see, and to profile.
+Three nodes with a majority's fdatasync and the client share the same cores. `python -m bench.run NAME...` measures the
+named parts, each on a fresh cluster. Without a name it measures all of ours. `make bench-peers` (`--peers`) also
+measures Redis, PostgreSQL and beanstalkd, in the same run. Targets stand beside the figures, and a missed target fails
+nothing: a reader sees it and profiles.
 """
 
 import argparse
@@ -67,7 +67,7 @@ PEERS: dict[str, Callable[[Path, Scale], Coroutine[Any, Any, list[Row]]]] = {
 
 
 async def _ours(name: str, directory: Path, scale: Scale) -> list[Row]:
-    """One part on a fresh cluster."""
+    """Measure one part on a fresh cluster."""
     async with Cluster(directory, settings=SETTINGS.get(name, PUSH_SETTINGS)) as cluster:
         cluster.start()
         await cluster.wait_ready()
@@ -75,7 +75,7 @@ async def _ours(name: str, directory: Path, scale: Scale) -> list[Row]:
 
 
 async def _peer(name: str, directory: Path, scale: Scale) -> list[Row]:
-    """One peer; not installed is a row that says so."""
+    """Measure one peer. If it is not installed, return a row that says so."""
     try:
         return await PEERS[name](directory, scale)
     except Missing as missing:
@@ -83,7 +83,7 @@ async def _peer(name: str, directory: Path, scale: Scale) -> list[Row]:
 
 
 def _measure(name: str, directory: Path, scale: Scale) -> list[Row]:
-    """One part or peer in a directory of its own, removed again."""
+    """Measure one part or peer in a directory of its own, removed again."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     if directory.exists():
         shutil.rmtree(directory)
@@ -97,7 +97,7 @@ def _measure(name: str, directory: Path, scale: Scale) -> list[Row]:
 
 
 def main() -> None:
-    """Measures what is named (default: all of ours) and prints a table and one JSON line."""
+    """Measure the named parts (default: all of ours) and print a table and one JSON line."""
     defaults = Scale()
     names = (*PARTS, *PEERS)
     parser = argparse.ArgumentParser(description=main.__doc__)

@@ -1,11 +1,11 @@
-"""How much each measurement does: the full figures by default, a hundredth of them to see that everything works."""
+"""The amount of work of each measurement: full by default, a hundredth to see that everything works."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Counts are messages; `seconds` is how long rates and latenesses are measured."""
+    """Counts are messages. `seconds` is how long rates and latenesses are measured."""
 
     seconds: float = 10.0
     drain: int = 1_000_000  # due in one second
@@ -20,10 +20,10 @@ class Scale:
     behind: int = 2_000_000  # missed by a node that was away
     hours: int = 80_000  # with a message each
     long_hour: int = 10_000_000  # messages of one hour
-    peer_drain: int = 100_000  # of peers: their rates are steady, filling some of them takes long
+    peer_drain: int = 100_000  # of peers: their rates are steady, and some of them fill slowly
 
     def quick(self) -> "Scale":
-        """Shows that it works; its figures mean little."""
+        """Return a scale that shows that everything works. Its figures mean little."""
         return replace(
             self,
             seconds=min(self.seconds, 2.0),

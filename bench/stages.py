@@ -1,12 +1,12 @@
-"""Where the processor time of a message goes, stage by stage: `python -m bench.stages`.
+"""Measure the processor time of a message, stage by stage: `python -m bench.stages`.
 
-Every stage of a message's way through the leader is called in this one process, as the node calls it, with 1, 64 and
-1,000 messages at a time: what a lone request costs, what 64 waiting ones cost together, what a batch costs. No network,
-no other node, no waiting for a disk: the processor time of this process, user and system, divided by the messages. The
-median of many calls is shown, so that a page fault or a neighbour on the machine does not count; where each call
-finishes earlier ones' work too (a checkpoint) it is the whole time.
+This process calls every stage of a message's way through the leader, as the node calls it. It does so with 1, 64 and
+1,000 messages at a time: a lone request, 64 waiting ones together, a batch. There is no network, no other node and no
+wait for a disk. The figure is the processor time of this process, user and system, divided by the messages. It is the
+median of many calls, so a page fault or a neighbour on the machine does not count. Some calls finish the work of
+earlier ones too (a checkpoint); there it is the whole time.
 
-A follower does of these `apply`, `leases` and `apply acks`, and its checkpoints.
+Of these stages a follower runs `apply`, `leases` and `apply acks`, and its checkpoints.
 """
 
 import argparse
@@ -48,37 +48,37 @@ from storage.store import Store
 from storage.tables.topic import subscription_of
 
 SIZES = (1, 64, 1_000)
-SINGLES_MAX = 64  # so many at a time come from as many clients
+SINGLES_MAX = 64  # up to this many at a time come from as many clients
 NOW_MS = 497_222 * HOUR_MS  # the start of an hour
 TERM = 1
 LEASE_MS = 30_000
 SECRET = bytes(32)
 ROUNDS = 200
 MESSAGES_MAX = 100_000
-"""Calls a stage, and messages it sees at most."""
+"""ROUNDS: calls of a stage. MESSAGES_MAX: the most messages that a stage sees."""
 
 
 @dataclass
 class Times:
-    """CPU seconds of each call, by stage in the order in which they first came."""
+    """CPU seconds of each call, by stage in the order of first calls."""
 
     rows: int
     spent: dict[str, list[float]] = field(default_factory=dict)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Takes the time of one call."""
+        """Take the time of one call."""
         start = time.process_time_ns()
         yield
         self.spent.setdefault(name, []).append((time.process_time_ns() - start) / 1e9)
 
     def each_us(self) -> dict[str, float]:
-        """Microseconds a message, by stage."""
+        """Return microseconds a message, by stage."""
         return {name: 1e6 * median(spent) / self.rows for name, spent in self.spent.items()}
 
 
 class Leader:
-    """A machine on a real store and its dispatcher, led by this process; what is proposed is applied at once."""
+    """A machine on a real store, and its dispatcher. This process leads, and applies proposed commands at once."""
 
     def __init__(self, directory: Path) -> None:
         self.store = Store.open(directory, disk=Disk())
@@ -90,21 +90,21 @@ class Leader:
         self._machine.told.listener = self.dispatcher
 
     def entry(self, now_ms: int, *commands: Command) -> bytes:
-        """An entry with these commands."""
+        """Return an entry with these commands."""
         return encode_entry(
             group=0, term=TERM, node=1, now_ms=now_ms, sections=[command.pack() for command in commands]
         )
 
     def apply(self, entry: bytes) -> Applied:
-        """The next entry of the log."""
+        """Apply the next entry of the log."""
         return self._machine.apply(self._machine.applied_index + 1, TERM, entry)
 
     def propose(self, now_ms: int, *commands: Command) -> Applied:
-        """An entry, applied."""
+        """Make an entry of these commands and apply it."""
         return self.apply(self.entry(now_ms, *commands))
 
     def schedule(self, count: int, first_ms: int, spread_ms: int) -> None:
-        """Messages due from `first_ms` on, in batches."""
+        """Schedule messages due from `first_ms` on, in batches."""
         for first in range(0, count, SIZES[-1]):
             rows = min(SIZES[-1], count - first)
             batch = at_once(read_batch(_batch(rows, first_ms, spread_ms, first), NOW_MS, Limits()))
@@ -112,13 +112,13 @@ class Leader:
             self.propose(NOW_MS, stamp_messages(batch.messages, now_ms=NOW_MS, random=bits))
 
     def checkpoint(self) -> None:
-        """All three steps of one."""
+        """Run all three steps of a checkpoint."""
         job = self.store.begin_checkpoint(self._machine.checkpoint_record())
         job.run()
         job.finish()
 
     def step(self, now_ms: int) -> None:
-        """Until the dispatcher wants to sleep."""
+        """Step until the dispatcher wants to sleep."""
         while self.dispatcher.step(now_ms) == 0:
             pass
 
@@ -129,7 +129,7 @@ def _batch(rows: int, first_ms: int, spread_ms: int, seed: int) -> bytes:
 
 
 def intake(leader: Leader, times: Times, rounds: int) -> None:
-    """From the bytes of a request to the bytes of its answer, due within the hour and over 30 days."""
+    """Measure from the bytes of a request to the bytes of its answer, due within the hour and over 30 days."""
     random = np.random.default_rng(1)
     for round_ in range(rounds):
         data = _batch(times.rows, NOW_MS + HOUR_MS // 4, HOUR_MS // 2, round_)
@@ -155,7 +155,7 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
 
 
 def _behind_a_front(times: Times, messages: Sequence[MessageIn], bits: U64) -> None:
-    """The draft where bytes cross: up to 64 at a time each message is a request of its own, a thousand are a batch."""
+    """Measure the draft where bytes cross the border. Up to 64 messages are a request each; a thousand are a batch."""
     requests = [messages] if times.rows > SINGLES_MAX else [[message] for message in messages]
     with times.stage("draft in a front, as bytes"):
         frames = [encode(encode_draft(request)) for request in requests]
@@ -172,7 +172,7 @@ def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
 
 
 def handed_over(leader: Leader, times: Times, rounds: int) -> None:
-    """Messages of one second, pulled and acked, so many a request."""
+    """Measure messages of one second, pulled and acked, `times.rows` a request."""
     count, due_ms, receipts = rounds * times.rows, NOW_MS + 5_000, Receipts(SECRET, lambda: True)
     leader.schedule(count, due_ms, 1_000)
     topic = leader.store.catalog.topic("bench")
@@ -206,7 +206,8 @@ def _commit_leases(leader: Leader, now_ms: int) -> None:
 
 
 def checkpoints(leader: Leader, count: int) -> float:
-    """Microseconds a message of a checkpoint over 30 days, made of batches, with as many pending as that already."""
+    """Return the microseconds a message of a checkpoint over 30 days. It is of batches, with as many messages pending
+    already."""
     for round_ in range(2):
         leader.schedule(count, NOW_MS + 3 * HOUR_MS, FAR_MS)
         start = time.process_time()
@@ -217,7 +218,7 @@ def checkpoints(leader: Leader, count: int) -> float:
 
 
 def measure(directory: Path, sizes: tuple[int, ...], messages: int) -> dict[str, dict[int, float]]:
-    """Microseconds a message by stage and by how many go together; each part on a store of its own."""
+    """Return microseconds a message by stage and by messages at a time. Each part has a store of its own."""
     found: dict[str, dict[int, float]] = {}
     parts: tuple[Callable[[Leader, Times, int], None], ...] = (intake, handed_over)
     for rows in sizes:
@@ -238,7 +239,7 @@ def measure(directory: Path, sizes: tuple[int, ...], messages: int) -> dict[str,
 
 
 def main() -> None:
-    """Prints CPU microseconds per message by stage, as a table and one JSON line."""
+    """Print CPU microseconds per message by stage, as a table and one JSON line."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--dir", type=Path, default=None, help="for the stores; default: the system's temporary one")
     parser.add_argument("--messages", type=int, default=MESSAGES_MAX, help="messages a stage sees at most")

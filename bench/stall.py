@@ -1,8 +1,8 @@
-"""What makes a leader unsure on a loaded machine: `python -m bench.stall --burners 10`.
+"""Measure what makes a leader unsure on a loaded machine: `python -m bench.stall --burners 10`.
 
-Three nodes, a client that schedules batches into near hours, and beside them processes that do nothing but use a
-processor, and perhaps one that writes and syncs. It tells for how much of the time the leader was sure to lead, what
-the client was answered, and of each node what held its event loop, by its own watchdog (bench/stalled_node.py).
+Three nodes run, and a client schedules batches into near hours. Beside them processes only use a processor, and perhaps
+one writes and syncs. The report has the share of the time in which the leader was sure to lead, and the answers to the
+client. For each node it has what held the event loop, by the node's own watchdog (bench/stalled_node.py).
 """
 
 import argparse
@@ -40,14 +40,14 @@ while True:
 CONNECTIONS = 4
 PAUSE_S = 0.01
 WATCHED = {"watchdog": {"held_ms": 20}}
-"""The watchdog tells a hold a quarter of it too short."""
+"""The watchdog measures a hold up to a quarter of this too short."""
 
 
 class StallCluster(Cluster):
-    """Its nodes have the probe in them."""
+    """A cluster whose nodes contain the probe."""
 
     def start(self, *node_ids: str) -> None:
-        """Starts these nodes (default: all)."""
+        """Start these nodes (default: all)."""
         for node_id in node_ids or tuple(self.nodes):
             node = self.nodes[node_id]
             command = [sys.executable, "-m", "bench.stalled_node", "--config", str(node.config_path)]
@@ -56,13 +56,13 @@ class StallCluster(Cluster):
                 self._processes[node_id] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def found(self, node_id: str) -> Path:
-        """Where the node's probe writes."""
+        """Return the file that the node's probe writes."""
         return self.nodes[node_id].directory / "stall.json"
 
 
 @contextmanager
 def burning(count: int, nice: int, writer: Path | None) -> Iterator[None]:
-    """So many processes that use a processor each, and one that writes to this file."""
+    """Run `count` processes that use a processor each, and one that writes to `writer`."""
     prefix = ["nice", "-n", str(nice)]
     burners = [subprocess.Popen([*prefix, sys.executable, "-c", _BURN], start_new_session=True) for _ in range(count)]
     if writer is not None:
@@ -80,7 +80,7 @@ def burning(count: int, nice: int, writer: Path | None) -> Iterator[None]:
 async def _pump(
     cluster: Cluster, requests: list[bytes], seconds: float, seen: Counter[int], took_ms: list[float]
 ) -> None:
-    """One client: sends to the node that led at first, waits after a refusal, counts the answers by status."""
+    """Run one client. It sends to the first leader, waits after a refusal, and counts the answers by status."""
     address = await leader_address(cluster)
     caller = await Caller.connect(address.host, address.port)
     end_s = time.perf_counter() + seconds
@@ -99,7 +99,7 @@ async def _pump(
 
 
 async def measure(directory: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The whole run."""
+    """Run the whole measurement."""
     seen: Counter[int] = Counter()
     took_ms: list[float] = []
     async with StallCluster(directory, settings=WATCHED) as cluster:
@@ -143,7 +143,7 @@ def _told(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _held(of: dict[str, float]) -> dict[str, float]:
-    """Of one row of the watchdog's histogram (node/runtime/loop_held.py), whose buckets count what was shorter."""
+    """Return a row of the watchdog's histogram (node/runtime/loop_held.py). Its buckets count shorter holds."""
     past = {f"past_{ms}_ms": int(of["count"] - of[f"{ms / 1000:g}"]) for ms in (20, 100)}
     return {"times": int(of["count"]), **past, "in all_s": round(of["sum"], 2)}
 
@@ -153,7 +153,7 @@ def _ms(seconds: float) -> float:
 
 
 def main() -> None:
-    """Measures once and prints JSON."""
+    """Measure once and print JSON."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--dir", type=Path, default=Path("bench-data/stall"), help="for the nodes; removed again")
     parser.add_argument("--seconds", type=float, default=20.0)

@@ -1,8 +1,11 @@
-"""A node that says what its event loop waits for: `python -m bench.stalled_node --config FILE --out FILE --parent PID`.
+"""A node with a probe of its event loop: `python -m bench.stalled_node --config FILE --out FILE --parent PID`.
 
-What held the loop, and for how long, is the watchdog's account (`hourwheel_loop_held_seconds`). Beside it collections
-of garbage are timed by Python's own callbacks, fdatasync and syncfs where the journal's and the checkpoint's threads
-call them, and trust is looked at TICK_S apart. What was found is written as JSON when the node ends.
+The watchdog measures what held the loop, and for how long (`hourwheel_loop_held_seconds`). The probe adds three things:
+- garbage collections, timed by Python's own callbacks
+- fdatasync and syncfs, timed in the threads of the journal and the checkpoint
+- trust, read every TICK_S.
+
+The result is written as JSON when the node ends.
 """
 
 import argparse
@@ -29,25 +32,25 @@ TICK_S = 0.005
 
 
 class TimedDisk(Disk):
-    """The real one, with a watch on what waits for the device."""
+    """The real disk, with a timer on calls that wait for the device."""
 
     syncs: ClassVar[list[float]] = []
 
     def fdatasync(self, fd: int) -> None:
-        """As ever."""
+        """Time the call."""
         began = time.perf_counter()
         super().fdatasync(fd)
         self.syncs.append(time.perf_counter() - began)
 
     def syncfs(self, fd: int) -> None:
-        """As ever."""
+        """Time the call."""
         began = time.perf_counter()
         super().syncfs(fd)
         self.syncs.append(time.perf_counter() - began)
 
 
 class Probe:
-    """What one process found. Seconds."""
+    """The measurements of one process, in seconds."""
 
     def __init__(self) -> None:
         self.collections: list[float] = []
@@ -63,7 +66,7 @@ class Probe:
             self.collections.append(time.perf_counter() - self._collecting)
 
     async def watch(self, node: Node) -> None:
-        """Ticks until cancelled."""
+        """Measure every TICK_S until cancelled."""
         until = last = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
@@ -80,7 +83,8 @@ class Probe:
             last = now
 
     def found(self, held: LoopHeld) -> dict[str, Any]:
-        """For the report; `held` by whose time it was: how many were at most so many seconds, `count` and `sum`."""
+        """Return the report. `held` has, by the cause of a hold, how many holds were at most as long as each bucket,
+        `count` and `sum`."""
         (family,) = held.collect()
         told: dict[str, dict[str, float]] = {}
         for sample in family.samples:
@@ -98,15 +102,15 @@ class Probe:
 
 
 class Probed(Environment):
-    """The real world, with the timed disk."""
+    """The real environment, with the timed disk."""
 
     def disk(self) -> Disk:
-        """Where every byte goes."""
+        """Return the disk for every byte."""
         return TimedDisk()
 
 
 def main() -> None:
-    """Runs one node until SIGTERM."""
+    """Run one node until SIGTERM."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Consumers for measuring: connections that pull and ack, and look at no more of an answer than is measured."""
+"""Consumers for measuring: connections that pull and ack, and decode no more of an answer than is measured."""
 
 import asyncio
 import itertools
@@ -17,18 +17,18 @@ from hourwheel.core.addresses import Address
 CONSUMERS = 8
 PULL_MAX = 1_000
 WAIT_MS = 500
-#: Acks are gathered so long: what is measured is when messages come, not how soon they are acked.
+#: Acks are gathered for this long. The measurement is of when messages come, not of how soon they are acked.
 BEAT_S = 0.005
 
 
 class Receipt(msgspec.Struct, gc=False):
-    """All that a drain needs of a message."""
+    """The part of a message that a drain needs."""
 
     receipt: str
 
 
 class Timed(msgspec.Struct, gc=False):
-    """What lateness needs of a message."""
+    """The parts of a message that lateness needs."""
 
     receipt: str
     asked_due: datetime
@@ -45,20 +45,20 @@ class Messages(msgspec.Struct, Generic[M]):
 
 
 def ack_request(topic: str, receipts: list[str]) -> bytes:
-    """An ack of these receipts, which are plain ASCII."""
+    """Return an ack of these receipts, which are plain ASCII."""
     return render("POST", f"/v1/topics/{topic}/ack", msgspec.json.encode({"receipts": receipts}))
 
 
 def pull_request(topic: str, wait_ms: int = WAIT_MS) -> bytes:
-    """A pull of as much as one may carry."""
+    """Return a pull of the most messages that one may carry."""
     return render("POST", f"/v1/topics/{topic}/pull", json.dumps({"max": PULL_MAX, "wait": wait_ms}).encode())
 
 
 class Drain:
-    """Connections that pull and then ack what they pulled, one after the other, until `count` messages are acked.
+    """Connections that pull and then ack, one after the other, until `count` messages are acked.
 
-    `first_s` and `last_s` (time.time) are of the first message received and the last ack answered; `received` counts
-    messages, repeats too.
+    `first_s` and `last_s` (time.time) are the times of the first message received and the last ack answered. `received`
+    counts messages, repeats too.
     """
 
     def __init__(self, address: Address, topic: str, count: int) -> None:
@@ -70,11 +70,11 @@ class Drain:
         self.last_s = 0.0
 
     async def run(self, connections: int = CONSUMERS) -> None:
-        """Returns when all are acked."""
+        """Run until all are acked."""
         await self.at([self._address], connections)
 
     async def at(self, addresses: Sequence[Address], connections: int = CONSUMERS) -> None:
-        """The same, with the connections spread over these addresses."""
+        """Run with the connections spread over these addresses."""
         turns = itertools.islice(itertools.cycle(addresses), connections)
         await asyncio.gather(*map(self._one, turns))
 
@@ -103,10 +103,10 @@ class Drain:
 
 
 class Waiting:
-    """Consumers that always wait, their acks on a connection beside them, until `count` messages have come.
+    """Consumers that always wait, until `count` messages have come. Acks go over a connection beside them.
 
-    `late_ms` is receive time minus due, `leader_late_ms` hand-over minus due, `due_ms` when that was, one per message
-    received.
+    There is one of each per message received: `late_ms` is receive time minus due time, `leader_late_ms` delivery time
+    minus due time, `due_ms` the due time.
     """
 
     def __init__(self, address: Address, topic: str, count: int) -> None:
@@ -118,7 +118,7 @@ class Waiting:
         self.due_ms: list[float] = []
 
     async def run(self, connections: int = CONSUMERS) -> None:
-        """Returns when all have come and are acked."""
+        """Run until all have come and are acked."""
         host, port = self._address.host, self._address.port
         pulls = (Pump.run(host, port, self._pulls(), self._received) for _ in range(connections))
         await asyncio.gather(*pulls, self._acking())

@@ -1,4 +1,4 @@
-"""What every measurement puts in: bodies of 100 bytes, batches of 1,000, requests rendered before the clock starts."""
+"""The input of every measurement: bodies of 100 bytes, batches of 1,000, requests rendered before the clock starts."""
 
 import asyncio
 import itertools
@@ -21,41 +21,41 @@ BATCH = 1_000
 BATCH_CONNECTIONS = 4
 RENDERED_BATCHES = 64
 DAY_MS = 86_400_000
-#: Nothing is due while schedule rates are measured: due times begin so far ahead.
+#: Due times begin this far ahead, so no message is due while schedule rates are measured.
 AHEAD_MS = 20 * 60_000
 NEAR_MS = 80 * 60_000
 FAR_MS = 30 * DAY_MS
 
 
 async def leader_address(cluster: Cluster) -> Address:
-    """Of the node that leads now."""
+    """Return the address of the present leader."""
     return parse_address(cluster.nodes[(await cluster.wait_leader()).node_id].url)
 
 
 def line(due_ms: int, topic: str = "bench") -> bytes:
-    """One message as JSON."""
+    """Return a message as JSON."""
     return json.dumps({"topic": topic, "body": BODY, "deliver_at": due_ms}).encode()
 
 
 def batch(due_ms: Sequence[int], topic: str = "bench") -> bytes:
-    """A batch request, one line per due time."""
+    """Return a batch request, one line per due time."""
     return render("POST", "/v1/messages/batch", b"\n".join(line(due, topic) for due in due_ms), "application/x-ndjson")
 
 
 def batches(due_ms: Sequence[int], topic: str = "bench") -> list[bytes]:
-    """Batch requests of BATCH lines each, the last of what is left."""
+    """Return batch requests of BATCH lines each. The last has the rest."""
     return [batch(due_ms[first : first + BATCH], topic) for first in range(0, len(due_ms), BATCH)]
 
 
 def due_times(count: int, spread_ms: int, seed: int = 1) -> list[int]:
-    """`count` due times, uniform from AHEAD_MS on for `spread_ms`."""
+    """Return `count` due times, uniform from AHEAD_MS on for `spread_ms`."""
     first = int(time.time() * 1000) + AHEAD_MS
     return [int(due) for due in first + np.random.default_rng(seed).integers(0, spread_ms, count)]
 
 
 @dataclass
 class Count:
-    """What came back: answers with this `status`, which carry `wanted` (b'"id"') once per message."""
+    """Counts answers with this `status`, which carry `wanted` (b'"id"') once per message."""
 
     status: int
     wanted: bytes = b'"id"'
@@ -64,7 +64,7 @@ class Count:
     seconds: list[float] = field(default_factory=list)
 
     def answered(self, status: int, body: bytes, seconds: float) -> None:
-        """Counts one answer; any that is not wholly good ends the run."""
+        """Count an answer. An answer that is not wholly good ends the run."""
         found = body.count(self.wanted)
         if status != self.status or (self.per_answer is not None and found != self.per_answer):
             raise ClusterFailed(f"status {status}, {found} messages: {body[:300]!r}")
@@ -72,13 +72,13 @@ class Count:
         self.seconds.append(seconds)
 
     def latency(self) -> dict[str, object]:
-        """Percentiles of a request."""
+        """Return percentiles of a request's time."""
         found = percentiles([1000 * value for value in self.seconds])
         return {f"request {key} ms": value for key, value in found.items()}
 
 
 def until(requests: Sequence[bytes], end_s: float) -> Iterator[bytes]:
-    """The requests again and again until the time is over."""
+    """Repeat the requests until the time is over."""
     return itertools.takewhile(lambda _: time.perf_counter() < end_s, itertools.cycle(requests))
 
 
@@ -90,7 +90,7 @@ async def pump(
     count: Count,
     frame: Framing = http_frame,
 ) -> float:
-    """Sends `requests` over so many connections for so long; returns how long it really took."""
+    """Send `requests` over `connections` connections for `seconds`. Return the real time that it took."""
     start = time.perf_counter()
     turns = (turn % len(requests) for turn in range(connections))
     shifted = [[*requests[turn:], *requests[:turn]] for turn in turns]
@@ -101,7 +101,7 @@ async def pump(
 
 
 async def fill(address: Address, requests: Iterable[bytes], connections: int = BATCH_CONNECTIONS) -> tuple[int, float]:
-    """Sends each of these batch requests once; (messages acknowledged, seconds it took)."""
+    """Send each of these batch requests once. Return (messages acknowledged, seconds it took)."""
     count = Count(200)
     source = iter(requests)
     start = time.perf_counter()
@@ -111,7 +111,7 @@ async def fill(address: Address, requests: Iterable[bytes], connections: int = B
 
 
 async def fill_due(address: Address, due_ms: Sequence[int], topic: str) -> None:
-    """Schedules a message of `topic` at each time. Raises ClusterFailed unless all are in before the first is due."""
+    """Schedule a message of `topic` at each time. Raises ClusterFailed unless all are in before the first is due."""
     acknowledged, _ = await fill(address, batches(due_ms, topic))
     if acknowledged != len(due_ms):
         raise ClusterFailed(f"{acknowledged} of {len(due_ms)} scheduled")
@@ -120,7 +120,7 @@ async def fill_due(address: Address, due_ms: Sequence[int], topic: str) -> None:
 
 
 async def put_topic(address: Address, topic: str, settings: dict[str, object]) -> None:
-    """Configures a topic. Raises ClusterFailed when it is refused."""
+    """Configure a topic. Raises ClusterFailed if it is refused."""
     caller = await Caller.connect(address.host, address.port)
     try:
         status, body = await caller.call(render("PUT", f"/v1/topics/{topic}", json.dumps(settings).encode()))
@@ -131,5 +131,5 @@ async def put_topic(address: Address, topic: str, settings: dict[str, object]) -
 
 
 def lead_ms(count: int, rate: float = 25_000) -> int:
-    """A full second, far enough ahead that `count` messages are scheduled before it even at a low rate."""
+    """Return a full second that is far ahead: `count` messages are scheduled before it even at a low rate."""
     return (int(time.time() + 3 + count / rate) + 1) * 1000

@@ -1,11 +1,11 @@
-"""A client that costs next to nothing, or the benchmark measures its client.
+"""A client that costs next to nothing. Otherwise the benchmark would measure its client.
 
-The client shares two cores with three nodes, so every microsecond it takes is missing from what it measures. A pump is
-one keep-alive connection that sends requests rendered in advance, one at a time, and of an answer parses no more than
-where it ends. Latency is taken from the moment of sending to the last byte.
+The client shares two cores with three nodes, so every microsecond it takes is missing from the result. A pump is one
+keep-alive connection that sends requests rendered in advance, one at a time. Of an answer it parses only where it ends.
+Latency runs from the moment of sending to the last byte.
 
-HTTP is one framing of several: a `Frame` finds the first whole answer in what came in, so that peers with other
-protocols are measured by the same loop.
+HTTP is one framing of several. A `Framing` finds the first whole answer in the received bytes, so the same loop
+measures peers with other protocols.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from chaos.cluster.cluster import ClusterFailed
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length:"
 
-#: (status, where the answer's content begins, where the answer ends) of the first whole answer; None: not whole yet.
+#: Returns (status, start of the content, end of the answer) for the first whole answer. None: not whole yet.
 Framing = Callable[[bytearray], tuple[int, int, int] | None]
 Answered = Callable[[int, bytes, float], None]
 
 
 def render(method: str, path: str, body: bytes, content_type: str = "application/json") -> bytes:
-    """The bytes of an HTTP request."""
+    """Return the bytes of an HTTP request."""
     head = (f"{method} {path} HTTP/1.1", "Host: bench", f"Content-Type: {content_type}", f"Content-Length: {len(body)}")
     return "\r\n".join(head).encode() + _HEAD_END + body
 
 
 def http_frame(buffer: bytearray) -> tuple[int, int, int] | None:
-    """An HTTP answer with Content-Length. Raises ClusterFailed for one without."""
+    """Frame an HTTP answer with Content-Length. Raises ClusterFailed for an answer without."""
     end = buffer.find(_HEAD_END)
     if end < 0:
         return None
@@ -44,7 +44,7 @@ def http_frame(buffer: bytearray) -> tuple[int, int, int] | None:
 
 
 class _Framed(asyncio.Protocol):
-    """One connection with at most one request under way. `_got(status, body, seconds)` sees each answer."""
+    """A connection with at most one request under way. `_got(status, body, seconds)` sees each answer."""
 
     def __init__(self, frame: Framing) -> None:
         self._frame = frame
@@ -53,11 +53,11 @@ class _Framed(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport."""
+        """Keep the transport."""
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's transports are no subclass of it
 
     def data_received(self, data: bytes) -> None:
-        """Gathers one answer."""
+        """Gather one answer."""
         buffer = self._buffer
         buffer += data
         try:
@@ -67,16 +67,16 @@ class _Framed(asyncio.Protocol):
                 body = bytes(buffer[first:last])
                 del buffer[:last]
                 self._got(status, body, time.perf_counter() - self._sent_s)
-        except Exception as error:  # a callback's error would only be logged by the loop
+        except Exception as error:  # the loop would only log a callback's error
             self._failed(error)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is sent again: a benchmark with errors is none."""
+        """Fail, and send nothing again: a benchmark with errors is invalid."""
         self._failed(ClusterFailed(f"the connection was closed: {exc}"))
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
@@ -93,10 +93,10 @@ class _Framed(asyncio.Protocol):
 
 
 class Pump(_Framed):
-    """Sends what `requests` yields, each after the answer to the one before; `answered(status, body, seconds)` sees
-    every answer.
+    """Sends each request of `requests` after the answer to the one before. `answered(status, body, seconds)` sees every
+    answer.
 
-    `done` is set when `requests` ends; an error of `answered`, or a connection that ends early, makes it raise.
+    `done` is set when `requests` ends. It raises if `answered` fails, or if the connection ends early.
     """
 
     def __init__(self, requests: Iterator[bytes], answered: Answered, frame: Framing = http_frame) -> None:
@@ -108,7 +108,7 @@ class Pump(_Framed):
     async def run(
         cls, host: str, port: int, requests: Iterator[bytes], answered: Answered, frame: Framing = http_frame
     ) -> None:
-        """Connects, pumps until `requests` ends, closes."""
+        """Connect, pump until `requests` ends, and close."""
         loop = asyncio.get_running_loop()
         _, pump = await loop.create_connection(lambda: cls(requests, answered, frame), host, port)
         try:
@@ -117,7 +117,7 @@ class Pump(_Framed):
             pump.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Sends the first request."""
+        """Send the first request."""
         super().connection_made(transport)
         self._next()
 
@@ -138,7 +138,7 @@ class Pump(_Framed):
 
 
 class Caller(_Framed):
-    """One connection for requests that are not known in advance: `call` returns the answer."""
+    """A connection for requests that are not known in advance. `call` returns the answer."""
 
     def __init__(self, frame: Framing = http_frame) -> None:
         super().__init__(frame)
@@ -146,12 +146,13 @@ class Caller(_Framed):
 
     @classmethod
     async def connect(cls, host: str, port: int, frame: Framing = http_frame) -> Self:
-        """Raises OSError when nobody listens."""
+        """Connect. Raises OSError if no process listens."""
         _, caller = await asyncio.get_running_loop().create_connection(lambda: cls(frame), host, port)
         return caller
 
     async def call(self, request: bytes) -> tuple[int, bytes]:
-        """(status, body). One at a time. Raises ClusterFailed when the connection ends."""
+        """Send one request and return (status, body). Calls do not overlap. Raises ClusterFailed when the connection
+        ends."""
         assert self._transport is not None
         assert self._waiting is None
         if self._transport.is_closing():

@@ -17,12 +17,12 @@ from chaos.cluster.cluster import ClusterFailed
 from chaos.cluster.local_nodes import this_build
 
 STOP_S = 30.0
-#: What lets a cluster push to this machine.
+#: Settings that let a cluster push to this machine.
 PUSH_SETTINGS = {"push": {"allow": ["127.0.0.0/8"]}}
 
 
 class Received(msgspec.Struct, gc=False):
-    """A line of the log, as far as it is judged."""
+    """The judged members of a line of the log."""
 
     received_ms: float
     port: int
@@ -34,7 +34,7 @@ class Received(msgspec.Struct, gc=False):
 
     @property
     def late_ms(self) -> float:
-        """Received minus due; both clocks are this machine's."""
+        """Return receive time minus due time. Both clocks are this machine's."""
         assert self.due is not None, f"{self.id} came without a due time"
         return self.received_ms - self.due.timestamp() * 1000
 
@@ -44,8 +44,10 @@ _DECODER = msgspec.json.Decoder(Received)
 
 @dataclass(frozen=True)
 class Repeats:
-    """Deliveries of an id after its first: `count` of them soon after, whose earlier ones spread over `span_ms`, and
-    `after_lease` that came when the lease of the one before had ended.
+    """Repeated deliveries of an id.
+
+    - `count`: those that came soon after an earlier one. The earlier ones spread over `span_ms`.
+    - `after_lease`: those that came when the lease of the earlier one had ended.
     """
 
     count: int
@@ -54,8 +56,11 @@ class Repeats:
 
 
 class Receivers:
-    """`count` receivers on ports of their own in one process; `urls` are theirs, `log` is their common log,
-    `received` every request that `poll` has read from it, in order.
+    """`count` receivers in one process, each on a port of its own.
+
+    - `urls`: their addresses.
+    - `log`: their common log.
+    - `received`: every request that `poll` has read from the log, in order.
     """
 
     def __init__(self, log: Path, count: int = 1, *options: str) -> None:
@@ -68,7 +73,7 @@ class Receivers:
         self.urls: list[str] = []
 
     def __enter__(self) -> Self:
-        """Starts the process; returns when it listens. Raises ClusterFailed if it does not."""
+        """Start the process, and return when it listens. Raises ClusterFailed if it does not."""
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
@@ -88,7 +93,7 @@ class Receivers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the process, by its pid."""
+        """End the process, by its pid."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -100,7 +105,7 @@ class Receivers:
             self._process.stdout.close()
 
     def poll(self) -> int:
-        """Reads what is new in the log into `received`; how many requests there are in all."""
+        """Read new lines of the log into `received`. Return the number of all requests."""
         with self.log.open("rb") as file:
             file.seek(self._offset)
             new = file.read()
@@ -111,7 +116,7 @@ class Receivers:
 
 
 def firsts(received: Sequence[Received]) -> dict[str, Received]:
-    """The first delivery of each id."""
+    """Return the first delivery of each id."""
     found: dict[str, Received] = {}
     for one in received:
         if one.id is not None:
@@ -124,11 +129,11 @@ LEASE_SLACK_S = 1.0
 
 
 def repeats(received: Sequence[Received], lease_s: float = float("inf")) -> Repeats:
-    """Deliveries of an id after its first, and the span of the deliveries that were repeated, term by term the widest.
+    """Return the repeated deliveries of ids. The span is of the deliveries that were repeated, the widest of all terms.
 
-    A leader that dies takes with it what it had pushed and not yet recorded: what its successor pushes again are
-    messages that the dead one had pushed within one span of time. Where it had recorded the hand-over and not the
-    answer, the message comes again when its lease of `lease_s` ends: unknown outcomes, counted apart.
+    A leader that dies loses the records of its last pushes. Its successor pushes those messages again; the dead leader
+    had pushed them within one span of time. If it had recorded the delivery and not the answer, the message comes again
+    when its lease of `lease_s` ends. Such unknown outcomes are counted apart.
     """
     again_ms = 1000 * (lease_s - LEASE_SLACK_S)
     after_lease = 0

@@ -1,8 +1,8 @@
-"""Writes a planted plan, among as many plain messages as wanted, as the directories of three nodes.
+"""Writes a plan among any number of plain messages, as the directories of three nodes.
 
-Everything is made with the storage layer's own types, checksums and catalog, an hour at a time, in arrays: what differs
-from a real directory is that nobody was there. Plain messages are due evenly over the hours, never within a change of
-leaders, and each is handed over a few milliseconds later, leased, and settled at once.
+It uses the storage layer's own types, checksums and catalog, an hour at a time, in arrays. The result differs from a
+real directory only in that no cluster ran. Plain messages are due evenly over the hours, never within a change of
+leaders. Each is handed over a few milliseconds later, leased, and settled at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Rows = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """When plain messages are due: `from_ms <= due < until_ms`, but for spans around changes of leaders."""
+    """The due times of plain messages: `from_ms <= due < until_ms`, without spans around changes of leaders."""
 
     from_ms: int
     until_ms: int
@@ -63,8 +63,8 @@ class Quiet:
     except_until_ms: I64
 
     def dues(self, hour: int, count: int, chance: np.random.Generator) -> I64:
-        """Rising due times in this hour, [count]; those that would fall into a change are put right behind it, or
-        before it where that is another hour."""
+        """Return rising due times in this hour, [count]. A time within a change of leaders moves behind the change, or
+        before it if the end of the change is in another hour."""
         begin_ms = max(hour * HOUR_MS, self.from_ms)
         length_ms = min((hour + 1) * HOUR_MS, self.until_ms) - begin_ms
         dues: I64 = begin_ms + np.arange(count) * length_ms // count
@@ -79,7 +79,7 @@ class Quiet:
 
 @dataclass(slots=True)
 class Written:
-    """What has places and random bits by now: `position` and `random` of the planted units, [u] each."""
+    """Assigned places and random bits: `position` and `random` of the planted units, [u] each."""
 
     position: U64
     random: U64
@@ -87,12 +87,13 @@ class Written:
 
 
 class HourWriter:
-    """One hour: its planted units get their places when it is made, its files are written by `write`."""
+    """One hour. Its planted units get their places in the constructor, and `write` writes its files."""
 
     def __init__(
         self, hour: int, plain: int, units: Rows, at: I64, created_ms: int, chance: np.random.Generator
     ) -> None:
-        """`plain` messages; `units` all planted ones, of which `at` stand here. Units stand in order of creation."""
+        """Place `plain` messages and the planted ones. `units` has all planted units; those in `at` belong to this
+        hour. Units stand in order of creation."""
         self.hour, self.plain, self.at = hour, plain, at
         self._chance = chance
         plain_ms = created_ms + np.arange(plain) * 1_000_000 // max(plain, 1)
@@ -108,9 +109,9 @@ class HourWriter:
     def write(
         self, root: Path, units: Rows, settles: Rows, deliveries: Rows, written: Written, quiet: Quiet, terms: Terms
     ) -> tuple[Rows, npt.NDArray[np.bool_]]:
-        """The hour's files, for the first node, as links for the others. `settles` are those of planted units that
-        stand here, `deliveries` those whose time falls into this hour. Returns the hour's delivery records, in order
-        of time, and which of them were lost."""
+        """Write the hour's files for the first node, and link them for the others. `settles` are of the planted units
+        in this hour; `deliveries` have times in this hour. Return the hour's delivery records, in order of time, and a
+        mask of the lost ones."""
         count = self.plain + len(self.at)
         dues = quiet.dues(self.hour, self.plain, self._chance)
         index = self._plain_index[self._chance.permutation(self.plain)]  # of the plain ones, in order of time
@@ -145,13 +146,13 @@ class HourWriter:
         return self._hand_overs(deliveries, written, index, random, dues, at_ms, term, node, topic)
 
     def _index_of(self, unit: I64) -> I64:
-        """global_index of planted units that stand here."""
+        """Return the global_index of planted units of this hour."""
         order = np.argsort(self.at)
         found: I64 = self.index[order[self.at[order].searchsorted(unit)]]
         return found
 
     def _write_log(self, folder: Path, rows: Rows, random: U64, units: Rows, written: Written) -> None:
-        """`log` and `index`."""
+        """Write `log` and `index`."""
         here = units[self.at]
         for name in ("due_ms", "topic", "attempt"):
             rows[name][self.index] = here[name]
@@ -200,7 +201,7 @@ class HourWriter:
     def _write_settles(
         self, folder: Path, planted: Rows, index: I64, at_ms: I64, term: I64, node: I64, topic: Rows
     ) -> int:
-        """`settle`: a Lease and an end of each plain message, what was planted between them by its time."""
+        """Write `settle`: a Lease and an end of each plain message, with the planted records between them by time."""
         rows = np.zeros(2 * self.plain, SETTLE)
         rows["global_index"] = np.repeat(index, 2)
         rows["what"][0::2], rows["what"][1::2] = LEASED, DELIVERED
@@ -259,7 +260,7 @@ class HourWriter:
 
 
 def delivery_rows(planted: Rows, written: Written) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """DELIVERY rows of planned ones, in order of time, and which were lost."""
+    """Return the DELIVERY rows of planted records, in order of time, and a mask of the lost ones."""
     planted = planted[np.argsort(planted["at_ms"], kind="stable")]
     rows = np.zeros(len(planted), DELIVERY)
     named = planted["unit"] >= 0
@@ -283,7 +284,8 @@ def delivery_rows(planted: Rows, written: Written) -> tuple[Rows, npt.NDArray[np
 
 
 def _inserted(rows: Rows, more: Rows, before: I64) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """`rows` with `more` put in before these of them, rising; and which of the result those are."""
+    """Insert `more` into `rows`, each before the row in `before`, which rises. Return the result, and a mask of the
+    inserted."""
     at = before + np.arange(len(more))
     inserted = np.zeros(len(rows) + len(more), np.bool_)
     inserted[at] = True
@@ -295,7 +297,7 @@ def _inserted(rows: Rows, more: Rows, before: I64) -> tuple[Rows, npt.NDArray[np
 
 
 def _link(rows: Rows, at: npt.NDArray[np.intp]) -> None:
-    """Fill in `previous` of settle records at these ordinals, whose units have no others."""
+    """Fill in `previous` of settle records at these ordinals. Their units have no other settle records."""
     unit = rows["global_index"][at]
     order = np.argsort(unit, kind="stable")
     ranked = at[order]
@@ -313,7 +315,7 @@ def _crc_tables() -> npt.NDArray[np.uint32]:
 
 
 def crc32_of(words: U64) -> npt.NDArray[np.uint32]:
-    """zlib's CRC32 of each number's 8 bytes, little endian."""
+    """Return zlib's CRC32 of each number's 8 bytes, little endian."""
     table = _crc_tables()
     crc = np.full(len(words), 0xFFFFFFFF, np.uint32)
     for byte in words.view(np.uint8).reshape(-1, 8).T:

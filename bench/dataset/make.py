@@ -2,12 +2,12 @@
 
     make(root, messages=10_000_000, each=1_000) -> Planted
 
-Three nodes `n1` to `n3` lead in turn; each leader but the last is killed. Of every class, flag and cause that the
-ledger has words for, `each` messages are planted at ids that `Planted` keeps, with what a ledger must say of them; all
-others are delivered once, on time. So a reckoning is right if it says exactly that: `Planted.differences` compares.
+Three nodes `n1` to `n3` lead in turn; each leader but the last is killed. For every class, flag and cause of the
+ledger, `each` messages are planted. `Planted` keeps their ids and the expected rows of the ledger. All other messages
+are delivered once, on time. So a ledger is right if it has exactly that; `Planted.differences` compares.
 
-Time: an hour that lies before the window, whose accounts retention has taken; the hours with plain messages; one hour
-later what is pending. The records end with the last of the plain hours.
+The hours, in order: one before the window, whose accounts are removed by retention; the hours with plain messages; one
+with pending messages. The records end with the last of the plain hours.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ _REPEATED: Final = ("home", "other", "cause", "term", "attempt", "before_term", 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """What was made. `expected` has a row for each planted message, in order of home: `home`, `random`, `story` (an
-    ordinal in `stories`) and columns as in ledger.columns.LEDGER; `repeats` the duplicates, as in DUPLICATES."""
+    """The planted messages and their expected ledger.
+
+    - `expected`: a row for each planted message, in order of home. Its columns are `home`, `random`, `story` (an
+      ordinal in `stories`) and those of ledger.columns.LEDGER.
+    - `repeats`: the duplicates, as in DUPLICATES.
+    """
 
     directories: list[Path]
     messages: int
@@ -60,18 +64,21 @@ class Planted:
     receipts: npt.NDArray[Any]
     """RECEIPT rows of the topic `audited`: all that its consumers got."""
     never_stored: npt.NDArray[Any]
-    """RECEIPT rows of ids that a producer was given and no node has."""
+    """RECEIPT rows of ids that a producer got, and that no node has."""
     from_ms: int
     until_ms: int
 
     def homes(self, story: str) -> U64:
-        """The messages of one story."""
+        """Return the messages of one story."""
         homes: U64 = self.expected["home"][self.expected["story"] == self.stories.index(story)]
         return homes
 
     def differences(self, messages: Columns, duplicates: Columns, *, receipts: bool) -> list[str]:
-        """What a ledger says otherwise, a sentence each, empty if nothing. `messages` need to hold only rows that are
-        remarkable: of another class than delivered once, or with flags. With `receipts`: these were given to it."""
+        """Return the differences of a ledger, a sentence each. Empty if there are none.
+
+        `messages` need only the remarkable rows: of another class than delivered once, or with flags. `receipts`: true
+        if the ledger was made with these receipts.
+        """
         expected = {name: self.expected[name].copy() for name in ("home", *_EXPECTED)}
         if not receipts:
             silent = expected["lost"] == Lost.NEVER_RECEIVED
@@ -86,7 +93,8 @@ class Planted:
 def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kills: int = 20, seed: int = 1) -> Planted:
     """Write three node directories below `root`, which must not hold them yet.
 
-    `messages` plain ones, about `per_hour` an hour; `each` of every story; `kills` leaders die in the plain hours.
+    `messages` are plain ones, about `per_hour` an hour. There are `each` messages of every story, and `kills` leaders
+    die in the plain hours.
     """
     assert min(messages, each, kills) > 0, f"{messages} messages, {each} of each story, {kills} kills"
     chance = np.random.default_rng(seed)
@@ -118,7 +126,7 @@ def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kill
 
 
 def _terms(from_ms: int, until_ms: int, kills: int) -> Terms:
-    """Term 2 on; term 1 lies before the window."""
+    """Return the terms, from 2 on. Term 1 lies before the window."""
     killed_ms = from_ms + (np.arange(kills) + 1) * (until_ms - from_ms) // (kills + 1)
     number = 2 + np.arange(kills + 1)
     return Terms(
@@ -130,7 +138,7 @@ def _terms(from_ms: int, until_ms: int, kills: int) -> Terms:
 
 
 def _at_the_ends(plan: Plan, each: int, until_ms: int) -> None:
-    """What is planted before the window, right at the end of the records, and after it."""
+    """Plant messages before the window, right at the end of the records, and after it."""
     due_ms = FIRST_HOUR * HOUR_MS + 600_000 + plan.chance.integers(0, 1_800_000, each)
     messages = plan.messages("outside_window", due_ms)
     one = np.ones(each, np.int64)
@@ -154,7 +162,7 @@ def _begin_terms(plan: Plan) -> None:
 
 
 def _write(root: Path, plan: Plan, quiet: Quiet, messages: int, hours: int) -> tuple[npt.NDArray[Any], Written]:
-    """All hours and all accounts."""
+    """Write all hours and all accounts."""
     units, settles, deliveries = map(np.concatenate, (plan.units, plan.settles, plan.deliveries))
     unit_hour, plain = units["due_ms"] // HOUR_MS, np.full(hours, messages // hours)
     plain[: messages % hours] += 1
@@ -185,7 +193,7 @@ def _told(
     directories: list[Path], plan: Plan, units: npt.NDArray[Any], written: Written, messages: int, from_ms: int,
     until_ms: int,
 ) -> Planted:  # fmt: skip
-    """The answers, with ids in place of plans."""
+    """Return the expected answers, with ids in place of plans."""
     told, again = np.concatenate(plan.expected), np.concatenate(plan.repeats)
     told = told[np.argsort(written.position[told["unit"]])]
     expected = {"home": written.position[told["unit"]], "random": written.random[told["unit"]]}
@@ -214,7 +222,7 @@ def _told(
 
 
 def _around(receipts: npt.NDArray[Any], from_ms: int, until_ms: int) -> npt.NDArray[Any]:
-    """The first and the last are said to be of the window's ends, so that they cover all of it."""
+    """Move the first and the last receipt to the ends of the window, so that the receipts cover all of it."""
     if len(receipts) > 1:
         receipts["at_ms"][0], receipts["at_ms"][-1] = from_ms, until_ms
     return receipts
@@ -229,7 +237,7 @@ def _never_stored(plan: Plan, count: int, from_ms: int) -> npt.NDArray[Any]:
 
 
 def _remarkable(columns: Columns) -> Columns:
-    """Rows of which there is more to say than that they were delivered once; in order of home."""
+    """Return the remarkable rows, in order of home: those that were not simply delivered once."""
     rows = (columns["class"] != MessageClass.DELIVERED_ONCE) | (columns["flags"] != 0)
     rows |= columns["hand_overs"] != 1
     at = np.flatnonzero(rows)
@@ -238,7 +246,7 @@ def _remarkable(columns: Columns) -> Columns:
 
 
 def _compared(what: str, expected: Columns, found: Columns, names: tuple[str, ...]) -> list[str]:
-    """How two tables differ, by whole rows."""
+    """Return how two tables differ, by whole rows."""
     left, right = (Counter(zip(*(table[name].tolist() for name in names), strict=True)) for table in (expected, found))
     if left == right:
         return []

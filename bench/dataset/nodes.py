@@ -1,4 +1,4 @@
-"""What is around the hours of a planted plan: the nodes' directories, their catalogs and their delivery logs."""
+"""The rest of a planted plan beside the hours: the nodes' directories, their catalogs and their delivery logs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Rows = npt.NDArray[Any]
 
 
 class Accounts:
-    """The delivery logs of all nodes, each rolled as a node rolls its own. Of the first node's retention has taken the
-    first file already."""
+    """The delivery logs of all nodes, each rolled as a node rolls its own. Retention has removed the first node's first
+    file."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -37,7 +37,7 @@ class Accounts:
         self._open: dict[int, tuple[int, Path]] = {}  # node -> hour and file
 
     def append(self, rows: Rows, lost: npt.NDArray[np.bool_], hour: int) -> None:
-        """Records of one hour, in order of time; of those that were lost zeros are written."""
+        """Append records of one hour, in order of time. Lost ones become zeros."""
         nodes = rows["node"].copy()
         seal_deliveries(rows)
         rows.view(np.dtype((np.void, DELIVERY.itemsize)))[lost] = np.zeros(1, DELIVERY).view("V80")
@@ -62,7 +62,7 @@ class Accounts:
 
 
 def make_directories(root: Path) -> list[Path]:
-    """Empty data directories, locked by nobody."""
+    """Make empty data directories, which no process locks."""
     paths = []
     for node in NODES:
         DataDirectory.open(root / node, node, Disk(), secrets.token_bytes(16)).close()
@@ -73,7 +73,7 @@ def make_directories(root: Path) -> list[Path]:
 
 
 def write_catalog(path: Path, topics: list[tuple[str, dict[str, Any]]], record: CheckpointRecord, now_ms: int) -> None:
-    """Genesis, members, topics (numbered from 1) and the checkpoint that vouches for the hours."""
+    """Write genesis, members, topics (numbered from 1) and the checkpoint record of the hours."""
     catalog = Catalog.open(path / "catalog", Disk())
     catalog.found(Genesis(cluster_id=CLUSTER_ID, secret=bytes(32), nodes=NODES, formats={}, created_ms=now_ms))
     for number, node in enumerate(NODES, 1):

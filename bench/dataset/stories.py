@@ -1,4 +1,4 @@
-"""The stories: for each class, flag and cause of the ledger at least one, told the way the node's records tell it."""
+"""The stories: at least one for each class, flag and cause of the ledger, in records as a node writes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _calm(plan: Plan, story: str, count: int, topic: int = ORDERS) -> Messages:
 
 
 def dead(plan: Plan, count: int) -> None:
-    """Its receiver refused it, and it was to be tried once."""
+    """Messages whose receiver refused them, with one attempt allowed."""
     messages = _calm(plan, "dead", count, HOOKS)
     made = plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.tell(messages, made, END, made.at_ms + 30, outcome=FAILED, code=500)
@@ -39,7 +39,7 @@ def dead(plan: Plan, count: int) -> None:
 
 
 def dead_after_a_retry(plan: Plan, count: int) -> None:
-    """Refused where it was due and where it was tried again."""
+    """Messages that the receiver refused at the due time and again at the retry."""
     messages = _calm(plan, "dead_after_a_retry", count, HOOKS)
     _fail(plan, messages, 1, messages.due_ms + 3)
     made = plan.hand_over(messages, 2, messages.due_ms + RETRY_MS + 4)
@@ -50,14 +50,14 @@ def dead_after_a_retry(plan: Plan, count: int) -> None:
 
 
 def cancelled(plan: Plan, count: int) -> None:
-    """Before it was due."""
+    """Messages that were cancelled before they were due."""
     messages = _calm(plan, "cancelled", count)
     plan.end(messages, CANCELLED, messages.due_ms - 2_000)
     plan.expect(messages, MessageClass.CANCELLED)
 
 
 def cancelled_unanswered(plan: Plan, count: int) -> None:
-    """Its consumer let the lease end; then it was cancelled."""
+    """Messages whose consumer let the lease end, and that were then cancelled."""
     messages = _calm(plan, "cancelled_unanswered", count)
     made = plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.end(messages, CANCELLED, made.at_ms + LEASE_MS + 500, made)
@@ -65,26 +65,26 @@ def cancelled_unanswered(plan: Plan, count: int) -> None:
 
 
 def expired(plan: Plan, count: int) -> None:
-    """Nobody pulled it in time."""
+    """Messages that no consumer pulled in time."""
     messages = _calm(plan, "expired", count)
     plan.end(messages, EXPIRED, messages.due_ms + 60_000)
     plan.expect(messages, MessageClass.EXPIRED)
 
 
 def overdue(plan: Plan, count: int) -> None:
-    """Nobody pulled it so far."""
+    """Messages that no consumer has pulled so far."""
     plan.expect(_calm(plan, "overdue", count), MessageClass.PENDING, Flag.OVERDUE)
 
 
 def open_again(plan: Plan, count: int) -> None:
-    """Handed over, not acknowledged, not handed over again yet."""
+    """Messages handed over, not acknowledged, and not handed over again yet."""
     messages = _calm(plan, "open_again", count)
     plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.expect(messages, MessageClass.PENDING, Flag.OVERDUE | UNKNOWN)
 
 
 def no_trace(plan: Plan, count: int) -> None:
-    """Settled as delivered, and no node ever began to hand it over."""
+    """Messages settled as delivered, without any node's start of a hand-over."""
     messages = _calm(plan, "no_trace", count)
     made = plan.hand_over(messages, 1, messages.due_ms + 3, started=False)
     plan.end(messages, DELIVERED, made.at_ms + 20, made)
@@ -92,14 +92,14 @@ def no_trace(plan: Plan, count: int) -> None:
 
 
 def never_received(plan: Plan, count: int) -> None:
-    """Delivered by the records, and in no consumer's receipts; lost only if those are given."""
+    """Messages delivered by the records, and missing in all receipts. They are lost only if receipts are given."""
     messages = _calm(plan, "never_received", count, AUDITED)
     plan.deliver(messages, plan.hand_over(messages, 1, messages.due_ms + 3))
     plan.expect(messages, MessageClass.LOST, Flag.NOT_RECEIVED, lost=Lost.NEVER_RECEIVED)
 
 
 def received(plan: Plan, count: int) -> None:
-    """Delivered, and its consumer says so."""
+    """Messages delivered, with a receipt of the consumer."""
     messages = _calm(plan, "received", count, AUDITED)
     plan.deliver(messages, plan.hand_over(messages, 1, messages.due_ms + 3))
     plan.expect(messages, ONCE)
@@ -109,12 +109,12 @@ def received(plan: Plan, count: int) -> None:
 
 
 def lease_ended(plan: Plan, count: int) -> None:
-    """A consumer that pulled it and never said a word."""
+    """Messages whose consumer pulled them and never answered."""
     _again(plan, _calm(plan, "lease_ended", count), Cause.LEASE_ENDED)
 
 
 def unknown_outcome(plan: Plan, count: int) -> None:
-    """A webhook on the wire whose answer nobody lived to hear."""
+    """Messages pushed by a leader that died before the answer came."""
     _again(plan, _calm(plan, "unknown_outcome", count, HOOKS), Cause.UNKNOWN_OUTCOME)
 
 
@@ -127,7 +127,7 @@ def _again(plan: Plan, messages: Messages, cause: Cause) -> None:
 
 
 def acked_late(plan: Plan, count: int) -> None:
-    """A slow consumer: its ack finds the message with another one."""
+    """Messages of a slow consumer, whose ack comes after the next hand-over."""
     messages = _calm(plan, "acked_late", count)
     first = plan.hand_over(messages, 1, messages.due_ms + 3)
     second = plan.hand_over(messages, 2, first.at_ms + LEASE_MS + 100)
@@ -138,7 +138,8 @@ def acked_late(plan: Plan, count: int) -> None:
 
 
 def acked_in_passing(plan: Plan, count: int) -> None:
-    """Its ack was on the way into the log when the message went out again; it holds, the second Lease does not."""
+    """Messages handed over again while the ack was on its way into the log. The ack holds, the second Lease does
+    not."""
     messages = _calm(plan, "acked_in_passing", count)
     first = plan.hand_over(messages, 1, messages.due_ms + 3)
     second = plan.hand_over(messages, 2, first.at_ms + LEASE_MS + 5, leased=False)
@@ -149,7 +150,7 @@ def acked_in_passing(plan: Plan, count: int) -> None:
 
 
 def unexplained(plan: Plan, count: int) -> None:
-    """Handed over twice while its lease ran: what must not be."""
+    """Messages handed over twice while the lease ran, which must not happen."""
     messages = _calm(plan, "unexplained", count)
     first = plan.hand_over(messages, 1, messages.due_ms + 3)
     second = plan.hand_over(messages, 2, first.at_ms + 1_000)
@@ -159,7 +160,7 @@ def unexplained(plan: Plan, count: int) -> None:
 
 
 def nodes_disagree(plan: Plan, count: int) -> None:
-    """Two nodes say that they made one and the same hand-over."""
+    """Messages of which two nodes both recorded the same hand-over."""
     messages = _calm(plan, "nodes_disagree", count)
     made = plan.hand_over(messages, 1, messages.due_ms + 3)
     other = plan.hand_over(messages, 1, messages.due_ms + 40, leased=False, node=made.node % 3 + 1)
@@ -169,7 +170,7 @@ def nodes_disagree(plan: Plan, count: int) -> None:
 
 
 def scheduled_twice(plan: Plan, count: int) -> None:
-    """Its producer heard no answer and had given it no key."""
+    """Messages whose producer heard no answer, and had given them no key."""
     due_ms = plan.calm(count)
     first = plan.messages("scheduled_once", due_ms)
     made = plan.hand_over(first, 1, due_ms + 3)
@@ -183,7 +184,7 @@ def scheduled_twice(plan: Plan, count: int) -> None:
 
 
 def failover(plan: Plan, count: int) -> None:
-    """Handed over in the last 45 ms of a leader that was killed; its Lease died with it."""
+    """Messages handed over in the last 45 ms of a leader that was killed. Their Lease was lost with it."""
     change = np.arange(count) % (len(plan.terms.number) - 1)
     killed_ms = plan.terms.ended_ms[change]
     at_ms = killed_ms - 45 + plan.chance.integers(0, 45, count)
@@ -199,7 +200,7 @@ def failover(plan: Plan, count: int) -> None:
 
 
 def early(plan: Plan, count: int) -> None:
-    """Before its time."""
+    """Messages handed over before their due time."""
     messages = _calm(plan, "early", count)
     plan.deliver(messages, plan.hand_over(messages, 1, messages.due_ms - 7))
     plan.expect(messages, ONCE, Flag.EARLY)
@@ -211,32 +212,32 @@ def _late(plan: Plan, messages: Messages, at_ms: I64, tick: I64, cause: LateCaus
 
 
 def waiting_for_consumer(plan: Plan, count: int) -> None:
-    """Dispatched in time; nobody pulled for five seconds."""
+    """Messages dispatched in time, and pulled five seconds late."""
     messages = _calm(plan, "waiting_for_consumer", count)
     _late(plan, messages, messages.due_ms + 5_000, messages.due_ms // 1000 + 4, LateCause.WAITING_FOR_CONSUMER)
 
 
 def waiting_for_receiver(plan: Plan, count: int) -> None:
-    """Dispatched in time; its receiver had no room."""
+    """Messages dispatched in time, whose receiver had no room."""
     messages = _calm(plan, "waiting_for_receiver", count, HOOKS)
     _late(plan, messages, messages.due_ms + 4_000, messages.due_ms // 1000 + 3, LateCause.WAITING_FOR_RECEIVER)
 
 
 def dispatched_late(plan: Plan, count: int) -> None:
-    """The leader had not got round to it."""
+    """Messages that the leader dispatched late."""
     messages = _calm(plan, "dispatched_late", count)
     _late(plan, messages, messages.due_ms + 300, messages.due_ms // 1000, LateCause.DISPATCH)
 
 
 def scheduled_late(plan: Plan, count: int) -> None:
-    """Scheduled for a time that was over."""
+    """Messages scheduled for a time in the past."""
     due_ms = plan.calm(count)
     messages = plan.messages("scheduled_late", due_ms, created_ms=due_ms + 500)
     _late(plan, messages, due_ms + 503, due_ms // 1000, LateCause.SCHEDULED_LATE)
 
 
 def no_leader(plan: Plan, count: int) -> None:
-    """Due between two leaders."""
+    """Messages due between two leaders."""
     change = np.arange(count) % (len(plan.terms.number) - 1)
     due_ms = plan.terms.ended_ms[change] + plan.chance.integers(50, 500, count)
     messages = plan.messages("no_leader", due_ms)
@@ -245,7 +246,7 @@ def no_leader(plan: Plan, count: int) -> None:
 
 
 def _fail(plan: Plan, messages: Messages, attempt: int, at_ms: I64, *, nack: bool = False) -> None:
-    """Handed over, refused, and moved to its next try."""
+    """Hand over, refuse, and move to the next attempt."""
     made = plan.hand_over(messages, attempt, at_ms)
     outcome, code = (GIVEN_BACK, NACKED) if nack else (FAILED, 500)
     plan.tell(messages, made, END, at_ms + 30, outcome=outcome, code=code)
@@ -253,7 +254,7 @@ def _fail(plan: Plan, messages: Messages, attempt: int, at_ms: I64, *, nack: boo
 
 
 def retried(plan: Plan, count: int) -> None:
-    """Refused twice by its receiver, then taken."""
+    """Messages that the receiver refused twice, then took."""
     messages = _calm(plan, "retried", count, HOOKS)
     _fail(plan, messages, 1, messages.due_ms + 3)
     _fail(plan, messages, 2, messages.due_ms + RETRY_MS + 3)
@@ -263,7 +264,7 @@ def retried(plan: Plan, count: int) -> None:
 
 
 def given_back(plan: Plan, count: int) -> None:
-    """Given back by its consumer, then taken."""
+    """Messages that the consumer gave back, then took."""
     messages = _calm(plan, "given_back", count)
     _fail(plan, messages, 1, messages.due_ms + 3, nack=True)
     plan.deliver(messages, plan.hand_over(messages, 2, messages.due_ms + RETRY_MS + 3))
@@ -272,7 +273,7 @@ def given_back(plan: Plan, count: int) -> None:
 
 
 def rescheduled(plan: Plan, count: int) -> None:
-    """Moved by its producer before it was due."""
+    """Messages that the producer moved before they were due."""
     messages = _calm(plan, "rescheduled", count)
     due_ms = messages.due_ms + 15_000
     at_ms = messages.due_ms - 1_000
@@ -283,7 +284,7 @@ def rescheduled(plan: Plan, count: int) -> None:
 
 
 def redriven(plan: Plan, count: int) -> None:
-    """Dead, and brought back."""
+    """Dead letters that were redriven."""
     messages = _calm(plan, "redriven", count, HOOKS)
     made = plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.tell(messages, made, END, made.at_ms + 30, outcome=FAILED, code=500)
@@ -297,7 +298,7 @@ def redriven(plan: Plan, count: int) -> None:
 
 
 def after_cancel(plan: Plan, count: int) -> None:
-    """Handed over though it was cancelled a second before; its consumer is told so."""
+    """Messages handed over though they were cancelled a second before. The consumer's ack is answered so."""
     messages = _calm(plan, "after_cancel", count)
     plan.end(messages, CANCELLED, messages.due_ms - 1_000)
     made = plan.hand_over(messages, 1, messages.due_ms + 3, leased=False)
@@ -306,7 +307,7 @@ def after_cancel(plan: Plan, count: int) -> None:
 
 
 def delivered_unsettled(plan: Plan, count: int) -> None:
-    """Its receiver took it, and the settle was lost with the leader."""
+    """Messages that the receiver took, and whose settle record was lost with the leader."""
     messages = _calm(plan, "delivered_unsettled", count, HOOKS)
     made = plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.tell(messages, made, END, made.at_ms + 50, outcome=DONE, code=200)
@@ -314,7 +315,7 @@ def delivered_unsettled(plan: Plan, count: int) -> None:
 
 
 def untraced(plan: Plan, count: int) -> None:
-    """The hand-over that settled it is in nobody's account; the one before is."""
+    """Messages whose settled hand-over is in no account. The hand-over before it is."""
     messages = _calm(plan, "untraced", count)
     first = plan.hand_over(messages, 1, messages.due_ms + 3)
     second = plan.hand_over(messages, 2, first.at_ms + LEASE_MS + 100, started=False)
@@ -323,14 +324,14 @@ def untraced(plan: Plan, count: int) -> None:
 
 
 def strict(plan: Plan, count: int) -> None:
-    """Leased first, then handed over."""
+    """Messages leased first, then handed over."""
     messages = _calm(plan, "strict", count, STRICT)
     plan.deliver(messages, plan.hand_over(messages, 1, messages.due_ms + 2))
     plan.expect(messages, ONCE, Flag.STRICT)
 
 
 def released(plan: Plan, count: int) -> None:
-    """Leased ahead, released, leased again."""
+    """Messages leased ahead, released, and leased again."""
     messages = _calm(plan, "released", count, STRICT)
     plan.hand_over(messages, 1, messages.due_ms - 80, started=False)
     plan.settle(messages.place, RELEASED, messages.due_ms - 60)
@@ -339,8 +340,11 @@ def released(plan: Plan, count: int) -> None:
 
 
 def records_missing(plan: Plan, count: int) -> None:
-    """A power cut took the account of its hand-over: unknown, not lost, and whether there was another nobody tells.
-    The ends that are left bound the holes, in a moment when nothing else is open that they could hide."""
+    """Messages whose account was lost in a power cut. They are unknown, not lost, and another hand-over cannot be
+    excluded.
+
+    The records that are left bound the holes. The moment is one without other open messages that the holes could hide.
+    """
     at_ms = whole_from_ms(int(plan.terms.begun_ms[0])) + 500 + plan.chance.integers(0, 200, count)
     messages = plan.messages("records_missing", at_ms - 2)
     made = plan.hand_over(messages, 1, at_ms, lost=True)
@@ -354,5 +358,5 @@ STORIES: Final[tuple[Callable[[Plan, int], None], ...]] = (
     failover, early, waiting_for_consumer, waiting_for_receiver, dispatched_late, scheduled_late, no_leader, retried,
     given_back, rescheduled, redriven, after_cancel, delivered_unsettled, untraced, strict, released, records_missing,
 )  # fmt: skip
-"""Those that happen among the others. What is planted at the ends of time (pending, in_flight, outside_window), and
-what is in no file (not_found), planted.py adds."""
+"""The stories among plain messages. The stories at the ends of time (pending, in_flight, outside_window), and the
+messages in no file (not_found), are added by make.py."""

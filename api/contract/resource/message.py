@@ -23,7 +23,7 @@ def _described(row: Field) -> dict[str, Any]:
 
 
 def _alone(row: Field, other: str) -> dict[str, Any]:
-    """Not both."""
+    """Return the rule that forbids both fields together."""
     both: dict[str, Any] = {"required": [row.name, other]}
     if isinstance(row.harmless, str):
         both["properties"] = {row.name: {"not": {"const": row.harmless}}}
@@ -97,7 +97,7 @@ DEAD: Final = Shape(
 
 
 def body_members() -> dict[str, Schema]:
-    """A message's body in an answer: one of two."""
+    """Return the body members of an answer, of which one is there."""
     return {
         "content_type": schema.CONTENT_TYPE,
         "body": {"description": "Any JSON."},

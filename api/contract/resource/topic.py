@@ -20,7 +20,7 @@ _SECRET: Final[Schema] = {
 
 
 def _settings(name: str, *, whole: bool) -> Shape:
-    """What may be sent; null takes away, or leaves out of the `whole`."""
+    """Return the shape of sent settings. Null takes one away; with `whole` null is the same as leaving out."""
     target = {**TARGET_SCHEMA, "properties": {**TARGET_SCHEMA["properties"], "secret": _SECRET}}
     if not whole:
         del target["required"]
