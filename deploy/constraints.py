@@ -1,8 +1,8 @@
-"""The versions with which Hourwheel is developed and tested: constraints.txt, renewed on purpose.
+"""Renews constraints.txt, the versions with which Hourwheel is developed and tested. It is renewed on purpose only.
 
-`merge FROZEN...` takes what `pip freeze` says under several Pythons (the files are named after them: 3.11, 3.12, ...)
-and prints one file for all: a package whose versions differ has a line for each, with the Pythons that it is for.
-`lowest` prints the lower end of each range in pyproject.toml, so that it can be tested too.
+`merge FROZEN...` takes the output of `pip freeze` under several Pythons. The files are named after the Pythons: 3.11,
+3.12, ... It prints one file for all. A package whose versions differ has a line for each, with its Pythons. `lowest`
+prints the lower end of each range in pyproject.toml, so that it can be tested too.
 """
 
 import re
@@ -15,13 +15,14 @@ HEAD = "# Versions that Hourwheel is developed and tested with. Renewed by `make
 
 
 def versions(frozen: str) -> dict[str, str]:
-    """Package -> version of the lines that name one; what was installed from elsewhere has none."""
+    """Return package -> version of the lines that name one. A package from elsewhere has no version."""
     found = re.findall(r"^([A-Za-z0-9._-]+)==(\S+)$", frozen, re.MULTILINE)
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
 
 
 def merged(by_python: dict[str, dict[str, str]]) -> list[str]:
-    """Lines of the constraints file. The oldest and the newest Python stand for those before and after them."""
+    """Return the lines of the constraints file. The oldest Python stands for all before it, the newest for all after
+    it."""
     pythons = sorted(by_python, key=lambda python: int(python.split(".")[1]))
     lines = []
     for name in sorted({name for found in by_python.values() for name in found}):
@@ -38,7 +39,7 @@ def merged(by_python: dict[str, dict[str, str]]) -> list[str]:
 
 
 def lowest(project: str) -> list[str]:
-    """`name==version` of the lower end of each dependency that the product has."""
+    """Return `name==version` of the lower end of each dependency of the product."""
     dependencies = tomllib.loads(project)["project"]["dependencies"]
     ranges = [re.match(r"([A-Za-z0-9._-]+)[>=]=([0-9.]+)", each) for each in dependencies]
     assert all(ranges), f"a dependency without a lower end: {dependencies}"
@@ -46,7 +47,7 @@ def lowest(project: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    """See above."""
+    """Run `merge` or `lowest`."""
     if arguments[:1] == ["lowest"]:
         print("\n".join(lowest((ROOT / "pyproject.toml").read_text())))
     else:

@@ -2,8 +2,11 @@
 
     python deploy/mutants.py [NAME ...]        all of them if no name is given
 
-All their tests run on the copy without a mistake first: what fails there proves nothing. Ends with 1 if that fails, if
-a mutant survives, or if its text does not stand in its file exactly once (the code has moved: so must the list).
+First all their tests run on the copy without a mistake, because a test that fails there proves nothing. The exit status
+is 1 in three cases:
+- a test fails without a mistake
+- a mutant survives
+- the text of a mutant does not stand in its file exactly once. The code has moved, so the list must too.
 """
 
 import os
@@ -25,9 +28,9 @@ ROOT = Path(__file__).parents[1]
 LIST = Path(__file__).with_suffix(".toml")
 AT_ONCE = 2
 LIMIT_S = 300
-"""For the tests of one mutant."""
+"""Time for the tests of one mutant."""
 PASSED, FAILED = 0, 1
-"""What pytest ends with. Anything else is no verdict: nothing was collected, or not even imported."""
+"""Exit statuses of pytest. Any other is no verdict: nothing was collected, or not even imported."""
 
 
 class Moved(Exception):
@@ -36,7 +39,7 @@ class Moved(Exception):
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake, and the tests that find it: files, or names behind a file's."""
+    """A mistake, and the tests that find it: files, or test names behind a file's."""
 
     name: str
     what: str
@@ -46,7 +49,7 @@ class Mutant:
     tests: tuple[str, ...]
 
     def planted(self, source: str) -> str:
-        """The file's source with the mistake in it. Raises Moved."""
+        """Return the file's source with the mistake in it. Raises Moved."""
         found = source.count(self.text)
         if found != 1:
             raise Moved(f"the text of {self.name} stands {found} times in {self.file}")
@@ -54,7 +57,7 @@ class Mutant:
 
 
 def read(text: str) -> list[Mutant]:
-    """The mutants of a list."""
+    """Return the mutants of a list."""
     rows: dict[str, dict[str, Any]] = tomllib.loads(text)
     return [
         Mutant(name, row["what"], row["file"], row["text"], row["with"], tuple(row["tests"]))
@@ -63,7 +66,7 @@ def read(text: str) -> list[Mutant]:
 
 
 def copied(root: Path, target: Path) -> Path:
-    """All files that git knows or does not ignore, as they are now; returns `target`."""
+    """Copy all files that git tracks or does not ignore, as they are now. Return `target`."""
     listed = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout
     for name in filter(None, names.split("\0")):
@@ -75,11 +78,11 @@ def copied(root: Path, target: Path) -> Path:
 
 @contextmanager
 def planted(copy: Path, mutant: Mutant) -> Iterator[None]:
-    """Within it the copy has this mistake. Raises Moved."""
+    """Plant the mistake in the copy, for the time of the block. Raises Moved."""
     path = copy / mutant.file
     sound, at = path.read_bytes(), path.stat()
     mistaken = mutant.planted(sound.decode())
-    Path(cache_from_source(str(path))).unlink(missing_ok=True)  # Python compares whole seconds and the size alone
+    Path(cache_from_source(str(path))).unlink(missing_ok=True)  # Python compares only whole seconds and the size
     path.write_text(mistaken)
     try:
         yield
@@ -89,7 +92,8 @@ def planted(copy: Path, mutant: Mutant) -> Iterator[None]:
 
 
 def run(copy: Path, tests: Sequence[str], *, limit_s: float = LIMIT_S, compiled: bool = False) -> int:
-    """What pytest ends with in a copy of the tree; to hang is to fail. `compiled`: what is imported is kept so."""
+    """Return the exit status of pytest in a copy of the tree. A hang is a failure. `compiled`: keep compiled
+    modules."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(copy)} | ({} if compiled else {"PYTHONDONTWRITEBYTECODE": "1"})
     try:
@@ -99,7 +103,7 @@ def run(copy: Path, tests: Sequence[str], *, limit_s: float = LIMIT_S, compiled:
 
 
 def verdict(copy: Path, mutant: Mutant, *, sound: bool) -> str:
-    """ "killed", or why not. `sound`: its tests are known to pass without it."""
+    """Return "killed", or the reason why not. `sound`: its tests are known to pass without the mistake."""
     if not sound and run(copy, mutant.tests) != PASSED:
         return "no verdict: its tests do not pass without it"
     try:
@@ -111,7 +115,7 @@ def verdict(copy: Path, mutant: Mutant, *, sound: bool) -> str:
 
 
 def verdicts(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
-    """Each mutant and what became of it, in order."""
+    """Yield each mutant and its verdict, in order."""
     with tempfile.TemporaryDirectory(prefix="hourwheel-mutants-") as directory, ThreadPoolExecutor(AT_ONCE) as pool:
         first = copied(root, Path(directory) / "0")
         tests = sorted({test for mutant in mutants for test in mutant.tests})
@@ -132,7 +136,7 @@ def verdicts(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, st
 
 
 def main(names: list[str], root: Path = ROOT, listed: str | None = None) -> int:
-    """Try these mutants and tell."""
+    """Try these mutants and print their verdicts."""
     mutants = read(LIST.read_text() if listed is None else listed)
     unknown = set(names) - {mutant.name for mutant in mutants}
     if unknown:

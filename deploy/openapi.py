@@ -16,7 +16,7 @@ WIDTH: Final = 120
 
 
 def printed() -> str:
-    """The document of today, of the tree that this file stands in."""
+    """Return the document of this tree."""
     sys.path.insert(0, str(ROOT))
     from api.contract.openapi import document
     from api.serve import ROUTES
@@ -26,7 +26,8 @@ def printed() -> str:
 
 
 def written(value: Any, indent: int = 0, taken: int = 0) -> str:
-    """As JSON: what fits on a line stands on one. `taken`: characters of the line before it, and behind it."""
+    """Return a value as JSON. A value that fits on a line stands on one. `taken`: characters on that line before and
+    behind it."""
     line = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, dict | list) or len(line) + taken + indent <= WIDTH:
         return line
@@ -40,7 +41,7 @@ def written(value: Any, indent: int = 0, taken: int = 0) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     wanted = printed()
     if "--check" in sys.argv[1:]:
         return int(FILE.read_text(encoding="utf-8") != wanted)

@@ -16,21 +16,22 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 TABLE: Final = ROOT / "tests" / "tidy" / "rooms.toml"
 BEGIN: Final = "<!-- rooms: drawn by deploy/rooms.py -->\n"
 END: Final = "<!-- rooms: end -->\n"
-#: In the order in which a message goes through them.
+#: In the order in which a message passes them.
 DRAWN: Final = ("api", "node", "replication", "storage")
 
 
 def package_rooms(rooms: Mapping[str, Sequence[str]], package: str) -> dict[str, set[str]]:
-    """Each room of a package and the rooms of the package that it imports, without the package's own files."""
+    """Return each room of a package with the rooms of the package that it imports. The package's own files are left
+    out."""
     own = [name for name in rooms if name.startswith(f"{package}/")]
     return {name: {other for other in rooms[name] if other in own} for name in own}
 
 
 def floors(imports: Mapping[str, set[str]]) -> list[list[str]]:
-    """Rooms from the top floor to the bottom: each imports only what lies below it, or stands on its own floor in a
-    circle with it."""
+    """Return the rooms from the top floor to the bottom. A room imports only lower rooms, or rooms of its own floor in
+    a circle with it."""
     floor: dict[str, int] = dict.fromkeys(imports, 0)
-    for _ in imports:  # a circle rises with each round, and with all that stands above it: by then it is told apart
+    for _ in imports:  # a circle rises each round, with all rooms above it; by then `_reached` tells it apart
         for name, others in imports.items():
             below = [floor[other] + 1 for other in others if name not in _reached(imports, other)]
             beside = [floor[other] for other in others if name in _reached(imports, other)]
@@ -50,13 +51,13 @@ def _reached(imports: Mapping[str, set[str]], begin: str) -> set[str]:
 
 
 def purpose(room: str) -> str:
-    """The first line of a room's `__init__.py` says what the room is."""
+    """Return the first line of a room's `__init__.py`, which says what the room is."""
     said = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text(encoding="utf-8"))) or ""
     return said.splitlines()[0]
 
 
 def drawing() -> str:
-    """The floors of each package, and a row for each room."""
+    """Return the floors of each package, and a row for each room."""
     rooms: dict[str, list[str]] = tomllib.loads(TABLE.read_text(encoding="utf-8"))["rooms"]
     lines: list[str] = []
     for package in DRAWN:
@@ -72,7 +73,7 @@ def drawing() -> str:
 
 
 def drawn(page: str) -> str:
-    """The page with the drawing of today."""
+    """Return the page with the present drawing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin, f"{PAGE} has no place for the drawing"
@@ -81,7 +82,7 @@ def drawn(page: str) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     page = PAGE.read_text(encoding="utf-8")
     wanted = drawn(page)
     if "--check" in sys.argv[1:]:

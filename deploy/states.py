@@ -21,7 +21,7 @@ HEAD: Final = """\
 
 
 def printed(rows: Iterable[State]) -> str:
-    """The table: a line for each state."""
+    """Return the table: a line for each state."""
     return HEAD + "".join(f"| {' | '.join(_cells(row))} |\n" for row in rows)
 
 
@@ -43,7 +43,7 @@ def _told(row: State) -> str:
 
 
 def page_with(page: str, table: str) -> str:
-    """The page with this table."""
+    """Return the page with this table."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin, f"{PAGE} has no place for the table"
@@ -52,7 +52,7 @@ def page_with(page: str, table: str) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     page = PAGE.read_text(encoding="utf-8")
     wanted = page_with(page, printed(STATES.values()))
     if "--check" in sys.argv[1:]:
