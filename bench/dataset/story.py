@@ -1,8 +1,11 @@
-"""What is planted: messages whose records tell a story, and what a ledger must say of each.
+"""Plans messages whose records tell a story, with the rows that a ledger must have of each.
 
-A story is written the way the node writes its records: hand-overs with a start in the node's account and a Lease in the
-settle file, an end and a settle record, a move with `forwarded` at home and `moved` where it left. `Plan` gathers them
-for many messages at once, as columns; nothing has a place in a file before all stories are told.
+A story uses the records that a node writes:
+- a hand-over: a start in the node's account and a Lease in the settle file
+- its end: an end in the account and a settle record
+- a move: `forwarded` at home and `moved` at the place that the message left.
+
+`Plan` gathers them for many messages at once, as columns. Places in files are assigned after all stories are planned.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from storage.record.delivery_record import END, PULL, PUSH, START
 
 LEASE_MS: Final = 10_000
 STORY_MS: Final = 90_000
-"""No story takes longer, from its due time on."""
+"""The longest time of a story, from its due time on."""
 ORDERS, HOOKS, STRICT, AUDITED = 1, 2, 3, 4
-"""Topics: pull; push; push, strict; pull, whose consumers keep receipts."""
+"""Topics: pull; push; push, strict; pull, with consumers that keep receipts."""
 
 UNIT_PLAN: Final = np.dtype(
     [
@@ -33,7 +36,7 @@ UNIT_PLAN: Final = np.dtype(
         ("asked_due_ms", "<i8"),
         ("created_ms", "<i8"),
         ("body", "<u8"),
-        ("home", "<i8"),  # which planted unit is its home; itself: born here
+        ("home", "<i8"),  # the planted unit that is its home; itself: not moved
         ("topic", "<u4"),
         ("attempt", "<u2"),
     ]
@@ -43,7 +46,7 @@ SETTLE_PLAN: Final = np.dtype(
         ("unit", "<i8"),
         ("at_ms", "<i8"),
         ("when", "<i8"),
-        ("to", "<i8"),  # the planted unit it was moved to, -1: `when` is what it says
+        ("to", "<i8"),  # the planted unit it was moved to; -1: `when` holds
         ("term", "<u4"),
         ("attempt", "<u2"),
         ("node", "<u2"),
@@ -65,7 +68,7 @@ DELIVERY_PLAN: Final = np.dtype(
         ("kind", "u1"),
         ("mode", "u1"),
         ("outcome", "u1"),
-        ("lost", "?"),  # a power cut took it: zeros stand in its place
+        ("lost", "?"),  # a power cut removed it: zeros stand in its place
     ]
 )
 EXPECTED: Final = np.dtype(
@@ -96,7 +99,8 @@ REPEAT: Final = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Who led when, [t] each: term `number[i]` began at `begun_ms[i]`, its leader was killed at `ended_ms[i]`."""
+    """The leaders over time, [t] each: term `number[i]` began at `begun_ms[i]`, its leader was killed at
+    `ended_ms[i]`."""
 
     number: I64
     node: I64
@@ -104,13 +108,13 @@ class Terms:
     ended_ms: I64
 
     def at(self, moment_ms: I64) -> I64:
-        """Which term, by ordinal, each moment falls into."""
+        """Return the ordinal of the term of each moment."""
         return np.maximum(self.begun_ms.searchsorted(moment_ms, "right") - 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """One hand-over of each of a story's messages, [k] each."""
+    """A hand-over of each of a story's messages, [k] each."""
 
     at_ms: I64
     term: I64
@@ -120,7 +124,7 @@ class HandOver:
 
 @dataclass(slots=True)
 class Messages:
-    """The messages of one story, [k] each; `unit` is their home, `place` where they stand by now."""
+    """The messages of one story, [k] each. `unit` is their home, `place` their present unit."""
 
     story: str
     unit: I64
@@ -136,18 +140,18 @@ class Messages:
 
     @property
     def mode(self) -> int:
-        """How its topic hands over."""
+        """The mode in which the topic hands over."""
         return PUSH if self.topic in (HOOKS, STRICT) else PULL
 
 
 @dataclass(slots=True)
 class Plan:
-    """All stories, and the chance they are drawn with. `calm` are spans of time in which one leader leads all along."""
+    """All stories, and the random generator that draws them. `calm_ms` has spans of time with one leader."""
 
     chance: np.random.Generator
     terms: Terms
     calm_ms: Sequence[tuple[int, int]]
-    created_ms: int  # when messages are scheduled, about
+    created_ms: int  # about when messages are scheduled
     stories: list[str] = field(default_factory=list)
     units: list[npt.NDArray[Any]] = field(default_factory=list)
     settles: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -157,7 +161,7 @@ class Plan:
     count: int = 0
 
     def calm(self, count: int) -> I64:
-        """Moments that are far from every change of leaders."""
+        """Return moments that are far from every change of leaders."""
         spans = np.array(self.calm_ms, np.int64)
         length = spans[:, 1] - spans[:, 0]
         drawn = self.chance.integers(0, int(length.sum()), count)
@@ -174,7 +178,7 @@ class Plan:
         created_ms: I64 | None = None,
         body: npt.NDArray[np.uint64] | None = None,
     ) -> Messages:
-        """Messages that are due then, scheduled long before if nothing else is said."""
+        """Return messages that are due at these times. By default they are scheduled long before."""
         count = len(due_ms)
         if created_ms is None:
             created_ms = self.created_ms + self.chance.integers(0, 1_000_000, count)
@@ -208,7 +212,7 @@ class Plan:
         tick: I64 | None = None,
         node: I64 | None = None,
     ) -> HandOver:
-        """Hand over, at this time, by whoever leads: a start in that node's account, a Lease in the records."""
+        """Hand over at this time, by the present leader: a start in that node's account, a Lease in the records."""
         led = self.terms.at(at_ms)
         by = self.terms.node[led] if node is None else node
         made = HandOver(at_ms, self.terms.number[led], attempt, by)
@@ -231,7 +235,7 @@ class Plan:
         tick: I64 | int = 0,
         lost: bool = False,
     ) -> None:
-        """A record in the account of the node that made this hand-over."""
+        """Add a record to the account of the node that made this hand-over."""
         rows = np.zeros(len(at_ms), DELIVERY_PLAN)
         rows["unit"], rows["at_ms"], rows["tick"], rows["kind"] = messages.unit, at_ms, tick, kind
         rows["asked_due_ms"] = messages.due_ms if kind == START else 0
@@ -251,7 +255,7 @@ class Plan:
         to: I64 | int = -1,
         code: int = 0,
     ) -> None:
-        """A settle record of these units; of no hand-over if there was none."""
+        """Add a settle record of these units. `made` is its hand-over, if there was one."""
         rows = np.zeros(len(unit), SETTLE_PLAN)
         rows["unit"], rows["what"], rows["at_ms"], rows["when"], rows["to"] = unit, what, at_ms, when, to
         rows["code"] = code
@@ -261,19 +265,19 @@ class Plan:
         self.settles.append(rows)
 
     def end(self, messages: Messages, what: int, at_ms: I64, made: HandOver | None = None, *, code: int = 0) -> None:
-        """What ends a message is written where it stands and at home."""
+        """End the messages, with a record at their place and at home."""
         self.settle(messages.place, what, at_ms, made, code=code)
         if (messages.place != messages.unit).any():
             self.settle(messages.unit, what, at_ms, made, code=code)
 
     def deliver(self, messages: Messages, made: HandOver, after_ms: int = 20) -> None:
-        """The consumer is done with it."""
+        """Deliver the messages: the consumer is done with them."""
         code = 200 if messages.mode == PUSH else 0
         self.end(messages, DELIVERED, made.at_ms + after_ms, made, code=code)
         self.tell(messages, made, END, made.at_ms + after_ms + 1, outcome=DONE, code=code)
 
     def move(self, messages: Messages, made: HandOver | None, at_ms: I64, due_ms: I64, code: int) -> None:
-        """To another due time: for another try, or on a client's wish."""
+        """Move the messages to another due time, for a retry or by a client."""
         place = self._units(
             len(due_ms), appended_ms=at_ms, due_ms=due_ms, asked_due_ms=messages.due_ms, topic=messages.topic,
             created_ms=messages.created_ms, body=messages.body, home=messages.unit,
@@ -289,7 +293,7 @@ class Plan:
     def repeat(
         self, messages: Messages, cause: Cause, before: HandOver, later: HandOver, other: I64 | None = None
     ) -> None:
-        """The later one is a duplicate."""
+        """Expect the later hand-over to be a duplicate."""
         rows = np.zeros(len(messages.unit), REPEAT)
         rows["unit"] = messages.unit
         rows["other"] = messages.unit if other is None else other
@@ -306,7 +310,7 @@ class Plan:
         late_cause: LateCause = LateCause.NONE,
         lost: Lost = Lost.NONE,
     ) -> None:
-        """The story is told."""
+        """End the story, with the expected rows of the ledger."""
         rows = np.zeros(len(messages.unit), EXPECTED)
         if messages.story not in self.stories:
             self.stories.append(messages.story)

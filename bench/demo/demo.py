@@ -1,10 +1,10 @@
-"""`make demo`: three real nodes, 20,000 messages over 10 s, half pushed and half pulled, and the leader killed with -9
+"""`make demo`: three real nodes, 20,000 messages over 10 s, half pushed and half pulled. The leader is killed with -9
 half-way.
 
-It shows what a newcomer asks first: does anything get lost, come early, come twice, and how long is the pause.
-Producers, consumers and checkers are those of the chaos tests, so what is printed here is what the tests hold; the
-pushed half is judged from the log of the process that received it. Clients send again with their keys when an outcome
-is unknown, hence `scheduled` counts acknowledged messages. Exit status 1 when anything is lost or early.
+It answers a newcomer's first questions: is any message lost, early or delivered twice, and how long is the pause.
+Producers, consumers and checkers are those of the chaos tests, so the tests hold the printed figures. The pushed half
+is judged from the log of the process that received it. If an outcome is unknown, clients send again with their keys, so
+`scheduled` counts acknowledged messages. Exit status 1 if a message is lost or early.
 """
 
 import argparse
@@ -42,7 +42,7 @@ NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of a run, in the order of the last line; the totals are of both parts."""
+    """The figures of a run, in the order of the last line. The totals are of both parts."""
 
     scheduled: int
     delivered: int
@@ -56,12 +56,12 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """1 when anything is lost or early."""
+        """1 if a message is lost or early."""
         return SOMETHING_WRONG if self.lost or self.early else NOTHING_WRONG
 
 
 def total(pull: Part, push: Part) -> Result:
-    """Both parts and their sums; the span is the wider one."""
+    """Return both parts and their sums. The span is the wider one."""
     return Result(
         scheduled=pull.scheduled + push.scheduled,
         delivered=pull.delivered + push.delivered,
@@ -76,7 +76,7 @@ def total(pull: Part, push: Part) -> Result:
 
 
 def pulled(history: History) -> Part:
-    """Figures of the pulled half from its history, by the checkers."""
+    """Return the figures of the pulled half from its history, by the checkers."""
     bounds = Bounds()
     lost, window, again = (check(history, bounds).figure for check in (check_lost, check_window, check_duplicates))
     lateness = window["lateness_ms"]
@@ -101,7 +101,7 @@ def _count(figure: object) -> int:
 
 
 def show(found: Result) -> None:
-    """The table, then the one JSON line that ends the output."""
+    """Print the table, then the JSON line that ends the output."""
     rows = (
         ("scheduled (acknowledged)", "scheduled"),
         ("delivered", "delivered"),
@@ -123,8 +123,8 @@ def show(found: Result) -> None:
 
 
 async def kill_leader(nemesis: LiveNemesis, shown: Display, after_s: float, killed: asyncio.Future[float]) -> None:
-    """Kills the leader when its time has come and says who leads then; `killed` gets the moment (time.monotonic) when
-    another leads. It stays down until this is cancelled."""
+    """Kill the leader at its time and say which node leads then. `killed` gets the moment of the kill (time.monotonic)
+    once another node leads. The killed node stays down until this is cancelled."""
     await asyncio.sleep(after_s)
     led = await nemesis.watch.wait_leader()
     shown.say(f"kill -9 {led.node_id}, the leader of term {led.term} (pid {nemesis.cluster.pid(led.node_id)})")
@@ -137,7 +137,7 @@ async def kill_leader(nemesis: LiveNemesis, shown: Display, after_s: float, kill
 
 
 async def keep_showing(shown: Display, workload: Workload, pushed: Pushed) -> None:
-    """Updates the display until cancelled."""
+    """Update the display until cancelled."""
     while True:
         _update(shown, workload, pushed)
         await asyncio.sleep(SHOW_S)
@@ -150,7 +150,7 @@ def _update(shown: Display, workload: Workload, pushed: Pushed) -> None:
 
 
 async def run(directory: Path, plan: Plan, kill_at_s: float) -> Result:
-    """The whole demo in `directory`; `plan` is of both halves together."""
+    """Run the whole demo in `directory`. `plan` is of both halves together."""
     history = History()
     half = replace(plan, topic="pulled", rate=plan.rate / 2)
     async with Cluster(directory, settings=PUSH_SETTINGS) as cluster:
@@ -170,7 +170,7 @@ async def run(directory: Path, plan: Plan, kill_at_s: float) -> Result:
 async def _play(
     cluster: Cluster, history: History, workload: Workload, pushed: Pushed, plan: Plan, kill_at_s: float
 ) -> None:
-    """Both halves at once, the kill between, until all came or it took too long."""
+    """Run both halves at once, with the kill between, until all messages came or it took too long."""
     nemesis = LiveNemesis(cluster, history, FaultPlan(plan.seed, len(cluster.nodes), plan.duration_s))
     nemesis.register(ProcessFaults(nemesis))
     killed: asyncio.Future[float] = asyncio.get_running_loop().create_future()
@@ -187,7 +187,7 @@ async def _play(
                 killing = beside.create_task(kill_leader(nemesis, shown, kill_at_s, killed))
                 complete = await asyncio.gather(workload.run(), pushed.run())
                 await pushed.settled(await killed)
-                await nemesis.rest()  # the node that was killed is not started for the end
+                await nemesis.rest()  # the killed node is not started for the end
                 killing.cancel()
                 showing.cancel()
             _update(shown, workload, pushed)
@@ -196,7 +196,7 @@ async def _play(
 
 
 def main() -> None:
-    """Three nodes, a steady stream of messages, half pushed and half pulled, the leader killed half-way."""
+    """Run three nodes and a steady stream of messages, half pushed and half pulled, and kill the leader half-way."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--dir", type=Path, default=Path("demo-data"), help="made anew; kept for looking at")
     parser.add_argument("--count", type=int, default=20_000, help="messages")

@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: bars on a terminal, plain lines anywhere else."""
+"""The display of the demo while it runs: bars on a terminal, plain lines anywhere else."""
 
 import sys
 import time
@@ -16,24 +16,24 @@ class Display(Protocol):
     """Shows the run while it goes on."""
 
     def say(self, text: str) -> None:
-        """An event worth a line."""
+        """Show an event as a line."""
 
     def update(self, scheduled: int, pulled: int, pushed: int) -> None:
-        """The counts moved: acknowledged of all, then what came in by each way."""
+        """Show the counts: all acknowledged messages, then the received ones by each way."""
 
 
 class Lines:
-    """For anything but a terminal: a plain line a second and one per event."""
+    """A plain line a second and one per event, for any output but a terminal."""
 
     def __init__(self, count: int) -> None:
         self._count, self._start, self._next = count, time.monotonic(), 0.0
 
     def say(self, text: str) -> None:
-        """An event, with the seconds since the start."""
+        """Print an event, with the seconds since the start."""
         print(f"{time.monotonic() - self._start:6.1f} s  {text}", flush=True)
 
     def update(self, scheduled: int, pulled: int, pushed: int) -> None:
-        """At most a line a second."""
+        """Print at most a line a second."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + LINE_EVERY_S
@@ -41,7 +41,7 @@ class Lines:
 
 
 class Bars:
-    """For a terminal: three bars, events above them."""
+    """Three bars with events above them, for a terminal."""
 
     def __init__(self, progress: Progress, count: int) -> None:
         self._progress, self._start = progress, time.monotonic()
@@ -50,18 +50,18 @@ class Bars:
         self._pushed = progress.add_task("pushed", total=count - count // 2)
 
     def say(self, text: str) -> None:
-        """An event, with the seconds since the start."""
+        """Print an event, with the seconds since the start."""
         self._progress.console.print(f"{time.monotonic() - self._start:6.1f} s  {text}", markup=False, highlight=False)
 
     def update(self, scheduled: int, pulled: int, pushed: int) -> None:
-        """Moves the bars."""
+        """Move the bars."""
         for task, completed in ((self._scheduled, scheduled), (self._pulled, pulled), (self._pushed, pushed)):
             self._progress.update(task, completed=completed)
 
 
 @contextmanager
 def display(count: int) -> Iterator[Display]:
-    """The form that fits stdout."""
+    """Yield the display that fits stdout."""
     if not sys.stdout.isatty():
         yield Lines(count)
         return

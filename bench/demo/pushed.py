@@ -1,7 +1,7 @@
 """The pushed half of the demo: a producer, a real receiver process, and a judge that reads the receiver's own log.
 
-The judge takes from the cluster nothing but the ids and due times of what was acknowledged: what came, when and how
-often is the receiver's word.
+From the cluster the judge takes only the ids and due times of acknowledged messages. The receiver's log says which
+messages came, when and how often.
 """
 
 import asyncio
@@ -19,16 +19,18 @@ from chaos.load.workload import configure
 from chaos.plan.load_plan import Plan
 
 LOOK_S = 0.05
-#: Short, because a push that was on the wire when its leader died comes again when its lease ends: timeout plus 5 s.
+#: Short, because a push on the wire comes again after its leader died, when its lease ends: timeout plus 5 s.
 TARGET_TIMEOUT_S = 2.0
 LEASE_S = TARGET_TIMEOUT_S + 5.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """What became of the messages that went one way. `duplicates` are those of the failover; `after_lease` came again
-    because the answer to their first hand-over died with the leader. `failover_gap_ms`: kill -9 to the next hand-over,
-    None without.
+    """The figures of the messages that went one way.
+
+    - `duplicates`: those of the failover.
+    - `after_lease`: messages that came again because the answer to their first delivery was lost with the leader.
+    - `failover_gap_ms`: from kill -9 to the next delivery. None without.
     """
 
     scheduled: int
@@ -43,7 +45,8 @@ class Part:
 
 
 def judge(acknowledged: dict[str, int], received: Sequence[Received], killed_ms: float | None) -> Part:
-    """`acknowledged`: id -> due_ms. Early is before the acknowledged due time, or before that in the request itself."""
+    """Judge the pushed half. `acknowledged` is id -> due_ms. Early is before that due time, or before the one in the
+    request."""
     first = firsts(received)
     early = 0
     for one in received:
@@ -71,7 +74,7 @@ def judge(acknowledged: dict[str, int], received: Sequence[Received], killed_ms:
 
 
 class Pushed:
-    """One run of `plan` whose topic is pushed to `receivers`; `acknowledged` is id -> due_ms."""
+    """A run of `plan` whose topic is pushed to `receivers`. `acknowledged` is id -> due_ms."""
 
     def __init__(self, nodes: Sequence[LocalNode], plan: Plan, receivers: Receivers) -> None:
         self._nodes, self._plan, self.receivers = list(nodes), plan, receivers
@@ -87,11 +90,11 @@ class Pushed:
 
     @property
     def received_count(self) -> int:
-        """Different messages in the receiver's log, as of the last look."""
+        """Different messages in the receiver's log, as of the last read."""
         return len(self._seen)
 
     async def run(self) -> bool:
-        """Offers everything; True when all that was acknowledged is in the log, False when `drain_s` went by first."""
+        """Offer everything. True when all acknowledged messages are in the log, False when `drain_s` went by first."""
         target = {"url": f"{self.receivers.urls[0]}/demo", "timeout": int(TARGET_TIMEOUT_S * 1000)}
         settings = {"mode": "push", "target": target}
         await configure(self._nodes, self._plan.topic, settings, self._plan.request_s)
@@ -108,12 +111,12 @@ class Pushed:
             looking.cancel()
 
     async def settled(self, killed_s: float) -> None:
-        """Returns when what the dead leader had on the wire at `killed_s` (time.monotonic) has come again."""
+        """Wait until the pushes on the wire at `killed_s` (time.monotonic) have come again. Their leader died then."""
         await asyncio.sleep(max(0.0, killed_s + LEASE_S + 1.0 - time.monotonic()))
         self.receivers.poll()
 
     async def _look(self) -> None:
-        """Reads the log as it grows, until cancelled."""
+        """Read the log as it grows, until cancelled."""
         while True:
             self.receivers.poll()
             new = self.receivers.received[self._looked :]

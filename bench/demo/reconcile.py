@@ -1,9 +1,12 @@
 """`make reconcile-demo`: a cluster under load, its leader killed twice, then every message accounted for.
 
-Three say what became of the messages and do not read each other's notes: the clients (judged by the chaos checkers),
-the running nodes (`GET /v1/ledger`), and the nodes' files (`hourwheel reconcile` on Spark, run here as anybody would).
-They are held against each other, count by count and duplicate by duplicate. The last line is JSON. Exit status 1 if a
-promise is broken or they differ.
+Three sources have an account of the messages, each without the others:
+- the clients, judged by the chaos checkers
+- the running nodes (`GET /v1/ledger`)
+- the nodes' files (`hourwheel reconcile` on Spark, run as a user would).
+
+The demo compares them, count by count and duplicate by duplicate. The last line is JSON. Exit status 1 if a promise is
+broken or they differ.
 """
 
 import argparse
@@ -33,20 +36,20 @@ from chaos.scenario.plans import kills
 from chaos.scenario.plans import plan as plan_of
 from reconcile.output.read_rows import duplicates
 
-#: `hourwheel reconcile` ends so when a promise is broken: the report is there all the same.
+#: Exit status of `hourwheel reconcile` when a promise is broken. The report is there all the same.
 BROKEN_STATUS: Final = 6
 _BOUNDS: Final = PLAIN.bounds
-#: What API and files are to say alike.
+#: Counts that must be equal in the API and the files.
 _COUNTED: Final = ("scheduled", "classes", "flags", "late_causes", "causes", "hand_overs", "retries")
 _BY_RECEIPTS: Final = "not_received"
-#: After the last due time, for leases that have to end first.
+#: Time after the last due time, for leases that have to end first.
 _MORE_MS: Final = 60_000
 
 
 @dataclass(frozen=True)
 class Result:
-    """The last line: what the files say, then duplicates by cause as each of the three has them, and how often they
-    differ."""
+    """The last line: the files' figures, duplicates by cause from each of the three sources, and the number of
+    differences."""
 
     messages: int
     once: int
@@ -73,14 +76,19 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """1 when a promise is broken or the three differ."""
+        """1 if a promise is broken or the three differ."""
         return 1 if self.promises_broken or self.differences else 0
 
 
 @dataclass(frozen=True)
 class Hurt:
-    """A cluster after its kills, its nodes stopped. `history`: what clients saw. `asked`: the ledger by the API, before
-    the stop; `rows`: its duplicates. `broken`: promises that did not hold, and faults that did not come, as lines."""
+    """A cluster after its kills, its nodes stopped.
+
+    - `history`: the clients' history.
+    - `asked`: the ledger by the API, before the stop.
+    - `rows`: the duplicates of that ledger.
+    - `broken`: broken promises, and faults that did not come, as lines.
+    """
 
     nodes: list[str]
     history: History
@@ -91,7 +99,7 @@ class Hurt:
 
 @dataclass(frozen=True)
 class Compared:
-    """Files and API against the checkers, and all in which any two differ."""
+    """Files and API against the checkers, and all differences between any two."""
 
     files: Agreement
     api: Agreement
@@ -99,7 +107,7 @@ class Compared:
 
 
 def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
-    """Holds the three against each other."""
+    """Compare the three sources."""
     history = hurt.history
     files = agreement(history, _BOUNDS, duplicates(out))
     api = agreement(history, _BOUNDS, hurt.rows)
@@ -117,7 +125,7 @@ def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
 def result(
     document: Mapping[str, Any], compared: Compared, broken: list[str], kill_count: int, took_s: float, report: Path
 ) -> Result:
-    """The figures of report.json, the others' beside them."""
+    """Return the figures of report.json, with those of the other sources."""
     classes, causes, flags = document["classes"], document["causes"], document["flags"]
     return Result(
         messages=document["scheduled"],
@@ -146,7 +154,7 @@ def result(
 
 
 def show(found: Result, compared: Compared, broken: list[str]) -> None:
-    """A table, what differs, the path of the report, and the JSON line that ends the output."""
+    """Print a table, the differences, the path of the report, and the JSON line that ends the output."""
     table = Table("every message", "")
     for name, value in (
         ("scheduled", found.messages),
@@ -175,8 +183,8 @@ def show(found: Result, compared: Compared, broken: list[str]) -> None:
 
 
 async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
-    """A cluster of three in `directory` under `plan`, its leader killed so often, then asked; all nodes are stopped
-    afterwards."""
+    """Run a cluster of three in `directory` under `plan`, and kill its leader `times` times. Then read its ledger and
+    stop all nodes."""
     print(
         f"three nodes in {directory}, {plan.rate:,g} messages a second, the leader killed {times} times ...", flush=True
     )
@@ -193,7 +201,7 @@ async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
 
 
 def reconcile(directory: Path, hurt: Hurt, master: str | None) -> dict[str, Any]:
-    """Runs the command on the nodes' directories and what clients wrote; report.json."""
+    """Run the command on the nodes' directories and the clients' files. Return report.json."""
     evidence = write_evidence(hurt.history, directory)
     command = [sys.executable, "-m", "cli", "reconcile", "--out", str(directory / "report")]
     for node_id in hurt.nodes:
@@ -209,7 +217,7 @@ def reconcile(directory: Path, hurt: Hurt, master: str | None) -> dict[str, Any]
 
 
 def main() -> None:
-    """Three nodes under load, the leader killed again and again, and a report that accounts for every message."""
+    """Run three nodes under load, kill the leader again and again, and report on every message."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--dir", type=Path, default=Path("reconcile-data"), help="made anew; kept for looking at")
     parser.add_argument("--rate", type=float, default=1_500, help="messages a second")

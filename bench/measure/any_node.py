@@ -1,4 +1,4 @@
-"""The price of a request at a node that does not lead. Behind a balancer two of three requests meet one.
+"""Measure the price of a request at a node that does not lead. Behind a balancer two of three requests meet one.
 
 `follower`: all clients at one follower, or at both. `any-node`: clients spread over all three nodes, beside the same at
 the leader. Processor time is of one message, of the leader's process and of the follower's.
@@ -37,7 +37,7 @@ SETTLE_S = 2.0
 
 
 async def _nodes(cluster: Cluster) -> tuple[str, list[str]]:
-    """Who leads, and who follows."""
+    """Return the leader and the followers."""
     leader = (await cluster.wait_leader()).node_id
     return leader, [node_id for node_id in cluster.nodes if node_id != leader]
 
@@ -55,7 +55,7 @@ async def _pumped(
     scale: Scale,
     per: int,
 ) -> Row:
-    """Requests of `per` messages over so many connections, spread over the nodes `at`."""
+    """Send requests of `per` messages over `connections` connections, spread over the nodes `at`."""
     leader, followers = await _nodes(cluster)
     counts = [Count(201 if per == 1 else 200, per_answer=per) for _ in at]
     before = {node_id: processor_s(cluster.pid(node_id)) for node_id in (leader, followers[0])}
@@ -80,7 +80,7 @@ def _singles() -> list[bytes]:
 
 
 async def follower(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Singles, batches, a drain and long polls at followers."""
+    """Measure singles, batches, a drain and long polls at followers."""
     leader, followers = await _nodes(cluster)
     rows = []
     for connections in CONNECTIONS:
@@ -97,7 +97,7 @@ async def follower(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _drained(cluster: Cluster, at: Sequence[str], name: str, scale: Scale) -> Row:
-    """Pulls and acks of what is due, by consumers spread over these nodes."""
+    """Pull and ack due messages, by consumers spread over these nodes."""
     topic, base_ms = f"drain-{len(at)}", lead_ms(scale.drain)
     leader = _address(cluster, (await _nodes(cluster))[0])
     await fill_due(leader, [base_ms + row * 1000 // scale.drain for row in range(scale.drain)], topic)
@@ -109,7 +109,7 @@ async def _drained(cluster: Cluster, at: Sequence[str], name: str, scale: Scale)
 
 
 async def _polls(cluster: Cluster, at: str, scale: Scale) -> Row:
-    """The leader's share of a core while pulls wait at another node."""
+    """Measure the leader's share of a core while pulls wait at another node."""
     address = _address(cluster, at)
     await put_topic(address, "polls", {})
     before = await share_of_leader(cluster, scale.seconds)
@@ -135,7 +135,7 @@ async def _polls(cluster: Cluster, at: str, scale: Scale) -> Row:
 
 
 async def any_node(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Singles at the leader, and over all nodes."""
+    """Measure singles at the leader, and over all nodes."""
     leader, followers = await _nodes(cluster)
     rows = []
     for name, at in (("the leader", [leader]), ("any node", [leader, *followers])):

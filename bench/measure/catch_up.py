@@ -1,9 +1,8 @@
-"""What it costs the others that a node comes back millions of messages behind: how long it takes, and the lateness of
-what is due meanwhile.
+"""Measure the return of a node that is millions of messages behind: how long it takes, and the lateness meanwhile.
 
-So little journal is kept (SETTINGS) that the node needs a snapshot. The same load runs twice: with all nodes up and
-level, and from the moment in which the node is started again until it has caught up: messages due all the time, pulled
-by waiting consumers, and messages scheduled at a steady rate, so that it has to catch up with something that moves.
+Little journal is kept (SETTINGS), so the node needs a snapshot. The same load runs twice: with all nodes up and level,
+and from the restart of the node until it has caught up. In it messages are due all the time, pulled by waiting
+consumers. Others are scheduled at a steady rate, so the node has to catch up with a moving log.
 """
 
 import asyncio
@@ -36,15 +35,16 @@ from hourwheel.core.addresses import Address
 
 SETTINGS: dict[str, Mapping[str, object]] = {**PUSH_SETTINGS, "storage": {"journal_keep_mb": 32}}
 DUE_RATE = 1_000
-#: Scheduled beside: batches of so many, so often.
+#: Messages scheduled beside the load: batches of BESIDE, every BESIDE_S.
 BESIDE, BESIDE_S = 100, 0.05
-#: The load of the second run lasts so much longer per message that is missed, and what is left of it is not looked at.
+#: The load of the second run lasts this much longer per missed message. Its part after the catch-up is ignored.
 WINDOW_S_PER_MESSAGE = 90 / 2_000_000
 POLL_S = 0.05
 
 
 async def catch_up(cluster: Cluster, scale: Scale) -> list[Row]:
-    """The time from the node's start until it is level, and p99 and worst of the lateness before and meanwhile."""
+    """Return the time from the node's start until it is level, and p99 and worst of the lateness before and
+    meanwhile."""
     address = await leader_address(cluster)
     leader = (await cluster.wait_leader()).node_id
     away = next(node_id for node_id in cluster.nodes if node_id != leader)
@@ -81,7 +81,8 @@ async def catch_up(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _load(address: Address, topic: str, seconds: float) -> tuple[Waiting, int]:
-    """Schedules DUE_RATE messages a second for so long; who pulls them as they come, and when the first is due, ms."""
+    """Schedule DUE_RATE messages a second for `seconds`. Return their waiting consumers, and the first due time in
+    ms."""
     offsets = spread_ms(DUE_RATE, seconds)
     base_ms = lead_ms(len(offsets))
     await fill_due(address, [base_ms + offset for offset in offsets], topic)
@@ -89,8 +90,8 @@ async def _load(address: Address, topic: str, seconds: float) -> tuple[Waiting, 
 
 
 async def _come_back(cluster: Cluster, leader: str, away: str, base_ms: int) -> tuple[float, float, int]:
-    """Starts the node when the load has run for a second; when it was started and level (ms since the epoch), and the
-    snapshot's size in bytes."""
+    """Start the node when the load has run for a second. Return when it started and when it was level (ms since the
+    epoch), and the snapshot's size in bytes."""
     await asyncio.sleep(base_ms / 1000 + 1 - time.time())
     cluster.start(away)
     began, size = time.time() * 1000, 0
@@ -106,7 +107,7 @@ async def _come_back(cluster: Cluster, leader: str, away: str, base_ms: int) -> 
 
 @asynccontextmanager
 async def scheduling(address: Address) -> AsyncIterator[None]:
-    """A steady stream of messages that are due in days, for the time of the block."""
+    """Schedule a steady stream of messages that are due in days, for the time of the block."""
 
     async def stream(requests: Iterator[bytes]) -> None:
         caller = await Caller.connect(address.host, address.port)

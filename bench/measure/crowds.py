@@ -1,7 +1,7 @@
-"""What a crowd costs those who are no part of it: topics with a message each, consumers that wait, closed ports.
+"""Measure the cost of a crowd for other clients: topics with a message each, waiting consumers, closed ports.
 
-Lateness is measured as in `lateness-pull` and `lateness-push`, at a rate that tires nobody: what is added is the
-crowd's. Shares of a core are of the leader's process, user and system, from /proc.
+Lateness is measured as in `lateness-pull` and `lateness-push`, at a low rate, so any increase is the crowd's. Shares of
+a core are of the leader's process, user and system, from /proc.
 """
 
 import asyncio
@@ -34,13 +34,14 @@ CLOSED_PORTS: Final = 20
 SCRAPES: Final = 20
 LONG_MS: Final = 20
 TOPICS_SETTINGS: Final = PUSH_SETTINGS | {"watchdog": {"held_ms": LONG_MS}}
-#: What is ready settles, and its checkpoints end.
+#: Time in which ready messages settle, and their checkpoints end.
 SETTLE_S: Final = 5.0
 NDJSON: Final = "application/x-ndjson"
 
 
 async def topics(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Lateness by pull and push, alone and beside topics with a ready message each; holds by scrapes of them all."""
+    """Measure lateness by pull and push, alone and beside topics with a ready message each. Count holds by scrapes of
+    all."""
     address = await leader_address(cluster)
     alone = await _pulled_ms(address, "alone-pull", scale), await _pushed_ms(cluster, address, "alone-push", scale)
     now_ms = int(time.time() * 1000)  # due at once
@@ -58,7 +59,7 @@ async def topics(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def filters(cluster: Cluster, scale: Scale) -> list[Row]:
-    """What the leader needs for consumers that wait for tags that no message has."""
+    """Measure the leader's work for consumers that wait for tags that no message has."""
     address = await leader_address(cluster)
     topic, now_ms = "filters", int(time.time() * 1000)
     message = json.dumps({"topic": topic, "body": 1, "deliver_at": now_ms, "tags": ["none"]}).encode()
@@ -81,7 +82,7 @@ async def filters(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def closed_ports(cluster: Cluster, scale: Scale) -> list[Row]:
-    """What the leader needs for topics that push to where nobody listens."""
+    """Measure the leader's work for topics that push to ports on which no process listens."""
     address = await leader_address(cluster)
     before = await share_of_leader(cluster, scale.seconds)
     for number in range(CLOSED_PORTS):
@@ -97,7 +98,7 @@ async def closed_ports(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _pulled_ms(address: Address, topic: str, scale: Scale) -> list[float]:
-    """Receipt minus due of RATE messages a second."""
+    """Return receive time minus due time of RATE pulled messages a second."""
     due_ms = _due_ms(scale)
     await fill_due(address, due_ms, topic)
     run = Waiting(address, topic, len(due_ms))
@@ -107,7 +108,7 @@ async def _pulled_ms(address: Address, topic: str, scale: Scale) -> list[float]:
 
 
 async def _pushed_ms(cluster: Cluster, address: Address, topic: str, scale: Scale) -> list[float]:
-    """Likewise."""
+    """Return receive time minus due time of RATE pushed messages a second."""
     directory: Path = next(iter(cluster.nodes.values())).directory.parent
     with Receivers(directory / f"{topic}.ndjson") as listening:
         await put_topic(address, topic, {"mode": "push", "target": {"url": f"{listening.urls[0]}/"}})
@@ -123,7 +124,7 @@ def _due_ms(scale: Scale) -> list[int]:
 
 
 async def _fill(address: Address, lines: list[bytes]) -> None:
-    """These messages, a thousand a request. Raises ClusterFailed unless all are in."""
+    """Schedule these messages, a thousand a request. Raises ClusterFailed unless all are in."""
     pieces = (b"\n".join(lines[first : first + 1_000]) for first in range(0, len(lines), 1_000))
     acknowledged, _ = await fill(address, (render("POST", "/v1/messages/batch", piece, NDJSON) for piece in pieces), 1)
     if acknowledged != len(lines):
@@ -131,7 +132,7 @@ async def _fill(address: Address, lines: list[bytes]) -> None:
 
 
 async def _wait(address: Address, topic: str, tag: str) -> None:
-    """A consumer, for ever."""
+    """Run a consumer for ever."""
     pull = render("POST", f"/v1/topics/{topic}/pull", json.dumps({"wait": "20s", "tags": tag}).encode())
 
     def answered(status: int, body: bytes, seconds: float) -> None:
@@ -150,7 +151,7 @@ async def _cancel(tasks: list["asyncio.Task[None]"]) -> None:
 
 
 async def _scraped(address: Address) -> Row:
-    """How often the leader's loop was held past LONG_MS, by its own watchdog, while it was scraped."""
+    """Count how often the leader's loop was held longer than LONG_MS during scrapes, by its own watchdog."""
     caller = await Caller.connect(address.host, address.port)
     took_ms, pages = [], []
     try:
@@ -172,7 +173,7 @@ async def _scraped(address: Address) -> Row:
 
 
 def _long_holds(page: bytes) -> int:
-    """Of a page of metrics: holds by our own work or waiting that were longer."""
+    """Return the number of longer holds on a page of metrics, by our own work or waiting."""
     counts: dict[tuple[str, str], int] = {}
     for kind, bound, count in re.findall(rb'loop_held_seconds_bucket\{by="(\w+)",le="([^"]+)"\} ([\d.]+)', page):
         counts[kind.decode(), bound.decode()] = int(float(count))

@@ -1,7 +1,7 @@
-"""How fast a great many messages of one second are taken out: pulled and acked by consumers at the leader.
+"""Measure how fast very many messages of one second are pulled and acked by consumers at the leader.
 
-The clock runs from the due second, or from the first message received when that is later, to the answer to the last
-ack; a message counts when its ack is durable on a majority. An election meanwhile would show in the term.
+The clock begins at the due second, or at the first message received if that is later. It ends with the answer to the
+last ack. A message counts when its ack is durable on a majority. An election meanwhile would show in the term.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ DRAINED = f"drain of what is due, {CONSUMERS} consumers of {PULL_MAX:,}"
 
 
 async def drain(cluster: Cluster, scale: Scale) -> list[Row]:
-    """The rate, and the elections during it."""
+    """Return the rate, and the elections during the drain."""
     address = await leader_address(cluster)
     base_ms = lead_ms(scale.drain)
     await fill_due(address, [base_ms + row * 1000 // scale.drain for row in range(scale.drain)], TOPIC)

@@ -1,8 +1,8 @@
-"""How long what is overdue waits when the leader dies: from kill -9 to the first message that a consumer receives.
+"""Measure how long overdue messages wait when the leader dies: from kill -9 to the first message at a consumer.
 
-Many messages lie ahead and many are ready with nobody to take them when the leader is killed; the new one has to be
-elected, learn where dispatching stood, load what is overdue and hand it over. Consumers ask the two other nodes the
-whole time, as clients do: again at once after a refusal.
+When the leader is killed, many messages lie ahead, and many are ready without a consumer. The new leader has to be
+elected, learn where dispatching stood, load the overdue messages and hand them over. Consumers ask the two other nodes
+the whole time, as clients do: again at once after a refusal.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ WAIT_MS = 1_000
 
 
 async def failover(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Fills, lets the ready ones become due, kills the leader, waits for the first."""
+    """Fill, let the ready messages become due, kill the leader, and wait for the first message."""
     address = await leader_address(cluster)
     rendered = batches(due_times(BATCH * RENDERED_BATCHES, FAR_MS))
     pending, _ = await fill(address, itertools.islice(itertools.cycle(rendered), scale.failover_pending // BATCH))
@@ -63,7 +63,7 @@ async def failover(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _first(node: LocalNode) -> float:
-    """Pulls at this node until a message comes; the moment (perf_counter)."""
+    """Pull at this node until a message comes. Return the moment (perf_counter)."""
     request = pull_request(TOPIC, WAIT_MS)
     address = parse_address(node.url)
     caller = await Caller.connect(address.host, address.port)

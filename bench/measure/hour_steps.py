@@ -1,6 +1,6 @@
-"""How long a store holds the event loop where there are many hours, or long ones: CPU time of each step, one process.
+"""Measure how long a store holds the event loop with many hours, or long ones: CPU time of each step, one process.
 
-A step is what a node does between two turns of its loop. What it waits for in a thread does not count.
+A step is the work of a node between two turns of its loop. Waiting for a thread does not count.
 """
 
 import time
@@ -34,7 +34,7 @@ class Steps:
         self.worst_ms: dict[str, float] = {}
 
     def take(self, name: str, step: Callable[[], T]) -> T:
-        """Take a step."""
+        """Take a step, and keep its time if it is the longest."""
         start = time.thread_time()
         result = step()
         took_ms = (time.thread_time() - start) * 1000
@@ -42,12 +42,12 @@ class Steps:
         return result
 
     def rows(self, where: str) -> list[Row]:
-        """A row a step."""
+        """Return a row for each step."""
         return [Row(f"{where}: {name}", worst, "ms", target=at_most(STEP_MS)) for name, worst in self.worst_ms.items()]
 
 
 def batch_of(due_ms: I64) -> UnitBatch:
-    """Messages of 100 bytes."""
+    """Return messages of 100 bytes."""
     count = len(due_ms)
     records = encode_records(Drafts([b"x" * 100] * count, due_ms, due_ms.astype(np.uint64)))
     nothing = np.zeros(count, np.uint8)
@@ -66,7 +66,7 @@ def batch_of(due_ms: I64) -> UnitBatch:
 
 
 def open_store(directory: Path) -> Store:
-    """A store of its own, founded."""
+    """Open a founded store of its own."""
     directory.mkdir()
     store = Store.open(directory, disk=Disk())
     genesis = Genesis(cluster_id=bytes(range(16)), secret=bytes(32), nodes=("n1",), formats={}, created_ms=1)
@@ -77,7 +77,7 @@ def open_store(directory: Path) -> Store:
 
 
 def checkpoint(store: Store, index: int, steps: Steps) -> None:
-    """All of it; what is done on the loop are steps."""
+    """Make a whole checkpoint. Its parts on the loop are steps."""
     record = CheckpointRecord(
         applied_index=index, applied_term=1, tick=0, local_index=0, state_applied_index=0, max_now_ms=1
     )
@@ -87,7 +87,7 @@ def checkpoint(store: Store, index: int, steps: Steps) -> None:
 
 
 def many_hours(directory: Path, hours: int) -> list[Row]:
-    """So many hours with a message each: apply of a batch of new ones, checkpoints, a start."""
+    """Measure `hours` hours with a message each: apply of a batch for new ones, checkpoints, a start."""
     store, steps = open_store(directory), Steps()
     for first in range(0, hours, BATCH // 4):
         batch = batch_of((NOW + 10 + np.arange(first, min(hours, first + BATCH // 4))) * HOUR_MS)
@@ -108,7 +108,8 @@ def many_hours(directory: Path, hours: int) -> list[Row]:
 
 
 def long_hour(directory: Path, units: int) -> list[Row]:
-    """A far hour of so many messages, after a restart: a checkpoint of others, then it becomes near. And without it."""
+    """Measure a far hour of `units` messages after a restart. It becomes near after a checkpoint of others, and without
+    one."""
     store, steps = open_store(directory), Steps()
     number = NOW + 4
     batch = batch_of(number * HOUR_MS + np.arange(BATCH) * (HOUR_MS // BATCH))

@@ -1,5 +1,7 @@
-"""What hours cost that hold a message each: memory, leadership, the wait of everybody else, a restart, also in little
-memory. And how long a store holds the loop for many hours or a long one (hour_steps.py).
+"""Measure hours that hold a message each: memory, leadership, the wait of other clients, a restart, also in little
+memory.
+
+It also measures how long a store holds the loop for many hours or a long one (hour_steps.py).
 """
 
 import asyncio
@@ -26,17 +28,20 @@ BATCH = 5_000
 HOUR_MS = 3_600_000
 POST_S = 0.1
 WATCHED_S = 75.0
-"""A second checkpoint begins in that time where the first one is short."""
+"""Long enough for a second checkpoint to begin, if the first one is short."""
 CHECKPOINT_S = 240.0
-"""Until one has begun and ended, with everything on one disk."""
+"""Time for a checkpoint to begin and end, with everything on one disk."""
 DATA_BYTES = 1_500_000_000
 LITTLE = f"the same within prlimit --data={DATA_BYTES}"
 CHECKPOINT_INDEX = "hourwheel_checkpoint_index"
 
 
 async def hours(cluster: Cluster, scale: Scale) -> list[Row]:
-    """One message in each hour, by batches; then single messages while checkpoints come; then restarts, behind a
-    checkpoint and, of another cluster, from within its first one. What kills leave over is removed with the rest."""
+    """Schedule one message in each hour, by batches, then single messages while checkpoints come.
+
+    Restarts follow: after a checkpoint, and in another cluster from within its first one. Leftovers of kills are
+    removed with the rest.
+    """
     directory = next(iter(cluster.nodes.values())).data_path.parent.parent
     rows = told(await _spread(cluster, scale))
     for figure, data_bytes in (("restart then after kill -9, all nodes at once", None), (LITTLE, DATA_BYTES)):
@@ -53,7 +58,7 @@ async def hours(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _from_within(directory: Path, scale: Scale) -> list[Row]:
-    """Killed while the first checkpoint writes, and once more in the first one after that."""
+    """Kill the nodes while the first checkpoint writes, and once more in the first one after that."""
     rows: list[Row] = []
     figure = f"restart after kill -9 inside the first checkpoint of {scale.hours:,} hours"
     async with Cluster(directory, settings=PUSH_SETTINGS) as cluster:
@@ -73,8 +78,8 @@ async def _from_within(directory: Path, scale: Scale) -> list[Row]:
 
 
 async def _kill_within(cluster: Cluster, commit_index: int, hours: int) -> None:
-    """Kills each node when its checkpoint has made so many directories; at the latest when that is over, which the
-    figure's detail tells: nothing is left over then."""
+    """Kill each node when its checkpoint has made `hours` directories, and at the latest when the checkpoint is over.
+    Then nothing is left over, which the figure's detail shows."""
     before = {node_id: _directories(node.data_path) for node_id, node in cluster.nodes.items()}
 
     async def killed() -> bool:
@@ -93,7 +98,7 @@ def _directories(data: Path) -> set[str]:
 
 
 def _named(data: Path) -> int:
-    """Hours of the last checkpoint of a node that does not run."""
+    """Return the number of hours in the last checkpoint of a node that does not run."""
     catalog = Catalog.open(data / "catalog", Disk(), read_only=True)
     try:
         return len(catalog.record.hours) if catalog.record else 0
@@ -102,7 +107,7 @@ def _named(data: Path) -> int:
 
 
 async def _checkpointed(cluster: Cluster, index: int) -> None:
-    """Until a checkpoint of every node covers this entry."""
+    """Wait until a checkpoint of every node covers this entry."""
 
     async def covered() -> bool:
         return all([await _checkpoint_index(node.url) >= index for node in cluster.nodes.values()])
@@ -122,7 +127,7 @@ async def _checkpoint_index(url: str) -> int:
 
 
 def _one_an_hour(hours: int) -> list[bytes]:
-    """Batch requests for so many hours, from ten hours ahead on."""
+    """Return batch requests for `hours` hours, from ten hours ahead on."""
     due_ms = _first_ms() + np.arange(hours) * HOUR_MS
     return [batch(due_ms[first : first + BATCH].tolist()) for first in range(0, hours, BATCH)]
 
@@ -139,7 +144,7 @@ async def _spread(cluster: Cluster, scale: Scale) -> list[Row]:
     caller = await Caller.connect(address.host, address.port)
     failed, worst_s, posts = 0, 0.0, 0
     commit_index, start_s = (await cluster.wait_leader()).commit_index, time.perf_counter()
-    saved = asyncio.ensure_future(_checkpointed(cluster, commit_index))  # its end, the sync, is what others wait for
+    saved = asyncio.ensure_future(_checkpointed(cluster, commit_index))  # other clients wait for its end, the sync
     least_s = WATCHED_S if scale.hours > BATCH else scale.seconds
     while (begin_s := time.perf_counter()) < start_s + least_s or not saved.done():
         status, _ = await caller.call(render("POST", "/v1/messages", line(first_ms)))
@@ -175,8 +180,8 @@ async def _spread(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _restart(cluster: Cluster, figure: str, commit_index: int, data_bytes: int | None = None) -> Row:
-    """Of nodes that were killed: until all are ready and have applied this entry. In little memory also until they have
-    made a checkpoint and live on."""
+    """Restart nodes that were killed, and wait until all are ready and have applied this entry. In little memory, wait
+    also until they have made a checkpoint and still run."""
     for node_id in cluster.nodes:
         await cluster.ended(node_id)
     start = time.perf_counter()

@@ -1,7 +1,9 @@
-"""What a receiver that hangs costs the others: the lateness of one topic, alone and beside a million due to nobody.
+"""Measure the cost of a receiver that hangs: the lateness of another topic, alone and beside a million hanging
+messages.
 
-The same load runs three times on one cluster: alone, alone again (how much two equal runs differ on this machine), and
-while another topic has `scale.hanging` messages due at once to a receiver that accepts connections and never answers.
+The same load runs three times on one cluster: alone, and alone again, which shows how much two equal runs differ on
+this machine. The third time another topic has `scale.hanging` messages due at once. Its receiver accepts connections
+and never answers.
 """
 
 import asyncio
@@ -19,14 +21,14 @@ from chaos.history.verdict import percentiles
 from hourwheel.core.addresses import Address
 
 RATE = 1_000
-#: The hanging topic's attempts time out after this, over and over.
+#: The hanging topic's attempts time out after this, again and again.
 TIMEOUT = "10s"
-#: Consumers begin to wait so long before the first is due.
+#: Consumers begin to wait this long before the first due time.
 EARLY_S = 2.0
 
 
 async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> dict[str, float]:
-    """Percentiles of the lateness of RATE messages a second, due from `base_ms` on."""
+    """Return percentiles of the lateness of RATE messages a second, due from `base_ms` on."""
     due_ms = [base_ms + offset for offset in spread_ms(RATE, seconds)]
     await fill_due(address, due_ms, topic)
     await asyncio.sleep(max(0.0, base_ms / 1000 - time.time() - EARLY_S))  # idle connections are closed
@@ -37,16 +39,16 @@ async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> d
 
 
 async def isolation(cluster: Cluster, scale: Scale) -> list[Row]:
-    """p99 alone, p99 beside the hanging receiver, and by how much that is more."""
+    """Return p99 alone, p99 beside the hanging receiver, and the difference."""
     address = await leader_address(cluster)
     alone = [await _late(address, f"alone-{turn}", lead_ms(0), scale.seconds) for turn in range(2)]
-    with socket.create_server(("127.0.0.1", 0), backlog=4096) as hanging:  # the kernel accepts, nobody reads
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as hanging:  # the kernel accepts, and no process reads
         port = hanging.getsockname()[1]
         target = {"url": f"http://127.0.0.1:{port}/", "timeout": TIMEOUT}
         await put_topic(address, "hanging", {"mode": "push", "target": target})
         base_ms = lead_ms(scale.hanging)
         await fill_due(address, [base_ms] * scale.hanging, "hanging")
-        # Begins when the million has been due for a second, so that attempts hang already.
+        # The load begins when the million has been due for a second, so attempts hang already.
         beside = await _late(address, "beside", base_ms + 1_000, scale.seconds)
     reference = statistics.mean(run["p99"] for run in alone)
     more = 100 * (beside["p99"] / reference - 1)

@@ -1,9 +1,8 @@
-"""How late messages come, by pull to waiting consumers and by push to ten receivers.
+"""Measure how late messages come, by pull to waiting consumers and by push to ten receivers.
 
-Everything is scheduled before the first is due, so the due times are fixed whatever the cluster does meanwhile and a
-stall shows in every message behind it (no coordinated omission). Lateness is the receiver's time of receipt minus due;
-by pull the leader's own (hand-over minus due) stands beside it, so that the difference shows what the way to the
-consumer takes.
+All messages are scheduled before the first is due. So the cluster cannot shift the due times, and a stall shows in
+every message behind it (no coordinated omission). Lateness is the receiver's time of receipt minus due time. By pull
+the leader's own (delivery minus due time) stands beside it. The difference is the way to the consumer.
 """
 
 import asyncio
@@ -23,26 +22,26 @@ from chaos.history.verdict import percentiles
 
 GRACE_S = 60.0
 RECEIVERS = 10
-#: Of the due rate: a push has a smaller target than pull, and above it lateness only grows with the time.
+#: Shares of the due rate. A push has a smaller target than a pull, and above it lateness only grows with the time.
 PUSH_SHARES = (0.5, 1.0)
 
 
 def spread_ms(rate: int, seconds: float) -> list[int]:
-    """Offsets uniform over the milliseconds, in order."""
+    """Return offsets uniform over the milliseconds, in order."""
     return sorted(
         int(value) for value in np.random.default_rng(1).integers(0, int(seconds * 1000), int(rate * seconds))
     )
 
 
 def bursts_ms(rate: int, seconds: float) -> list[int]:
-    """Everything on full seconds."""
+    """Return offsets on full seconds only."""
     return [second * 1000 for second in range(int(seconds)) for _ in range(rate)]
 
 
 def _rows(
     figure: str, late_ms: list[float], took_s: float, target: Target | None, more: dict[str, object]
 ) -> list[Row]:
-    """p99 with its target, p50 beside it."""
+    """Return p99 with its target, and p50."""
     found = percentiles(late_ms)
     detail: dict[str, object] = {"messages": len(late_ms), "early": sum(ms < 0 for ms in late_ms), **found, **more}
     return [
@@ -52,7 +51,7 @@ def _rows(
 
 
 async def by_pull(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Both shapes, `due_rate` a second."""
+    """Measure both shapes, `due_rate` a second."""
     address = await leader_address(cluster)
     rows: list[Row] = []
     for shape, topic, offsets, target in (
@@ -71,7 +70,7 @@ async def by_pull(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def by_push(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Spread over the milliseconds and over ten receivers."""
+    """Measure pushes spread over the milliseconds and over ten receivers."""
     rows: list[Row] = []
     for share in PUSH_SHARES:
         rows += await _push(cluster, int(scale.due_rate * share), scale.seconds, at_most(30))

@@ -1,9 +1,10 @@
-"""What millions of pending messages cost: memory, the rate of scheduling, the time of a restart.
+"""Measure the cost of millions of pending messages: memory, the rate of scheduling, the time of a restart.
 
 The rate is measured on the empty cluster and again on the full one, with the same requests. Memory is the resident set
-of each node's process as the kernel counts it, mapped files included, and its private part beside it. A restart's clock
-runs from the start of the process until `/readyz` answers 200 and the node has applied at least the commit index that
-the cluster had when it was started: a node that is up but behind does not count.
+of each node's process as the kernel counts it, mapped files included, and its private part beside it.
+
+A restart's clock begins with the process. It ends when `/readyz` answers 200 and the node has applied at least the
+commit index that the cluster had at the start. A node that is up but behind does not count.
 """
 
 import itertools
@@ -30,7 +31,7 @@ RESTART_S = 600.0
 
 
 def resident_mb(pid: int) -> tuple[float, float]:
-    """(whole, private) resident memory of a process, in MB of 10^6 bytes."""
+    """Return (whole, private) resident memory of a process, in MB of 10^6 bytes."""
     fields = {
         name: int(value.split()[0]) * 1024 / 1e6
         for name, _, value in (line.partition(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -40,14 +41,14 @@ def resident_mb(pid: int) -> tuple[float, float]:
 
 
 async def _rate(cluster: Cluster, requests: list[bytes], seconds: float) -> tuple[float, float]:
-    """(messages a second, seconds)."""
+    """Return (messages a second, seconds)."""
     count = Count(200, per_answer=BATCH)
     took_s = await pump(await leader_address(cluster), requests, BATCH_CONNECTIONS, seconds, count)
     return count.acknowledged / took_s, took_s
 
 
 async def pending(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Empty rate, fill, full rate, memory, restart of a follower and of all."""
+    """Measure the empty rate, the fill, the full rate, memory, and the restarts of a follower and of all nodes."""
     requests = batches(due_times(BATCH * RENDERED_BATCHES, FAR_MS))
     empty_rate, _ = await _rate(cluster, requests, scale.seconds)
     address = await leader_address(cluster)

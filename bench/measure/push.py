@@ -1,7 +1,7 @@
-"""How fast the leader pushes: to one receiver, to ten, everything due in one second.
+"""Measure how fast the leader pushes: to one receiver and to ten, everything due in one second.
 
-The clock runs from the due second to the last request that a receiver logged; receivers answer 200 at once. A message
-counts once however often it came.
+The clock runs from the due second to the last request that a receiver logged. Receivers answer 200 at once. A message
+counts once, even if it came several times.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ GIVE_UP_S = 120.0
 
 
 async def push(cluster: Cluster, scale: Scale) -> list[Row]:
-    """One receiver, then ten."""
+    """Measure one receiver, then ten."""
     one = await _to(cluster, scale, 1, "push to one receiver", at_least(2_500))
     ten = await _to(cluster, scale, 10, "push to ten receivers", at_least(4_000))
     return [one, ten]
@@ -47,12 +47,12 @@ async def _to(cluster: Cluster, scale: Scale, receivers: int, figure: str, targe
 
 
 def _log(cluster: Cluster, name: str) -> Path:
-    """A file beside the nodes' directories."""
+    """Return a file beside the nodes' directories."""
     return next(iter(cluster.nodes.values())).directory.parent / f"{name}.ndjson"
 
 
 async def wait_received(listening: Receivers, count: int, until_s: float) -> None:
-    """Returns when so many requests are logged. Raises TimeoutError at `until_s` (time.time)."""
+    """Wait until `count` requests are logged. Raises TimeoutError at `until_s` (time.time)."""
     while (came := listening.poll()) < count:
         if time.time() > until_s:
             raise TimeoutError(f"{came} of {count} requests received")

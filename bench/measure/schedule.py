@@ -1,8 +1,8 @@
-"""How fast messages are taken in: batches of 1,000, and single requests over 1 and 64 connections.
+"""Measure how fast messages are scheduled: batches of 1,000, and single requests over 1 and 64 connections.
 
-Due times lie ahead of the run, either in the hours that are near (mapped, written through) or over the next 30 days
-(staged, written at a checkpoint); nothing becomes due while it is measured. Requests go to the leader and are rendered
-before the clock starts.
+Due times lie ahead of the run, so no message becomes due during it. They are in near hours (mapped, written through) or
+over the next 30 days (staged, written at a checkpoint). Requests go to the leader and are rendered before the clock
+starts.
 """
 
 from bench.client.load import (
@@ -23,7 +23,7 @@ from bench.row import Row, Target, at_least, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster
 
-#: Figures that peers are measured by too.
+#: Figures that are measured for peers too.
 BATCHED = f"schedule, batches of {BATCH:,}, {BATCH_CONNECTIONS} connections"
 SINGLE_1 = "schedule, one a request, 1 connection"
 SINGLE_64 = "schedule, one a request, 64 connections"
@@ -38,17 +38,17 @@ async def _batched(cluster: Cluster, scale: Scale, figure: str, spread_ms: int, 
 
 
 async def near(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Batches into near hours."""
+    """Measure batches into near hours."""
     return await _batched(cluster, scale, BATCHED, NEAR_MS, at_least(200_000))
 
 
 async def spread(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Batches over 30 days."""
+    """Measure batches over 30 days."""
     return await _batched(cluster, scale, f"{BATCHED}, over 30 days", FAR_MS, at_least(130_000))
 
 
 async def single(cluster: Cluster, scale: Scale) -> list[Row]:
-    """One message a request: the rate at 64 connections, the median at one."""
+    """Measure one message a request: the rate at 64 connections, the median at one."""
     address = await leader_address(cluster)
     requests = [render("POST", "/v1/messages", line(due)) for due in due_times(2_000, NEAR_MS)]
     rows = []

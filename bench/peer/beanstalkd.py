@@ -27,12 +27,12 @@ _RESERVE = b"reserve-with-timeout 0\r\n"
 
 
 def put(delay_s: int) -> bytes:
-    """One job."""
+    """Return the command that puts one job."""
     return b"put 0 %d %d %d\r\n%b\r\n" % (delay_s, RESERVE_S, len(DATA), DATA)
 
 
 def answers(count: int) -> Framing:
-    """The frame of `count` answers of one line each."""
+    """Return the framing of `count` answers of one line each."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None
@@ -41,20 +41,20 @@ def answers(count: int) -> Framing:
 
 
 class Taker:
-    """One consumer: reserves up to PULL_MAX jobs with one write, then deletes them with another."""
+    """A consumer that reserves up to PULL_MAX jobs with one write, then deletes them with another."""
 
     def __init__(self) -> None:
         self._reserved: list[bytes] = []
         self.deleted = 0
 
     def request(self) -> bytes:
-        """What to send next."""
+        """Return the next request."""
         if not self._reserved:
             return _RESERVE * PULL_MAX
         return b"".join(b"delete %b\r\n" % job for job in self._reserved)
 
     def frame(self, buffer: bytearray) -> tuple[int, int, int] | None:
-        """All answers to `request`: a reserved job is two lines, any other answer one."""
+        """Frame all answers to `request`: a reserved job has two lines, any other answer one."""
         if self._reserved:
             wanted = len(self._reserved)
         else:
@@ -62,7 +62,7 @@ class Taker:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= wanted else None
 
     def answered(self, status: int, body: bytes, seconds: float) -> None:
-        """Learns what was reserved, or counts what was deleted."""
+        """Note the reserved jobs, or count the deleted ones."""
         if self._reserved:
             self.deleted += body.count(b"DELETED")
             self._reserved = []
@@ -71,7 +71,7 @@ class Taker:
 
 
 async def beanstalkd(directory: Path, scale: Scale) -> list[Row]:
-    """All figures. Raises Missing."""
+    """Measure all figures. Raises Missing."""
     server, port = find("beanstalkd"), free_port()
     command = [server, "-l", LOOPBACK, "-p", str(port), "-b", str(directory.resolve()), "-f0"]
     detail: dict[str, object] = {"version": version([server, "-v"]), "sync": "every write (-f0)"}

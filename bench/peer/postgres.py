@@ -1,7 +1,7 @@
-"""PostgreSQL as people use it for delays: a table with an index by due time, its defaults, fsync on.
+"""PostgreSQL as it is commonly used for delays: a table with an index by due time, its defaults, fsync on.
 
-Single and multi-row inserts; due rows are taken with FOR UPDATE SKIP LOCKED and deleted in the same statement, which is
-one commit where our pull and ack are two. The client speaks as much of the protocol (version 3) as that needs.
+Inserts have one row or many. Due rows are taken with FOR UPDATE SKIP LOCKED and deleted in the same statement. That is
+one commit, where our pull and ack are two. The client speaks only the needed part of the protocol (version 3).
 """
 
 import asyncio
@@ -39,35 +39,36 @@ _TAKE = (
 
 
 def startup() -> bytes:
-    """The first message of a connection."""
+    """Return the first message of a connection."""
     fields = struct.pack(">i", 196_608) + b"user\x00postgres\x00database\x00postgres\x00\x00"
     return struct.pack(">i", len(fields) + 4) + fields
 
 
 def message(kind: bytes, content: bytes) -> bytes:
-    """A message of the client."""
+    """Return a message of the client."""
     return kind + struct.pack(">i", len(content) + 4) + content
 
 
 def query(text: str) -> bytes:
-    """A simple query."""
+    """Return a simple query."""
     return message(b"Q", text.encode() + b"\x00")
 
 
 def prepare(text: str) -> bytes:
-    """Makes statement `s`; every connection has its own."""
+    """Return the request that makes statement `s`. Every connection has its own."""
     return message(b"P", b"s\x00" + text.encode() + b"\x00\x00\x00") + message(b"S", b"")
 
 
 def execute(*values: bytes) -> bytes:
-    """Runs statement `s` with these values, as text."""
+    """Return the request that runs statement `s` with these values, as text."""
     bound = b"".join(struct.pack(">i", len(value)) + value for value in values)
     bind = b"\x00s\x00\x00\x00" + struct.pack(">h", len(values)) + bound + b"\x00\x00"
     return message(b"B", bind) + message(b"E", b"\x00\x00\x00\x00\x00") + message(b"S", b"")
 
 
 def frame(buffer: bytearray) -> tuple[int, int, int] | None:
-    """Everything up to ReadyForQuery, which ends the answer to each request. Raises ClusterFailed for an error."""
+    """Frame everything up to ReadyForQuery, which ends the answer to each request. Raises ClusterFailed for an
+    error."""
     if buffer[-6:-1] != _READY:
         return None
     if buffer[:1] == b"E" or b"\x00VERROR\x00" in buffer[:4096]:
@@ -76,7 +77,7 @@ def frame(buffer: bytearray) -> tuple[int, int, int] | None:
 
 
 async def postgres(directory: Path, scale: Scale) -> list[Row]:
-    """All figures. Raises Missing."""
+    """Measure all figures. Raises Missing."""
     server, port = find("postgres"), free_port()
     user, data = unprivileged(), directory.resolve() / "data"
     _make(data, user)
@@ -113,7 +114,7 @@ async def postgres(directory: Path, scale: Scale) -> list[Row]:
 
 
 def _make(data: Path, user: str | None) -> None:
-    """A new database directory. Raises Missing when it cannot be made."""
+    """Make a new database directory. Raises Missing if it cannot be made."""
     initdb = find("initdb")
     data.mkdir()
     if user is not None:
@@ -132,13 +133,13 @@ def _make(data: Path, user: str | None) -> None:
 
 
 def insert_many(due_ms: Sequence[int]) -> bytes:
-    """A multi-row insert."""
+    """Return a multi-row insert."""
     values = ",".join(f"({due},'{BODY}')" for due in due_ms)
     return query(f"INSERT INTO message (due_ms, body) VALUES {values}")
 
 
 async def _accepting(address: Address) -> None:
-    """Until it takes statements: it listens, and hangs up on whoever comes, before it has started."""
+    """Wait until the server takes statements. Before it has started, it listens and closes each connection."""
     end_s = time.monotonic() + START_S
     while True:
         try:
@@ -150,12 +151,12 @@ async def _accepting(address: Address) -> None:
 
 
 async def _statements(address: Address, *requests: bytes) -> None:
-    """Sends them one after the other over a connection of their own."""
+    """Send the requests one after the other over a connection of their own."""
     await Pump.run(address.host, address.port, iter((startup(), *requests)), lambda *_: None, frame)
 
 
 async def _insert(address: Address, requests: list[bytes], connections: int, seconds: float, count: Count) -> float:
-    """Inserts for so long; the seconds it took, connecting left out."""
+    """Insert for `seconds`. Return the seconds that it took, without the time to connect."""
     begun = asyncio.Event()
     start = 0.0
     opened = 0

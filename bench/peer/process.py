@@ -1,8 +1,7 @@
-"""Other systems, measured by the same client on the same machine: how one is found, started, ended.
+"""Processes of other systems: how a program is found, started and ended.
 
-Each peer runs as one process of its own (ours are three) with its data in a directory made for it and on a port that
-was free, and is ended by its pid. Nothing is installed from here: a peer that is not there is `Missing`, and the row
-says so.
+Each peer runs as one process (ours are three) on a free port, with its data in a directory made for it. It is ended by
+its pid. Nothing is installed from here. A peer that is not installed is `Missing`, and the row says so.
 """
 
 import contextlib
@@ -23,16 +22,16 @@ from chaos.cluster.ports import free_ports
 START_S = 20.0
 STOP_S = 30.0
 LOOPBACK = "127.0.0.1"
-#: Where Debian puts servers that are not on everybody's path.
+#: Where Debian puts servers that are not on every user's path.
 _FOLDERS = ("/usr/sbin", "/usr/local/sbin", *sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True))
 
 
 class Missing(Exception):
-    """The peer cannot be measured here; says why."""
+    """The peer cannot be measured here. The text says why."""
 
 
 def find(program: str) -> str:
-    """Path of an installed program. Raises Missing."""
+    """Return the path of an installed program. Raises Missing."""
     path = shutil.which(program, path=os.pathsep.join([*_FOLDERS, os.environ.get("PATH", "")]))
     if path is None:
         raise Missing(f"{program} is not installed (make bench-peers can install it)")
@@ -40,12 +39,12 @@ def find(program: str) -> str:
 
 
 def version(command: Sequence[str]) -> str:
-    """The first line that it prints about itself."""
+    """Return the first line that the program prints about itself."""
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=START_S).stdout.splitlines()[0]
 
 
 def unprivileged() -> str | None:
-    """A user for servers that refuse root; None when we are not root. Raises Missing if there is none."""
+    """Return a user for servers that refuse root. None if we are not root. Raises Missing if there is no such user."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -58,9 +57,8 @@ def unprivileged() -> str | None:
 def running(
     command: Sequence[str], port: int, log: Path, user: str | None = None, stop: signal.Signals = signal.SIGTERM
 ) -> Iterator[None]:
-    """The server, from when it listens on `port` to the end of the block. Raises ClusterFailed with the end of its log
-    when it does not come up.
-    """
+    """Run the server, from its first listening on `port` to the end of the block. Raises ClusterFailed with the end of
+    its log if it does not start."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -95,5 +93,5 @@ def _wait_listening(process: "subprocess.Popen[bytes]", port: int, log: Path) ->
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port on which no process listens now."""
     return free_ports(1)[0]

@@ -1,7 +1,7 @@
-"""Redis as people use it for delays: a sorted set by due time, its log fsynced with every write.
+"""Redis as it is commonly used for delays: a sorted set by due time, its log fsynced with every write.
 
-ZADD one a request and 1,000 in a pipeline; due members are taken and removed in one Lua script, so a message whose
-consumer dies is gone, which is less than our pull and ack give.
+Members are added by one ZADD a request, or 1,000 in a pipeline. One Lua script takes due members and removes them. So a
+message whose consumer dies is gone, which is less than our pull and ack give.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ _TAKE = (
 
 
 def command(*words: bytes) -> bytes:
-    """A command as Redis reads it."""
+    """Return a command as Redis reads it."""
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 def zadds(due_ms: list[int], key: bytes = KEY) -> list[bytes]:
-    """One ZADD per due time; a member is its number and the body, since a set holds a member once."""
+    """Return one ZADD per due time. A member is its number and the body, since a set holds a member once."""
     body = BODY.encode()
     return [command(b"ZADD", key, b"%d" % due, b"%08d" % number + body) for number, due in enumerate(due_ms)]
 
 
 def again(requests: list[bytes], turns: Iterator[int]) -> Iterator[bytes]:
-    """The requests over and over, a new key each turn: added twice to one key they would only be updates."""
+    """Repeat the requests, with a new key each turn. A second ZADD to the same key would only be an update."""
     for turn in turns:
         key = b"bench%04d" % turn
         for request in requests:
@@ -50,7 +50,7 @@ def again(requests: list[bytes], turns: Iterator[int]) -> Iterator[bytes]:
 
 
 def integers(count: int) -> Framing:
-    """The frame of `count` replies of one line each."""
+    """Return the framing of `count` replies of one line each."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None
@@ -59,7 +59,7 @@ def integers(count: int) -> Framing:
 
 
 def array(buffer: bytearray) -> tuple[int, int, int] | None:
-    """The frame of one reply that is an array of texts without line ends. Raises ClusterFailed for an error."""
+    """Frame a reply that is an array of texts without line ends. Raises ClusterFailed for an error."""
     end = buffer.find(b"\r\n")
     if end < 0:
         return None
@@ -70,7 +70,7 @@ def array(buffer: bytearray) -> tuple[int, int, int] | None:
 
 
 async def redis(directory: Path, scale: Scale) -> list[Row]:
-    """All figures. Raises Missing."""
+    """Measure all figures. Raises Missing."""
     server, port = find("redis-server"), free_port()
     settings = ["--bind", LOOPBACK, "--port", str(port), "--dir", str(directory.resolve()), "--save", ""]
     settings += ["--appendonly", "yes", "--appendfsync", "always"]
@@ -98,7 +98,7 @@ async def redis(directory: Path, scale: Scale) -> list[Row]:
 async def _pump(
     address: Address, requests: Iterator[bytes], connections: int, seconds: float, count: Count, per_answer: int
 ) -> float:
-    """Sends each request once, over any of the connections, for so long; the seconds it took."""
+    """Send each request once, over any of the connections, for `seconds`. Return the seconds that it took."""
     start = time.perf_counter()
     source = itertools.takewhile(lambda _: time.perf_counter() < start + seconds, requests)
     frame = integers(per_answer)
