@@ -3,8 +3,8 @@
 This process calls every stage of a message's way through the leader, as the node calls it. It does so with 1, 64 and
 1,000 messages at a time: a lone request, 64 waiting ones together, a batch. There is no network, no other node and no
 wait for a disk. The figure is the processor time of this process, user and system, divided by the messages. It is the
-median of many calls, so a page fault or a neighbour on the machine does not count. Some calls finish the work of
-earlier ones too (a checkpoint); there it is the whole time.
+median of many calls, so a page fault or a neighbour on the machine does not count. A call may finish the work of
+earlier calls too (a checkpoint). There it is the whole time.
 
 Of these stages a follower runs `apply`, `leases` and `apply acks`, and its checkpoints.
 """

@@ -40,7 +40,7 @@ while True:
 CONNECTIONS = 4
 PAUSE_S = 0.01
 WATCHED = {"watchdog": {"held_ms": 20}}
-"""The watchdog measures a hold up to a quarter of this too short."""
+"""The watchdog reports a hold up to a quarter of `held_ms` too short."""
 
 
 class StallCluster(Cluster):

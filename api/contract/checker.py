@@ -1,9 +1,9 @@
 """Checkers of the contract's fields: one function per field, the same for every way in which the field can come.
 
 A checker takes the decoded JSON value and returns the value that the port wants. Or it raises `Fault` with the code,
-the limit that was passed and what to do. A checker does not know where the field stood; the reader of the document adds
-the pointer. Two paths call the same checkers: the quick path of a batch, and the thorough path that explains a refusal.
-So both agree about which values are valid.
+the limit that was passed and what to do. A checker does not know the place of the field. The reader of the document
+adds the pointer. Two paths call the same checkers: the quick path of a batch, and the thorough path that explains a
+refusal. So both agree about which values are valid.
 """
 
 import binascii
@@ -135,7 +135,7 @@ def read_deliver_at(value: object, now_ms: int, max_delay_ms: int) -> int:
 
 
 def read_delay_level(value: object, levels_ms: tuple[int, ...], max_delay_ms: int) -> int:
-    """Return the delay in ms of a level. Levels count from 1; the delay is at most `max_delay_ms`."""
+    """Return the delay in ms of a level, at most `max_delay_ms`. Levels count from 1."""
     if type(value) is not int:
         raise wrong_type(f"a whole number from 1 to {len(levels_ms)}", value)
     if not 1 <= value <= len(levels_ms):

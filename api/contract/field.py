@@ -146,8 +146,8 @@ def _check(row: Field) -> None:
 
 
 def _is_as_sent(wire: Any) -> bool:
-    """True if a typed decoder returns the same value as an untyped one. Float (which takes 1) and bytes (which takes
-    text) do not."""
+    """True if a typed decoder returns the same value as an untyped one. Two types do not: float makes 1.0 of 1, and
+    bytes decode text."""
     return wire in (str, int, bool, Any, Raw) or (
         get_origin(wire) in (list, dict, Union, UnionType) and all(map(_is_as_sent, get_args(wire)))
     )

@@ -27,7 +27,7 @@ def same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a field's value is read, bounded and shown.
+    """A field's value: how it is read, bounded and shown.
 
     - `read`: takes the decoded value, the clock and the limits, and returns the checked value. Raises `Fault`. A value
       for a record's extension is plain: text, numbers, and lists and maps of them.

@@ -13,7 +13,7 @@ import msgspec
 
 from api.contract.checker import Fault, wrong_type
 
-#: At most this many faults of a document are explained; members behind them are not checked.
+#: At most this many faults of a document are explained. Members behind them are not checked.
 FAULTS_MAX: Final = 16
 #: No field's name is longer. So no suggestion is made for a longer one.
 NAME_CHARS_MAX: Final = 32

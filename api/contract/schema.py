@@ -30,7 +30,7 @@ def whole(low: int, high: int) -> dict[str, Any]:
 
 
 def choice(words: Sequence[str]) -> dict[str, Any]:
-    """One of these words."""
+    """A word of `words`."""
     return {"type": "string", "enum": list(words)}
 
 

@@ -204,8 +204,8 @@ def read_message_target(value: object, limits: Limits) -> Target:
 def read_topic_target(value: object, limits: Limits, *, whole: bool) -> dict[str, Any]:
     """Return the sent fields of a topic's target, under `Target`'s names.
 
-    `whole` means a PUT: it needs a url, and null is the same as leaving out. Otherwise null stays in the result, to
-    take away what the topic has.
+    `whole` means a PUT: it needs a url, and null is the same as leaving out. Otherwise a null stays in the result, and
+    the topic loses that field.
     """
     fields = Fields(
         {

@@ -154,8 +154,8 @@ class Connection(Answering):
             self._end_wait()
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
-        """A request ended in this piece, or goes on behind it; `ahead` bytes stand behind its end. They are a part of
-        the next header, unless the parser stopped: it goes on when fewer requests wait. Behind a request that offers
+        """A request ended in this piece, or goes on behind it, and `ahead` bytes stand behind its end. They are a part
+        of the next header, unless the parser stopped: it goes on when fewer requests wait. Behind a request that offers
         another protocol the parser drops them. After the change of protocol it drops all bytes."""
         self._cut_off |= self._is_upgrade and (ahead > 0 or self._upgraded)
         stopped = len(self._messages) >= AHEAD_MAX
@@ -322,7 +322,7 @@ class Connection(Answering):
         return waits and not self._last and self.transport is not None and not self.transport.is_closing()
 
     def make_room(self) -> None:
-        """End it for another connection. A wait is answered as one that found nothing; a request that is not here whole
+        """End it for another connection. A wait is answered as one that found nothing. A request that is not here whole
         is refused with `busy`."""
         if self.ended is not None:
             self._last = True

@@ -1,4 +1,4 @@
-"""What one connection asks of the keeper of all connections: a common budget, and turns."""
+"""The keeper of all connections as one connection sees it: a common budget, and turns."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from api.port.loop_turn import Crowd
 
 
 class ConnectionKeeper(Protocol):
-    """The keeper of all connections (listener.py), as a connection sees it. It is aiohttp's server too."""
+    """The keeper (listener.py). It is aiohttp's server too."""
 
     @property
     def budget(self) -> Budget:
@@ -16,7 +16,7 @@ class ConnectionKeeper(Protocol):
 
     @property
     def watch(self) -> Watch:
-        """Watches if clients that wait have left."""
+        """Watches for clients that leave while their requests wait."""
 
     @property
     def endings(self) -> Crowd:

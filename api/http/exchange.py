@@ -77,8 +77,8 @@ class Exchange:
         self.line: Line | None = None  # the line in which requests of its kind begin
 
     async def go_on(self) -> None:
-        """Wait until there is time for more of this request. Hundreds of requests may have got what they waited for at
-        once."""
+        """Wait until there is time for more of this request. Hundreds of requests may have waited for the same
+        event."""
         if self.line is not None:
             await self.line.turn()
 
@@ -138,8 +138,8 @@ class Exchange:
             )
 
     async def read(self) -> bytes:
-        """Return the whole body; later calls return it again. Raises `too-large` over the limit, `request-timeout` if
-        it does not come, 415 if it is encoded."""
+        """Return the whole body, also on later calls. Raises `too-large` over the limit, `request-timeout` if it does
+        not come, 415 if it is encoded."""
         if self._data is None:
             self._data = await self._read()
         return self._data

@@ -62,7 +62,7 @@ PASSED_ON_S: Final = 0.5
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """A request that may wait for long: the node that passed it on, its number there, and whether that node ended it.
+    """A request that may wait for long: the node that passed it on, its number there, and true once it was `ended`.
 
     `nothing` is the body of its answer if it ends before anything was found. A wait without one is not ended so.
     """

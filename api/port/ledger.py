@@ -124,7 +124,7 @@ class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LedgerSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many messages there are of each class. `counts` is ledger.summary.Summary.document()."""
+    """The number of messages of each class. `counts` is ledger.summary.Summary.document()."""
 
     counts: Mapping[str, Any]
     sight: LedgerSight

@@ -1,4 +1,4 @@
-"""Turns on the loop. Long work gives the loop back between its pieces; work in crowds begins and ends a few at a time.
+"""Turns on the loop. Long work gives the loop back between its pieces. Work in crowds begins and ends a few at a time.
 
 Heartbeats, deliveries and all other clients wait while one callback runs. 0.25 s end a leader's trust, and 0.4 s bring
 an election. A client or the store may decide the size of some work. Such work calls `give_way` between pieces of at

@@ -25,8 +25,8 @@ class MemberPort(Protocol):
     """Changes of the members. A part of `api.port.port.Port`."""
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
-        """Make a node a learner; it gets its vote when it has caught up. A member with these addresses is returned as
-        it is.
+        """Make a node a learner, which gets its vote when it has caught up. A member with these addresses is returned
+        as it is.
 
         Raises `change-in-progress`, `no-leader`, `outcome-unknown`, and `invalid-field` in these cases:
         - the id is, or was, a member's with other addresses
@@ -38,7 +38,7 @@ class MemberPort(Protocol):
         """Take a member out. Raises `unknown-node`, `change-in-progress`, `quorum-loss`, `not-caught-up`,
         `outcome-unknown`.
 
-        If it is this node, leadership goes to another node first, which can remove it then; this call raises
+        If it is this node, leadership first goes to another node, which can remove it then. This call raises
         `no-leader`.
         """
 

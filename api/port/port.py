@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a webhook goes. `secret` (a topic's only) signs it. None means the topic's value, or the default."""
+    """The receiver of a webhook. `secret` (a topic's only) signs it. None means the topic's value, or the default."""
 
     url: str
     method: str = "POST"
@@ -69,7 +69,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a failed delivery is tried again. None leaves it to the topic, and there to RETRY_DEFAULTS."""
+    """The policy for failed deliveries: when they are tried again. None leaves it to the topic, and there to
+    RETRY_DEFAULTS."""
 
     max_attempts: int | None = None  # 1 .. 1,000 deliveries, ended leases included; then the message is dead
     min_backoff_ms: int | None = None  # 1 ms .. 7 d: the wait after the first failure; it doubles with each

@@ -8,7 +8,7 @@ tag    = bare | '"' text '"' | "'" text "'"
 
 So `&&` binds tighter than `||`, as usual: `eu && vip || us` takes messages with (eu and vip) or us. There are no
 parentheses, because every filter can be written as groups. A bare tag holds no white space, quotes, parentheses, `|` or
-`&`; a tag that does is put in quotes.
+`&`. Any other tag is put in quotes.
 
 So `eu us` is no tag with a space. It is a forgotten operator, and is refused. A filter that silently matches nothing
 would look like an empty queue.

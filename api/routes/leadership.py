@@ -2,7 +2,7 @@
 
 The node that is asked answers them all, also while it drains. Only that node knows its own state, and outcomes of
 pushes must reach a leader that only waits for them. Nodes call `outcomes`, `takeover` and `waits`. Receipts prove the
-claims of the first about deliveries; the claims of the second are only counted.
+outcomes of deliveries. The deliveries that `takeover` names are only counted.
 """
 
 from collections.abc import Sequence

@@ -131,9 +131,9 @@ LEASE_SLACK_S = 1.0
 def repeats(received: Sequence[Received], lease_s: float = float("inf")) -> Repeats:
     """Return the repeated deliveries of ids. The span is of the deliveries that were repeated, the widest of all terms.
 
-    A leader that dies loses the records of its last pushes. Its successor pushes those messages again; the dead leader
-    had pushed them within one span of time. If it had recorded the delivery and not the answer, the message comes again
-    when its lease of `lease_s` ends. Such unknown outcomes are counted apart.
+    A leader that dies loses the records of its last pushes, which it made within one span of time. Its successor pushes
+    those messages again. If the dead leader had recorded the delivery and not the answer, the message comes again when
+    its lease of `lease_s` ends. Such unknown outcomes are counted apart.
     """
     again_ms = 1000 * (lease_s - LEASE_SLACK_S)
     after_lease = 0

@@ -87,13 +87,13 @@ class Written:
 
 
 class HourWriter:
-    """One hour. Its planted units get their places in the constructor, and `write` writes its files."""
+    """Writes one hour. The constructor assigns places to its planted units, and `write` writes its files."""
 
     def __init__(
         self, hour: int, plain: int, units: Rows, at: I64, created_ms: int, chance: np.random.Generator
     ) -> None:
-        """Place `plain` messages and the planted ones. `units` has all planted units; those in `at` belong to this
-        hour. Units stand in order of creation."""
+        """Place `plain` messages and the planted ones. Of all planted `units` those in `at` belong to this hour. Units
+        stand in order of creation."""
         self.hour, self.plain, self.at = hour, plain, at
         self._chance = chance
         plain_ms = created_ms + np.arange(plain) * 1_000_000 // max(plain, 1)

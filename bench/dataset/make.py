@@ -2,12 +2,14 @@
 
     make(root, messages=10_000_000, each=1_000) -> Planted
 
-Three nodes `n1` to `n3` lead in turn; each leader but the last is killed. For every class, flag and cause of the
+Three nodes `n1` to `n3` lead in turn, and each leader but the last is killed. For every class, flag and cause of the
 ledger, `each` messages are planted. `Planted` keeps their ids and the expected rows of the ledger. All other messages
-are delivered once, on time. So a ledger is right if it has exactly that; `Planted.differences` compares.
+are delivered once, on time. So a ledger is right if it has exactly these rows, which `Planted.differences` compares.
 
-The hours, in order: one before the window, whose accounts are removed by retention; the hours with plain messages; one
-with pending messages. The records end with the last of the plain hours.
+The hours, in order:
+- one before the window, whose accounts are removed by retention
+- the hours with plain messages, with whose last the records end
+- one with pending messages.
 """
 
 from __future__ import annotations

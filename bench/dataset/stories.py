@@ -298,7 +298,7 @@ def redriven(plan: Plan, count: int) -> None:
 
 
 def after_cancel(plan: Plan, count: int) -> None:
-    """Messages handed over though they were cancelled a second before. The consumer's ack is answered so."""
+    """Messages handed over though they were cancelled a second before. The answer to the consumer's ack says so."""
     messages = _calm(plan, "after_cancel", count)
     plan.end(messages, CANCELLED, messages.due_ms - 1_000)
     made = plan.hand_over(messages, 1, messages.due_ms + 3, leased=False)
