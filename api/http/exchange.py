@@ -248,7 +248,7 @@ class Exchange:
     def answer(
         self, status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """An answer with the contract's headers."""
+        """Return an answer with the contract's headers."""
         return self._stamped(self.server.stamp(self.answered), status, body, content_type, headers)
 
     def relay(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str]) -> Answer:

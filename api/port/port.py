@@ -166,7 +166,8 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cancel that took effect (now or earlier). `prior`: none | known | unknown, see API.md DELETE."""
+    """A cancel that took effect, now or earlier. `prior` rates `attempts_made`: none | known | unknown, as the docs of
+    HTTP say."""
 
     id: str
     attempts_made: int
@@ -178,7 +179,7 @@ class TopicChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mode: str | None = None  # pull | push
     lease_ms: int | None = None  # 1 s .. 12 h
-    handover: str | None = None  # fast
+    handover: str | None = None  # fast | strict
     paused: bool | None = None
     # None takes these away, UNSET leaves them. A PATCH merges target and retry by field, where None takes one away.
     target: Mapping[str, Any] | msgspec.UnsetType | None = msgspec.UNSET  # fields of Target that were sent

@@ -1,8 +1,8 @@
 """The table of errors, and the exception that carries an error to the client.
 
-Every refusal that a client can meet is a row here: code, status, title (API.md, "Errors"). Handlers and the port raise
-`Problem`. Only the server turns it into application/problem+json, so every answer has the status of its code's row. A
-code that is not in the table is a mistake of ours. It fails where it is raised, not on the wire.
+Every refusal that a client can meet is a row here: code, status, title. Handlers and the port raise `Problem`. Only the
+server turns it into application/problem+json, so every answer has the status of its code's row. A code that is not in
+the table is a mistake of ours. It fails where it is raised, not on the wire.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-#: code -> (HTTP status, title). 408 and 431 are about the request's transport. All else is API.md's table.
+#: code -> (HTTP status, title). 408 is about the request's transport.
 TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-json": (400, "The request body is not valid JSON"),
     "malformed-line": (400, "This line is not valid JSON"),
