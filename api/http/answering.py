@@ -61,11 +61,11 @@ class Answering(RequestHandler):
                 if not self._messages:
                     await self._come()
                 goes_on = await self._answer_next()
-                if goes_on and self._messages:  # requests that one client sends ahead do not hold the loop
+                if goes_on and self._messages:  # what one client sends ahead does not hold the loop
                     await asyncio.sleep(0)
         except BaseException as error:
-            self.force_close()  # no task would answer on it any more
-            let_go(error)  # the error refers to the request, and the request to its connection
+            self.force_close()  # nobody would answer on it any more
+            let_go(error)  # it leads to the request, and that to its connection
             raise
         if not self._force_close:
             self._task_handler = None
