@@ -69,8 +69,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The policy for failed deliveries: when they are tried again. None leaves it to the topic, and there to
-    RETRY_DEFAULTS."""
+    """When a failed delivery is tried again: None leaves it to the topic, and there to RETRY_DEFAULTS."""
 
     max_attempts: int | None = None  # 1 .. 1,000 deliveries, ended leases included; then the message is dead
     min_backoff_ms: int | None = None  # 1 ms .. 7 d: the wait after the first failure; it doubles with each
@@ -166,8 +165,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cancel that took effect, now or earlier. `prior` rates `attempts_made`: none | known | unknown, as the docs of
-    HTTP say."""
+    """A cancel that took effect, now or earlier. `prior`: none | known | unknown, how complete `attempts_made` is."""
 
     id: str
     attempts_made: int
