@@ -17,7 +17,7 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 SENTENCE_WORDS_MAX = 25
 #: Folders and pages whose texts are not held to the rule yet. The list may only shrink.
 NOT_YET = (
-    "api/", "bench/", "chaos/", "deploy/", "node/", "reconcile/", "replication/", "storage/", "tests/",
+    "api/", "bench/", "chaos/", "node/", "reconcile/", "replication/", "storage/", "tests/",
     "docs/http-api.md", "README.md",
 )  # fmt: skip
 #: What happened stays as it was told.
