@@ -187,7 +187,7 @@ class Node:
             if group.life.failed or not self.life.serves:
                 return
             self._open(number)
-            await asyncio.sleep(0)  # whoever waited for that comes first, and finds no group yet
+            await asyncio.sleep(0)  # the caller that waited for that comes first, and finds no group yet
             self._attach(number)
             await self.groups[number].start()
             log.info("opened again", group=number, applied_index=self.groups[number].machine.applied_index)

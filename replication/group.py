@@ -46,7 +46,7 @@ from replication.raft.context import RaftContext
 from replication.raft.follower import Follower
 from replication.raft.leader import Leader
 from replication.raft.members import Roster
-from replication.raft.options import GroupOptions, Vitals
+from replication.raft.options import GroupOptions, NodeReport
 from replication.raft.outbox import Outbox
 from replication.raft.promise import Promises
 from replication.raft.proposal import CHANGING, NOT_LEADER, OVERLOADED, Done, Outcome, Pending
@@ -73,7 +73,7 @@ class StartRefused(Exception):
     """Journal and checkpoint do not belong together."""
 
 
-class Apart(StartRefused):
+class LogGap(StartRefused):
     """Journal and checkpoint do not meet. A damaged record at the journal's end looks like one that a crash tore. If
     the catalog's newest page is damaged, the page before is read. Only the other of the two files shows such damage."""
 
@@ -101,7 +101,7 @@ class RaftGroup(GroupState):
         *,
         monotonic: Callable[[], float],
         random: Callable[[], float],
-        vitals: Callable[[], Vitals],
+        vitals: Callable[[], NodeReport],
         sums: StateHashes | None = None,
         kept_silence_s: float = 0.0,
     ) -> None:
@@ -167,12 +167,12 @@ class RaftGroup(GroupState):
                 "it. Stop all nodes of the cluster and see `hourwheel node journal-term --help`"
             )
         if max(1, applied_index) > last:
-            raise Apart(
+            raise LogGap(
                 f"the checkpoint covers the log up to {applied_index}, the journal ends with {last}: its end is "
                 "damaged or was cut off, or they are not of one directory. With an empty one the node gets a snapshot"
             )
         if first > max(1, applied_index):
-            raise Apart(
+            raise LogGap(
                 f"the checkpoint covers the log up to {applied_index}, the journal begins with {first}: the catalog's "
                 "newest page is damaged, or they are not of one directory. With an empty one the node gets a snapshot"
             )

@@ -31,7 +31,7 @@ from storage.hour.hour import Hour
 from storage.hour.hour_table import NOT_READ, Extents, HoursHeld, HourTable
 from storage.hour.open_hour import HourOpening
 from storage.hour.staging import Stage
-from storage.query.count import HourCount, Which
+from storage.query.count import CountFilter, HourCount
 from storage.query.moves import born_in_state, history, homes, last_places, locate
 from storage.query.newest_settle import before_newest, newest
 from storage.query.states import are_known, state_only, states
@@ -290,7 +290,7 @@ class Store:
         at, stop = found.states().leased_piece(base, base + end - first)
         return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
-    def hour_count(self, hour: int, which: Which, now_ms: int) -> HourCount | None:
+    def hour_count(self, hour: int, which: CountFilter, now_ms: int) -> HourCount | None:
         """A count of such messages of an hour, in two steps as `slot_read`. None if there are none."""
         if not which.touches(hour) or not (self.open_units(hour) or which.standings - OPEN_STANDINGS):
             return None

@@ -81,7 +81,7 @@ class Connection(Answering):
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """An admitted client (`api.http.inlet`) sends its first bytes."""
+        """An admitted client (`api.http.client_protocol`) sends its first bytes."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` sees every byte left
         super().connection_made(transport)
         self._enter(HEADER, HEADER_MAX_S)

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 from aiohttp import web
 
 from api.http.answering import Refuse
+from api.http.client_protocol import LARGE_BYTES, SMALL_BYTES, ClientProtocol
 from api.http.connection import Connection
-from api.http.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
 from api.http.listening import ACCEPTS
 from api.http.stage import LINGER_PAUSE_S, Stage
 from api.http.watch import Watch
@@ -35,12 +35,12 @@ FULL_S: Final = 0.05
 TURNED_AWAY_MAX: Final = 32
 
 #: A client's connection, before and after it asks for something.
-Client = Connection | Inlet
+Client = Connection | ClientProtocol
 #: Connections, each with the time since which it stands as it did.
 Stood = list[tuple[float, Client]]
 
 
-class Beginnings(Crowd):
+class FirstRequests(Crowd):
     """Begins connections, one at a time while the loop accepts as many connections as it can.
 
     Thousands of clients must be accepted faster than they connect. Otherwise a request for the node's health stands
@@ -73,7 +73,7 @@ class Listener(web.Server):
         #: Ends the work for connections that are closed, or whose client is gone.
         self.closings = Crowd(self.loop, CLOSED_A_TURN)
         #: Begins connections that ask for something for the first time.
-        self.beginnings = Beginnings(self.loop)
+        self.beginnings = FirstRequests(self.loop)
         #: Resumes connections that have sent more than is read at once.
         self.readings = Crowd(self.loop, READ_A_TURN)
         #: Watches connections whose requests wait, if many do.
@@ -83,7 +83,7 @@ class Listener(web.Server):
         self.refuse = refuse
         self.health = health
         #: Connections whose client has asked for nothing yet, the oldest first.
-        self.opened: dict[Inlet, None] = {}
+        self.opened: dict[ClientProtocol, None] = {}
         #: The next connections that make room, and the next whose unread answer goes. The first of each stands last.
         self._next_out: Stood = []
         self._next_unread: Stood = []

@@ -20,10 +20,10 @@ import msgspec
 from aiohttp import web
 
 from api.http.answer import PROBLEM, Answer, http_date
+from api.http.client_protocol import ClientProtocol
 from api.http.cross_site import refuse_other_sites
 from api.http.exchange import Exchange
 from api.http.framing import header_too_large, is_too_large
-from api.http.inlet import Inlet
 from api.http.listener import Listener
 from api.http.listening import listen
 from api.http.route import Route, RouteTable
@@ -100,7 +100,7 @@ class Server:
 
     async def listen(self, host: str, listen_port: int) -> None:
         """Open the socket. Raises `ListenFailed` with the reason."""
-        self._sockets = await listen(partial(Inlet, self._listener), host, listen_port)
+        self._sockets = await listen(partial(ClientProtocol, self._listener), host, listen_port)
         self._watchdog = asyncio.get_running_loop().create_task(self._watch())
 
     @property

@@ -93,7 +93,7 @@ class HandOverEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     code: int
 
 
-class LedgerSight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LedgerCoverage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The coverage of the ledger's answer.
 
     - `unreachable`: members whose accounts are missing, and why. Facts that only they have are unknown.
@@ -119,7 +119,7 @@ class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A page, ordered by first due time, then by arrival. `next_cursor` None: the last page."""
 
     items: Sequence[LedgerEntry]
-    sight: LedgerSight
+    sight: LedgerCoverage
     next_cursor: str | None = None
 
 
@@ -127,7 +127,7 @@ class LedgerSummary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of messages of each class. `counts` is ledger.summary.Summary.document()."""
 
     counts: Mapping[str, Any]
-    sight: LedgerSight
+    sight: LedgerCoverage
 
 
 class MessageLedger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,7 +135,7 @@ class MessageLedger(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     entry: LedgerEntry
     hand_overs: Sequence[HandOverEntry]
-    sight: LedgerSight
+    sight: LedgerCoverage
 
 
 class RecordsAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,10 +22,10 @@ from api.port.ledger import (
     CLASSES,
     WINDOW_DEFAULT_MS,
     HandOverEntry,
+    LedgerCoverage,
     LedgerDuplicate,
     LedgerEntry,
     LedgerQuery,
-    LedgerSight,
     MessageLedger,
     RecordsAsked,
 )
@@ -130,7 +130,7 @@ def show_message_ledger(found: MessageLedger) -> dict[str, Any]:
     return {**shape, "window": _sight(found.sight)}
 
 
-def _sight(sight: LedgerSight) -> dict[str, Any]:
+def _sight(sight: LedgerCoverage) -> dict[str, Any]:
     return {
         "from": render_time(sight.from_ms),
         "to": render_time(sight.until_ms),

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.dataset.nodes import CLUSTER_ID, NODES
-from bench.dataset.story import HOOKS, ORDERS, Terms
+from bench.dataset.planted_case import HOOKS, ORDERS, Terms
 from storage.catalog.hour_lengths import HourLengths
 from storage.format.array import I64, U64
 from storage.format.chain import Heads

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from bench.dataset.files import HourWriter, Quiet, Written
 from bench.dataset.nodes import NODES, Accounts, make_directories, write_catalog
-from bench.dataset.stories import STORIES
-from bench.dataset.story import DELIVERY_PLAN, ORDERS, STORY_MS, HandOver, Plan, Terms
+from bench.dataset.planted_case import DELIVERY_PLAN, ORDERS, STORY_MS, HandOver, Plan, Terms
+from bench.dataset.planted_cases import STORIES
 from ledger.bucket import RECEIPT
 from ledger.columns import Columns, Flag, Lost, MessageClass
 from storage.catalog.checkpoint_record import CheckpointRecord

@@ -28,6 +28,7 @@ from chaos.check.message.lost import check_lost
 from chaos.check.message.window import check_window
 from chaos.cluster.cluster import Cluster
 from chaos.history.bounds import Bounds
+from chaos.history.event import HandedOver
 from chaos.history.history import History
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.live.faults.process import ProcessFaults
@@ -149,7 +150,7 @@ def _update(shown: Display, workload: Workload, pushed: Pushed) -> None:
     shown.update(scheduled, outstanding.over_count, pushed.received_count)
 
 
-async def run(directory: Path, plan: Plan, kill_at_s: float) -> Result:
+async def run(directory: Path, plan: Plan, kill_at_s: float, picture: Path | None = None) -> Result:
     """Run the whole demo in `directory`. `plan` is of both halves together."""
     history = History()
     half = replace(plan, topic="pulled", rate=plan.rate / 2)
@@ -164,6 +165,10 @@ async def run(directory: Path, plan: Plan, kill_at_s: float) -> Result:
             await _play(cluster, history, workload, pushed, plan, kill_at_s)
     history.write(directory / "history.ndjson")
     killed_ms = history.faults()[0].wall_ms
+    if picture is not None:
+        from bench.demo.picture import deliveries, draw  # matplotlib is no part of the demo
+
+        draw(deliveries(history.of(HandedOver), receivers.received), killed_ms, picture)
     return total(pulled(history), judge(pushed.acknowledged, receivers.received, killed_ms))
 
 
@@ -201,6 +206,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, default=Path("demo-data"), help="made anew; kept for looking at")
     parser.add_argument("--count", type=int, default=20_000, help="messages")
     parser.add_argument("--seconds", type=float, default=10.0, help="over which they are scheduled")
+    parser.add_argument("--picture", type=Path, help="also draw deliveries, lateness and duplicates there (.png, .svg)")
     options = parser.parse_args()
     directory: Path = options.dir
     if directory.exists():
@@ -209,6 +215,6 @@ def main() -> None:
         shutil.rmtree(directory)
     rate = options.count / options.seconds
     plan = Plan(rate=rate, duration_s=options.seconds, batch=20, keyed_share=1.0, lease_ms=5_000)
-    found = asyncio.run(run(directory, plan, options.seconds * KILL_SHARE))
+    found = asyncio.run(run(directory, plan, options.seconds * KILL_SHARE, options.picture))
     show(found)
     sys.exit(found.exit_status)

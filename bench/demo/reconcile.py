@@ -81,7 +81,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Hurt:
+class KilledCluster:
     """A cluster after its kills, its nodes stopped.
 
     - `history`: the clients' history.
@@ -106,7 +106,7 @@ class Compared:
     differences: list[str]
 
 
-def compare(hurt: Hurt, document: Mapping[str, Any], out: Path) -> Compared:
+def compare(hurt: KilledCluster, document: Mapping[str, Any], out: Path) -> Compared:
     """Compare the three sources."""
     history = hurt.history
     files = agreement(history, _BOUNDS, duplicates(out))
@@ -182,7 +182,7 @@ def show(found: Result, compared: Compared, broken: list[str]) -> None:
     print(json.dumps(asdict(found)))
 
 
-async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
+async def hurt(directory: Path, plan: Plan, times: int) -> KilledCluster:
     """Run a cluster of three in `directory` under `plan`, and kill its leader `times` times. Then read its ledger and
     stop all nodes."""
     print(
@@ -197,10 +197,10 @@ async def hurt(directory: Path, plan: Plan, times: int) -> Hurt:
             rows = [row async for row in client.duplicates()]
         judged = await live.judge()
         broken = judged.broken + otherwise(faults, judged)
-        return Hurt(list(live.cluster.nodes), judged.history, broken, asked, rows)
+        return KilledCluster(list(live.cluster.nodes), judged.history, broken, asked, rows)
 
 
-def reconcile(directory: Path, hurt: Hurt, master: str | None) -> dict[str, Any]:
+def reconcile(directory: Path, hurt: KilledCluster, master: str | None) -> dict[str, Any]:
     """Run the command on the nodes' directories and the clients' files. Return report.json."""
     evidence = write_evidence(hurt.history, directory)
     command = [sys.executable, "-m", "cli", "reconcile", "--out", str(directory / "report")]

@@ -10,7 +10,7 @@ import msgspec
 
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from chaos.client.outcome import Outcome
-from chaos.history.told_event import Told
+from chaos.history.answer_event import Told
 
 #: The ledger's flags of a message that lacks some of its records.
 OUTSIDE: Final = "outside_window"

@@ -18,7 +18,7 @@ from api.port.port import Delivery
 from chaos.client.caller import Caller
 from chaos.client.client import Client
 from chaos.client.outcome import Outcome
-from chaos.history.event import Acked, DeadLettered, Event, Extended, GaveBack, HandedOver, Pulled
+from chaos.history.event import Acked, DeadLettered, Event, Extended, HandedOver, Nacked, Pulled
 from chaos.history.history import History
 
 Fate = Literal["ack", "give back", "extend", "late", "twice", "forget"]
@@ -36,7 +36,7 @@ SOON_S: Final = 0.3
 
 
 @dataclass(frozen=True)
-class Manners:
+class ConsumerBehaviour:
     """How a consumer treats its messages. `fates` are the fates and their weights. A pair of floats is the least value,
     and the most that chance adds to it."""
 
@@ -69,7 +69,7 @@ class Consumer:
         caller: Caller[Client],
         history: History,
         topic: str,
-        manners: Manners,
+        manners: ConsumerBehaviour,
         name: str,
         *,
         begun_ms: Callable[[Delivery], int] = no_begin,
@@ -201,7 +201,7 @@ class Consumer:
 
     async def _give_back(self, deliveries: list[Delivery], delay_ms: int | None, for_s: float = ONCE_S) -> None:
         topic = self._topic
-        await self._ask(GaveBack, deliveries, lambda client, receipts: client.nack(topic, receipts, delay_ms), for_s)
+        await self._ask(Nacked, deliveries, lambda client, receipts: client.nack(topic, receipts, delay_ms), for_s)
 
     async def _extend(self, deliveries: list[Delivery]) -> None:
         topic, ms = self._topic, self._manners.extend_ms

@@ -20,7 +20,7 @@ import aiohttp
 
 from chaos.cluster.faulty_disk import FaultyDisk
 from chaos.cluster.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 from chaos.cluster.preload import together
 from chaos.cluster.skewed_clock import SkewedClock
 from storage.directory.verify import digest
@@ -64,11 +64,11 @@ class Cluster:
         slow: bool = False,
         skewed: bool = False,
         spare: int = 0,
-        ground: Ground | None = None,
+        ground: ClusterNetwork | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         total = count + spare
-        self.ground = ground or Ground()
+        self.ground = ground or ClusterNetwork()
         rows = self.ground.place([f"n{i + 1}" for i in range(total)], directory)
         founders, spares = rows[:count], rows[count:]
         self.nodes = {node.node_id: node for node in founders}

@@ -13,7 +13,7 @@ from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.cluster.ports import free_ports
 
 
-class Ground:
+class ClusterNetwork:
     """Loopback ports. Use as `async with`, around the cluster that is placed on it."""
 
     name = "loopback"

@@ -8,6 +8,7 @@ nodes share one machine's clock.
 
 from typing import Literal
 
+from chaos.history.answer_event import Accounted, BackedUp, Counted, Kept, Looked, Pulled, Recalled, Redriven, Summed
 from chaos.history.inside_event import (
     Applied,
     Begun,
@@ -24,7 +25,6 @@ from chaos.history.inside_event import (
     Sure,
 )
 from chaos.history.seen import Seen
-from chaos.history.told_event import Accounted, BackedUp, Counted, Kept, Looked, Pulled, Recalled, Redriven, Summed
 
 __all__ = [
     "Accounted",
@@ -42,7 +42,7 @@ __all__ = [
     "Event",
     "Extended",
     "Fault",
-    "GaveBack",
+    "Nacked",
     "HandedOver",
     "Intruded",
     "Kept",
@@ -144,7 +144,7 @@ class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     asked_wall_ms: int = 0
 
 
-class GaveBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
+class Nacked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The answer to a nack. `result` is `nacked`, or as for an ack."""
 
     number: int
@@ -254,7 +254,7 @@ Event = (
     | Answered
     | HandedOver
     | Acked
-    | GaveBack
+    | Nacked
     | Extended
     | DeadLettered
     | Cancelled

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from chaos.history.bounds import Bounds
-from chaos.history.event import Applied, Ended, Extended, GaveBack, HandedOver
+from chaos.history.event import Applied, Ended, Extended, HandedOver, Nacked
 from chaos.history.history import History
 
 Name = tuple[int, int, int]  # (number, term, attempt)
-A = TypeVar("A", GaveBack, Extended)
+A = TypeVar("A", Nacked, Extended)
 #: `same_name`: the very hand-over again. `unnamed`: while the lease of an earlier hand-over of the same term ran.
 Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
 
@@ -41,7 +41,7 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
     been given up, long before.
     """
     found: list[Repeat] = []
-    given_back, extended, stamps = _by_name(history, GaveBack), _by_name(history, Extended), _Stamps(history)
+    given_back, extended, stamps = _by_name(history, Nacked), _by_name(history, Extended), _Stamps(history)
     failed_ms = {(event.message_id, event.term, event.attempt): event.wall_ms for event in history.of(Ended)}
     for number, events in history.hand_overs().items():
         for before, after in itertools.pairwise(events):
@@ -74,7 +74,7 @@ def _by_name(history: History, kind: type[A]) -> dict[Name, list[A]]:
     return found
 
 
-def _given_back(after: HandedOver, answers: Sequence[GaveBack]) -> bool:
+def _given_back(after: HandedOver, answers: Sequence[Nacked]) -> bool:
     """True if its consumer may have given it back before it came again."""
     return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= _at_ms(after) for event in answers)
 

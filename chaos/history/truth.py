@@ -12,9 +12,9 @@ from chaos.history.event import (
     Begun,
     Cancelled,
     Extended,
-    GaveBack,
     HandedOver,
     Led,
+    Nacked,
     Offered,
     Promoted,
     Settled,
@@ -75,7 +75,7 @@ class Truth:
         self.transfer_to = {event.term_after: event for event in history.of(Transferred)}
         self._sealed = _sealed(history)
         self._risen_ms = _risen_ms(history)
-        asked: list[Extended | GaveBack] = [*history.of(Extended), *history.of(GaveBack)]
+        asked: list[Extended | Nacked] = [*history.of(Extended), *history.of(Nacked)]
         self._prolonged = {(event.number, event.term, event.attempt) for event in asked}
 
     def is_strict(self, number: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Final, Self
 import aiohttp
 
 from chaos.cluster.local_nodes import LocalNode
-from chaos.hostile.attacks import ATTACKS, Scene
+from chaos.hostile.attacks import ATTACKS, AttackSetup
 
 #: A fork would copy this process's event loop and threads.
 _SPAWN: Final = multiprocessing.get_context("spawn")
@@ -58,7 +58,7 @@ async def _attack(
 ) -> list[str]:
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=60, sock_connect=5)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
-        scene = Scene(leader, nodes, http, size)
+        scene = AttackSetup(leader, nodes, http, size)
         attacks = [asyncio.create_task(_endless(name, scene)) for name in names]
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
@@ -70,5 +70,5 @@ async def _attack(
         return [repr(each) for each in results if each is not None and not isinstance(each, asyncio.CancelledError)]
 
 
-async def _endless(name: str, scene: Scene) -> None:
+async def _endless(name: str, scene: AttackSetup) -> None:
     await ATTACKS[name](scene)

@@ -22,7 +22,7 @@ PACE_S: Final = 0.01
 
 
 @dataclass(frozen=True)
-class Scene:
+class AttackSetup:
     """The leader, all nodes, a session without limits, and the size of the attack: 1.0 is FOUND's. `sound`: no fault
     runs beside it, so valid requests are not refused because of one."""
 
@@ -53,14 +53,14 @@ class Scene:
         return await self.send("POST", "/v1/messages/batch", data=b"\n".join(lines), headers=NDJSON)
 
 
-Attack = Callable[[Scene], Awaitable[None]]
+Attack = Callable[[AttackSetup], Awaitable[None]]
 
 
 def _names(count: int) -> bytes:
     return b"{" + b",".join(b'"n%06d":1' % number for number in range(count)) + b"}"
 
 
-async def many_names(scene: Scene) -> None:
+async def many_names(scene: AttackSetup) -> None:
     """B1: documents with unknown names, and batches in which every line is wrong."""
     json_type = {"Content-Type": "application/json"}
     names = _names(scene.count(75_000))
@@ -73,7 +73,7 @@ async def many_names(scene: Scene) -> None:
             await scene.batch(batch)
 
 
-async def many_connections(scene: Scene) -> None:
+async def many_connections(scene: AttackSetup) -> None:
     """B2: idle connections to every node, opened again when they are closed."""
     held: list[socket.socket] = []
     loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ async def many_connections(scene: Scene) -> None:
             one.close()
 
 
-async def many_polls(scene: Scene) -> None:
+async def many_polls(scene: AttackSetup) -> None:
     """8,000 waiting consumers of one client, closed in one moment."""
     body = b'{"wait":"30s"}'
     poll = _head(b"/v1/topics/polls/pull", b"application/json", len(body)) + body
@@ -104,12 +104,12 @@ async def many_polls(scene: Scene) -> None:
     await _opened(scene, scene.count(8_000), poll, hold_s=2.0)
 
 
-async def half_requests(scene: Scene) -> None:
+async def half_requests(scene: AttackSetup) -> None:
     """9,500 connections to the leader that send a request without its last byte."""
     await _opened(scene, scene.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
 
 
-async def _opened(scene: Scene, count: int, request: bytes, hold_s: float) -> None:
+async def _opened(scene: AttackSetup, count: int, request: bytes, hold_s: float) -> None:
     """Open `count` connections to the leader that send this, as fast as it takes them. Close them together. Repeat."""
     loop = asyncio.get_running_loop()
     where = scene.leader.host, scene.leader.http_port
@@ -148,7 +148,7 @@ async def _unread(node: LocalNode, requests: Iterator[bytes]) -> None:
         one.close()
 
 
-async def unread_answers(scene: Scene) -> None:
+async def unread_answers(scene: AttackSetup) -> None:
     """B3: 15,000 pipelined requests for 40 KB, and none of the answers read. Also pulls of megabytes."""
     await scene.batch([b'{"topic":"b3","body":"' + b"x" * 200_000 + b'"}'] * 70)
     message = {"topic": "b3-one", "body": "x" * 40_000, "delay": "1h"}
@@ -168,7 +168,7 @@ async def unread_answers(scene: Scene) -> None:
     await asyncio.gather(*(again(get, 150) for _ in range(3)), *(again(pull, 1) for _ in range(scene.count(45))))
 
 
-async def large_questions(scene: Scene) -> None:
+async def large_questions(scene: AttackSetup) -> None:
     """500 connections that ask for a message of 255 KB, a thousand times each, and read nothing."""
     message = {"topic": "asked", "body": "x" * 255_000, "delay": "1h"}
     async with scene.http.post(f"{scene.leader.url}/v1/messages", json=message) as answer:
@@ -184,7 +184,7 @@ async def large_questions(scene: Scene) -> None:
             group.create_task(again())
 
 
-async def odd_framing(scene: Scene) -> None:
+async def odd_framing(scene: AttackSetup) -> None:
     """Eight connections, half with a body in chunks of a byte, half with a header without end. They are opened again
     when they are closed."""
     chunked = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -199,7 +199,7 @@ async def odd_framing(scene: Scene) -> None:
             group.create_task(again(*kinds[number % 2]))
 
 
-async def bodies_under_way(scene: Scene) -> None:
+async def bodies_under_way(scene: AttackSetup) -> None:
     """B4: batches to every node that lack one byte."""
     size = 16 * 1024 * 1024
     head = _head(b"/v1/messages/batch", b"application/x-ndjson", size)
@@ -211,7 +211,7 @@ async def bodies_under_way(scene: Scene) -> None:
     await asyncio.gather(*(again(node) for node in scene.nodes for _ in range(scene.count(40))))
 
 
-async def many_topics(scene: Scene) -> None:
+async def many_topics(scene: AttackSetup) -> None:
     """B5 and B6: topics with one ready message each, lists of them, and scrapes."""
     count = scene.count(100_000)
     for first in range(0, count, 5_000):
@@ -223,7 +223,7 @@ async def many_topics(scene: Scene) -> None:
         await asyncio.sleep(0.1)
 
 
-async def many_filters(scene: Scene) -> None:
+async def many_filters(scene: AttackSetup) -> None:
     """B7: consumers that wait, each with a filter that none of 150,000 ready messages fits."""
     count = scene.count(150_000)
     for _ in range(0, count, 10_000):
@@ -236,7 +236,7 @@ async def many_filters(scene: Scene) -> None:
     await asyncio.gather(*(again(number) for number in range(scene.count(400))))
 
 
-async def one_message_changed_often(scene: Scene) -> None:
+async def one_message_changed_often(scene: AttackSetup) -> None:
     """B8: a message is moved 10,000 times, and looked at."""
     async with scene.http.post(
         f"{scene.leader.url}/v1/messages", json={"topic": "b8", "body": 1, "delay": "1h"}
@@ -248,7 +248,7 @@ async def one_message_changed_often(scene: Scene) -> None:
         await scene.send("GET", path)
 
 
-async def full_batches(scene: Scene) -> None:
+async def full_batches(scene: AttackSetup) -> None:
     """B9: valid batches with full lines, six at a time."""
     line = json.dumps(
         {
@@ -275,7 +275,7 @@ async def full_batches(scene: Scene) -> None:
             group.create_task(again())
 
 
-async def hanging_receivers(scene: Scene) -> None:
+async def hanging_receivers(scene: AttackSetup) -> None:
     """B11: 2,300 receivers of one topic that accept and never answer."""
     held: list[asyncio.StreamWriter] = []
     listening = await asyncio.start_server(lambda reader, writer: held.append(writer), "0.0.0.0", 0)
@@ -295,7 +295,7 @@ async def hanging_receivers(scene: Scene) -> None:
             writer.transport.abort()
 
 
-async def silent_names(scene: Scene) -> None:
+async def silent_names(scene: AttackSetup) -> None:
     """B12: 900 receivers of one topic under names without an answer of a name server (silent_names.py). Every ten
     seconds again, under other names."""
     await scene.send("PUT", "/v1/topics/b12", json={"mode": "push"})
@@ -305,7 +305,7 @@ async def silent_names(scene: Scene) -> None:
         await asyncio.sleep(10)
 
 
-async def new_hours(scene: Scene) -> None:
+async def new_hours(scene: AttackSetup) -> None:
     """B14: batches into as many new hours as they have lines."""
     first = 100
     while first < 60_000:
@@ -316,7 +316,7 @@ async def new_hours(scene: Scene) -> None:
     await asyncio.Event().wait()
 
 
-async def closed_ports(scene: Scene) -> None:
+async def closed_ports(scene: AttackSetup) -> None:
     """B15: 20 topics that push to closed ports."""
     for number in range(20):
         target = {"url": f"http://127.0.0.1:{9 + number}/"}
@@ -325,7 +325,7 @@ async def closed_ports(scene: Scene) -> None:
     await asyncio.Event().wait()
 
 
-async def searches(scene: Scene) -> None:
+async def searches(scene: AttackSetup) -> None:
     """B16: 32 clients that search the whole delivery log of every node."""
     message = {"topic": "b16", "body": 1, "delay": "1h"}
 

@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 
 from chaos.cluster.local_nodes import LocalNode
-from chaos.hostile.attacks import ATTACKS, Scene
+from chaos.hostile.attacks import ATTACKS, AttackSetup
 
 #: The attacks that need no receiver of webhooks on loopback.
 CHOSEN: Final = tuple(name for name in ATTACKS if name not in ("receivers", "lookups", "ports"))
@@ -38,5 +38,5 @@ async def attack_in_turn(
                         there = tuple(nodes.values())
                         leading = nodes.get(leader() or "", there[0])
                         with suppress(*_MET):
-                            await ATTACKS[name](Scene(leading, there, http, SIZE, sound=False))
+                            await ATTACKS[name](AttackSetup(leading, there, http, SIZE, sound=False))
                         await asyncio.sleep(AGAIN_S)

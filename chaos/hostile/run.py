@@ -8,7 +8,7 @@ from typing import Final
 
 from chaos.cluster.cluster import Cluster
 from chaos.cluster.local_nodes import LOOPBACK
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 from chaos.hostile.attacker import Attacker
 from chaos.hostile.attacks import STORED_BYTES
 from chaos.hostile.bystanders import Bystanders
@@ -61,7 +61,7 @@ async def run(directory: Path, names: Sequence[str], during_s: float, say: Calla
     for name in names:
         hosts = SILENT.get(name, (LOOPBACK,))
         async with (
-            SilentNames(hosts) if name in SILENT else Ground() as ground,
+            SilentNames(hosts) if name in SILENT else ClusterNetwork() as ground,
             Cluster(directory / name, settings=PUSH_SETTINGS, ground=ground) as cluster,
         ):
             cluster.start()

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 
 #: An unused address of loopback.
 SERVER: Final = "127.53.53.53"
 _MOUNT: Final = 'mount --bind "$0" /etc/resolv.conf && mount --bind "$1" /etc/hosts && shift && exec "$@"'
 
 
-class SilentNames(Ground):
+class SilentNames(ClusterNetwork):
     """Loopback where the names `hosts` are this machine, and other names have no answer. Raises PermissionError without
     root."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from chaos.cluster.cluster import READY_S, Cluster, ClusterFailed
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 from chaos.history.bounds import Bounds
 from chaos.history.event import Digest, Fault, HandedOver
 from chaos.history.history import History
@@ -107,12 +107,12 @@ class LiveRun:
         plan: FaultPlan,
         load: Plan,
         directory: Path,
-        ground: Ground | None = None,
+        ground: ClusterNetwork | None = None,
         setup: Setup = PLAIN,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._plan, self._directory, self._setup, self._say = plan, directory, setup, say
-        self._ground = ground or Ground()
+        self._ground = ground or ClusterNetwork()
         self.load = replace(load, duration_s=plan.seconds, seed=plan.seed)
         self.history = History()
         self._spare = setup.spare + sum(fault.kind == "replace" for fault in plan.faults)

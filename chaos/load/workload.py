@@ -15,7 +15,7 @@ import aiohttp
 from chaos.client.account import Accounts
 from chaos.client.caller import every_node
 from chaos.client.changer import Changer, Changes
-from chaos.client.consumer import Consumer, Fate, Manners
+from chaos.client.consumer import Consumer, ConsumerBehaviour, Fate
 from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.history.event import Answered, Cancelled, Event, HandedOver, Rescheduled
 from chaos.history.history import History
@@ -177,7 +177,7 @@ class Workload:
         return True
 
 
-def manners(plan: Plan) -> Manners:
+def manners(plan: Plan) -> ConsumerBehaviour:
     """How the plan's consumers treat their messages."""
     odd: tuple[tuple[Fate, float], ...] = (
         ("twice", plan.twice_share),
@@ -186,7 +186,7 @@ def manners(plan: Plan) -> Manners:
         ("give back", plan.nack_share),
         ("extend", plan.extend_share),
     )
-    return Manners(
+    return ConsumerBehaviour(
         fates=(("ack", 1.0 - sum(share for _, share in odd)), *odd),
         lease_ms=plan.lease_ms,
         pulled=(plan.pull_max,),

@@ -11,7 +11,7 @@ from itertools import permutations, product
 from chaos.cluster.links import Link
 
 
-class Aim:
+class FaultTarget:
     """Resolves targets. `ids` returns the nodes, at least one. `leader` returns the leader, None if no node leads."""
 
     def __init__(self, ids: Callable[[], Sequence[str]], leader: Callable[[], str | None]) -> None:

@@ -46,7 +46,7 @@ class FaultSpan:
 
 
 @dataclass(frozen=True)
-class Reign:
+class SeenTerm:
     """A term, its leader ("": unknown), and when that was seen."""
 
     term: int
@@ -110,7 +110,7 @@ class Timeline:
     nodes: tuple[str, ...]
     faults: tuple[FaultSpan, ...]
     ends: tuple[End, ...]
-    reigns: tuple[Reign, ...]
+    reigns: tuple[SeenTerm, ...]
     changes: tuple[TermChange, ...]
     offered_s: Floats
     acknowledged_s: Floats
@@ -233,7 +233,7 @@ def _seconds(mono_ms: Sequence[float], start: float) -> Floats:
     return (np.array(mono_ms, np.float64) - start) / 1000
 
 
-def _rounded(row: FaultSpan | End | Reign | TermChange) -> dict[str, object]:
+def _rounded(row: FaultSpan | End | SeenTerm | TermChange) -> dict[str, object]:
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in vars(row).items()}
 
 
@@ -272,7 +272,7 @@ def _faults(history: History, start: float) -> tuple[FaultSpan, ...]:
     return tuple(spans)
 
 
-def _nodes(history: History, reigns: Sequence[Reign]) -> tuple[str, ...]:
+def _nodes(history: History, reigns: Sequence[SeenTerm]) -> tuple[str, ...]:
     """All nodes that the history names, in order. Links and groups of nodes do not count."""
     named = {event.node for event in history.of(Answered)} | {event.node for event in history.of(HandedOver)}
     named |= {reign.node for reign in reigns} | {event.node for event in history.of(Fault)}
@@ -285,7 +285,7 @@ def hits(target: str, node: str) -> bool:
     return node in names or "*" in names
 
 
-def _reigns(history: History, start: float, length_s: float, faults: Sequence[FaultSpan]) -> tuple[Reign, ...]:
+def _reigns(history: History, start: float, length_s: float, faults: Sequence[FaultSpan]) -> tuple[SeenTerm, ...]:
     """One row for each seen term, from its first sign to its last, or to the fault that ended it."""
     signs: dict[int, list[float]] = {}
     leaders: dict[int, str] = {}
@@ -299,7 +299,7 @@ def _reigns(history: History, start: float, length_s: float, faults: Sequence[Fa
         elif isinstance(event, HandedOver) and event.pushed and event.node:  # a pull may be answered by any node
             leaders.setdefault(event.term, event.node)
     terms = sorted(signs)
-    reigns: list[Reign] = []
+    reigns: list[SeenTerm] = []
     for place, term in enumerate(terms):
         begin_s = signs[term][0] if place else 0.0
         until_s = signs[terms[place + 1]][0] if place + 1 < len(terms) else length_s
@@ -309,11 +309,11 @@ def _reigns(history: History, start: float, length_s: float, faults: Sequence[Fa
             fault.begin_s for fault in faults if last_s - 0.25 <= fault.begin_s < until_s and hits(fault.node, name)
         )
         end_s = until_s if place + 1 == len(terms) else min(until_s, next(ended, until_s))
-        reigns.append(Reign(term, name, begin_s, max(begin_s, end_s)))
+        reigns.append(SeenTerm(term, name, begin_s, max(begin_s, end_s)))
     return tuple(reigns)
 
 
-def _changes(history: History, bounds: Bounds, reigns: Sequence[Reign]) -> tuple[TermChange, ...]:
+def _changes(history: History, bounds: Bounds, reigns: Sequence[SeenTerm]) -> tuple[TermChange, ...]:
     """One row for each pair of neighbouring terms. Failover duplicates belong to the change that ended the term of the
     earlier hand-over."""
     planned = {event.term_before for event in history.of(Transferred)}

@@ -11,7 +11,7 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from chaos.report.timeline import FaultSpan, Reign, Timeline
+from chaos.report.timeline import FaultSpan, SeenTerm, Timeline
 from reconcile.report.palette import AMBER, BLUE, FAINT, GREY, INK, PAPER, RED, TEAL, VIOLET
 
 #: Family -> colour and its kinds. A kind without a family is grey.
@@ -136,7 +136,7 @@ def _draw_node(axes: Axes, timeline: Timeline, lane: Lane, top_in: float, inch_s
             axes.plot([end.at_s], [middle_in], "X", color=AMBER if end.expected else RED, markersize=6, zorder=4)
 
 
-def _draw_reign(axes: Axes, reign: Reign, top_in: float, inch_s: float) -> None:
+def _draw_reign(axes: Axes, reign: SeenTerm, top_in: float, inch_s: float) -> None:
     width_s = max(reign.end_s - reign.begin_s, _LEAST_IN * inch_s)
     axes.broken_barh([(reign.begin_s, width_s)], (top_in - _REIGN_IN, _REIGN_IN), color=INK, zorder=2)
     text = next(

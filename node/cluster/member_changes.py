@@ -39,7 +39,7 @@ from replication.raft.proposal import CHANGING, NOT_LEADER, UNKNOWN
 from replication.wire.contacts import address_of
 from replication.wire.handshake import UNKNOWN_NODE, Refusal
 from replication.wire.listener import HEARSAY_MAX
-from replication.wire.rhythm import next_look
+from replication.wire.periodic import next_look
 from replication.wire.transport import Transport
 from storage.tables.members import LEARNER, REMOVED, VOTER, Member
 

@@ -42,7 +42,7 @@ from node.front.groups import GroupDirectory
 from node.front.metrics_page import MetricsPage
 from node.front.scheduled import many, one
 from node.front.shown_receipts import ShownReceipts
-from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesTold
+from node.port.group_port import BackupAsked, LevelAsked, MemberAsked, NodeNamed, OutcomesSent
 from node.port.message_port import CancelAsked, HistogramAsked, MessageAsked, RedriveAsked, RescheduleAsked
 from node.port.pull_port import Claims, ExtendAsked, NackAsked, PullAsked, check_window, give_back
 from node.port.topic_port import TopicAsked, TopicDrop, TopicPut, TopicsAsked
@@ -239,7 +239,7 @@ class Front:
 
     async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
         """Take the outcomes of a former leader's pushes. A leader that only waits for them takes them too."""
-        return (await self.groups.home.port.outcomes(OutcomesTold(tuple(told)))).results
+        return (await self.groups.home.port.outcomes(OutcomesSent(tuple(told)))).results
 
     async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
         """Return this new leader's account of what it took over."""

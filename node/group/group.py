@@ -66,7 +66,7 @@ from replication.command.entry import version_of
 from replication.driver import GroupDriver
 from replication.journal.journal import Journal
 from replication.raft.agreement import OddOneOut
-from replication.raft.options import Vitals
+from replication.raft.options import NodeReport
 from replication.wire.listener import Identity
 from storage.directory.data_directory import DataDirectory
 from storage.file.delivery_end import end_killed_term
@@ -369,8 +369,8 @@ class Group:
         machine = self.machine
         return DispatchState(machine.tick, machine.local_index, machine.dispatched.applied_index)
 
-    def _vitals(self) -> Vitals:
-        return Vitals(
+    def _vitals(self) -> NodeReport:
+        return NodeReport(
             self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low, retiring=self.drain.retiring,
             leaving=self.life.draining, busy=self.push_feed.busy, ahead_ms=self.skew.told_ms,
         )  # fmt: skip

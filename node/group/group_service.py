@@ -51,8 +51,8 @@ from node.port.group_port import (
     MemberAsked,
     MetricFamilies,
     NodeNamed,
+    OutcomesSent,
     OutcomesTaken,
-    OutcomesTold,
 )
 from node.port.message_port import (
     CancelAsked,
@@ -348,7 +348,7 @@ class GroupService:
         return await self._parts.drain.undo(asked.node)
 
     @_reads_files
-    async def outcomes(self, told: OutcomesTold) -> OutcomesTaken:
+    async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
         """See ClusterPort. A leader that hands nothing over takes them too."""
         return OutcomesTaken(tuple(await self._former_leaders.take(self._established(), told.outcomes)))
 

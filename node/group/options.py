@@ -16,7 +16,7 @@ from replication.command.entry import is_change
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
 from replication.raft.leader import UNSAID_S
-from replication.raft.options import GroupOptions, Vitals
+from replication.raft.options import GroupOptions, NodeReport
 from replication.snapshot.in_thread import in_thread
 from replication.wire.contacts import address_of
 from replication.wire.handshake import CALLS_FORMAT
@@ -61,7 +61,7 @@ def open_group(
     disk: Disk,
     life: Lifecycle,
     *,
-    vitals: Callable[[], Vitals],
+    vitals: Callable[[], NodeReport],
     created: bool,
 ) -> RaftGroup:
     """Open the group of a node that has opened its directory. `created`: True if this start made the directory. Raises

@@ -21,7 +21,7 @@ from node.handover.hand_over_builder import EXACT_BYTES, HandOverBuilder, rows_w
 from node.handover.holds import UnitHolds
 from node.handover.strict import Strict
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.parked import Piece
+from node.ready.held_units import Piece
 from node.ready.record_check import RecordCheck, ask_rules, check_records, held_by
 from node.ready.rule import Mask, Rule
 from node.ready.topic_window import Found, LaneKind, Queued

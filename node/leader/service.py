@@ -16,7 +16,7 @@ from node.handover.term import Term
 from node.leader.dispatcher import Dispatcher
 from node.leader.leader_parts import LeaderParts
 from node.ready.rule import Rule
-from replication.apply.told import Changes
+from replication.apply.apply_notifier import Changes
 
 NEVER_MS: Final = (1 << 63) - 1
 """For a service that wakes only when it is told of something."""

@@ -15,7 +15,7 @@ from ledger.judge import Ledger, judge
 from ledger.terms import merge_terms, terms_of
 from ledger.unrecorded import NOBODY, beyond, closed, unrecorded
 from node.ledger.ask_members import Accounts
-from node.ledger.read import Story
+from node.ledger.read import HourMessages
 from storage.catalog.restored import Restored
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64, U64
@@ -56,7 +56,7 @@ class Judged:
       account. The number is 0 if no record says which node led.
     """
 
-    story: Story
+    story: HourMessages
     ledger: Ledger
     messages: Columns
     duplicates: Columns
@@ -70,13 +70,13 @@ class Judged:
         return take_rows(self.deliveries, np.flatnonzero(self.deliveries["home"] == np.uint64(home)))
 
 
-def may_be_handed_over(story: Story, moment_ms: int) -> bool:
+def may_be_handed_over(story: HourMessages, moment_ms: int) -> bool:
     """True if any of the messages can have been handed over by now. False if none is due and none has a settle
     record."""
     return len(story.trail.settles) > 0 or int(story.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
 
 
-def hand_over_time(story: Story, moment_ms: int) -> HandOverTime:
+def hand_over_time(story: HourMessages, moment_ms: int) -> HandOverTime:
     """The time in which the messages can have been handed over. It begins before the first fell due, or was settled by
     a clock that was set back. It ends a while after the last ended, or now if one has not."""
     settled_ms = np.concatenate([story.trail.settles["at_ms"], story.abroad["at_ms"]])
@@ -95,7 +95,7 @@ def handed_over_again(rows: Deliveries) -> U64:
 
 
 def judge_story(
-    story: Story,
+    story: HourMessages,
     accounts: Accounts,
     *,
     moment_ms: int,
@@ -154,7 +154,7 @@ def judge_story(
     )
 
 
-def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> int:
+def _covered_from(story: HourMessages, number: int, first_ms: int, removed: bool) -> int:
     """Return since when a node's account is whole, 0 for ever. Older files are removed by age. If the records say that
     the node leased before its log begins, the earlier log was lost with its directory. Then the log covers only its own
     time."""
@@ -171,7 +171,7 @@ def _covered_from(story: Story, number: int, first_ms: int, removed: bool) -> in
     return whole_from_ms(first_ms) if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
 
 
-def _not_yet(story: Story, moment_ms: int) -> Rows:
+def _not_yet(story: HourMessages, moment_ms: int) -> Rows:
     """SPAN rows from now up to the latest record, if a leader whose clock was ahead wrote it. None if it is no more
     than AHEAD_MS ahead. No account was searched there. A planned lease does not count: its hand-over is still to
     come."""
@@ -184,7 +184,7 @@ def _not_yet(story: Story, moment_ms: int) -> Rows:
     return np.array([(NOBODY, 0, 0, moment_ms, latest_ms + 1)] if ahead else [], SPAN)
 
 
-def _open(story: Story) -> npt.NDArray[np.bool_]:
+def _open(story: HourMessages) -> npt.NDArray[np.bool_]:
     """Mark the messages that had not ended, [n]."""
     what = np.zeros(len(story.homes), np.uint8)
     settles = story.trail.settles

@@ -27,10 +27,10 @@ import numpy as np
 from api.port.ledger import (
     CLASSES,
     HandOverEntry,
+    LedgerCoverage,
     LedgerEntry,
     LedgerPage,
     LedgerQuery,
-    LedgerSight,
     LedgerSummary,
     MessageLedger,
     RecordsAsked,
@@ -52,7 +52,7 @@ from node.ledger.judge import (
     may_be_handed_over,
 )
 from node.ledger.own_log import HandOverRecords
-from node.ledger.read import HourGone, Story, read_story
+from node.ledger.read import HourGone, HourMessages, read_story
 from node.ledger.view import show_entries, show_hand_overs
 from node.message.view import FoundMessage
 from node.runtime.clock import NodeClock
@@ -250,7 +250,7 @@ class Ledgers:
             seen.unreachable.setdefault(node_id, "made hand-overs, and is no member any more")
         return judged
 
-    async def _accounts(self, story: Story, moment_ms: int, within_s: float) -> Accounts:
+    async def _accounts(self, story: HourMessages, moment_ms: int, within_s: float) -> Accounts:
         """Ask the members for these messages' hand-overs."""
         quick = len(story.homes) <= INLINE_ROWS
         when = partial(hand_over_time, story, moment_ms)
@@ -292,15 +292,15 @@ class Ledgers:
             store.group, judged.messages, judged.duplicates, rows, topic=topic_name, node=self._members.name, twin=twin
         )
 
-    def _window(self, query: LedgerQuery, seen: _Seen) -> LedgerSight:
+    def _window(self, query: LedgerQuery, seen: _Seen) -> LedgerCoverage:
         hours = query.from_ms // HOUR_MS, -(-query.to_ms // HOUR_MS)
         removed = self._store.catalog.last_unlinked(*hours)
         removed_until_ms = 0 if removed is None else (removed + 1) * HOUR_MS
         return self._sight(query.from_ms, query.to_ms, seen, removed_until_ms)
 
-    def _sight(self, from_ms: int, until_ms: int, seen: _Seen, removed_until_ms: int = 0) -> LedgerSight:
+    def _sight(self, from_ms: int, until_ms: int, seen: _Seen, removed_until_ms: int = 0) -> LedgerCoverage:
         now_ms = self._clock.now_ms()
-        return LedgerSight(
+        return LedgerCoverage(
             from_ms=from_ms,
             until_ms=until_ms,
             # A clock that was ahead may have removed hours that are not old by this clock.

@@ -22,7 +22,7 @@ from node.runtime.one_at_a_time import OneAtATime
 from replication.snapshot.in_thread import in_thread_until
 from storage.file.disk import Disk
 from storage.format.array import U64
-from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search, TooMuch
+from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search, SearchTooLarge
 
 #: Most records one search looks at: 1.3 GB, a few seconds.
 LOOKED_MAX: Final = 16_000_000
@@ -64,11 +64,11 @@ class HandOverRecords:
     async def search(self, homes: U64, from_ms: int, until_ms: int) -> FoundDeliveries:
         """Find records of the messages born at `homes`, ascending, in from_ms <= t < until_ms."""
         if len(homes) <= QUICK_HOMES:
-            with suppress(TooMuch):
+            with suppress(SearchTooLarge):
                 return await self._quick.run(Search(homes, from_ms, until_ms, QUICK_LOOKED, FOUND_MAX))
         try:
             return await self._large.run(Search(homes, from_ms, until_ms, LOOKED_MAX, FOUND_MAX))
-        except TooMuch as much:
+        except SearchTooLarge as much:
             raise Problem("over-limit", f"{much}; take a narrower window, or hourwheel reconcile") from None
 
 
@@ -81,7 +81,7 @@ class _Searches:
 
     async def run(self, search: Search) -> FoundDeliveries:
         """Search in a thread. A caller that goes away ends the thread too, before the next search's turn. Raises
-        TooMuch, and Problem `over-limit` if too many wait."""
+        SearchTooLarge, and Problem `over-limit` if too many wait."""
         async with self._turns.shared():
             stop = threading.Event()
             written = self._delivery_log.written()

@@ -25,7 +25,7 @@ from storage.format.position import HOUR_MAX, INDEX_BITS, INDEX_MAX, by_hour, ho
 from storage.format.rows import Corrupt, take_rows
 from storage.format.states import FORWARDED
 from storage.hour.hour import Hour
-from storage.query.message_records import MessageTrail, TrailRows
+from storage.query.message_records import MessageRecords, MessageRecordsRead
 from storage.record.record_rows import home_of
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class HourGone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class HourMessages:
     """Messages of one hour and their records. `homes` [n] ascending. `trail` has the records of their units. `places`
     and `abroad` (dtypes of ledger.bucket) name them by their homes."""
 
     group: int
     homes: U64
-    trail: TrailRows
+    trail: MessageRecords
     places: Rows
     abroad: Rows
 
@@ -85,7 +85,7 @@ class Story:
         return rows
 
 
-async def read_story(store: Store, hour: Hour, at: I64) -> Story:
+async def read_story(store: Store, hour: Hour, at: I64) -> HourMessages:
     """Read the messages born in this hour with these global indexes, ascending, each once.
 
     Raises HourGone, and Corrupt or DiskFailed, which are final.
@@ -100,12 +100,12 @@ async def read_story(store: Store, hour: Hour, at: I64) -> Story:
         its_places, its_abroad = await _read_places(store, number, indexes[rows], homes)
         places.append(its_places)
         abroad.append(its_abroad)
-    return Story(store.group, homes, trail, np.concatenate(places), np.concatenate(abroad))
+    return HourMessages(store.group, homes, trail, np.concatenate(places), np.concatenate(abroad))
 
 
-async def _read(store: Store, hour: Hour, at: I64) -> TrailRows:
+async def _read(store: Store, hour: Hour, at: I64) -> MessageRecords:
     """Read the records as of now, in a thread if that takes long."""
-    trail = MessageTrail(hour, at)
+    trail = MessageRecordsRead(hour, at)
     try:
         return trail.run() if trail.quick else await asyncio.to_thread(trail.run)
     except Corrupt:

@@ -30,7 +30,7 @@ from storage.format.rows import Corrupt
 from storage.format.states import LIVE_STANDINGS, STANDINGS
 from storage.format.tag_filter import TagFilter
 from storage.hour.hour_table import Extents
-from storage.query.count import DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total, Which
+from storage.query.count import CountFilter, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total
 from storage.store import Store
 
 #: A thread gets so many hours at a time, or as many as hold so many units. Between two pieces the loop asks if it still
@@ -85,7 +85,7 @@ class Counting:
     async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
         """Count the messages of a topic that have not ended. Also return what each hour held when it was counted."""
         total, counted = Total(), list[Extents]()
-        await self._pass(Which(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
+        await self._pass(CountFilter(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
@@ -97,7 +97,7 @@ class Counting:
             if self._is_fresh():  # counted while this call waited
                 return self._topics
             tally, term = TopicTally(), leads().term
-            took_s = await self._pass(Which(frozenset().union(*STANDINGS.values())), tally, leads)
+            took_s = await self._pass(CountFilter(frozenset().union(*STANDINGS.values())), tally, leads)
             counts: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STANDINGS, 0))
             words = {standing: word for word, standings in STANDINGS.items() for standing in standings}
             for (topic, standing), count in tally.counts.items():
@@ -111,14 +111,14 @@ class Counting:
         """True while the counts of topics still serve. Those of another term do not, because they may know of less."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
-    def _which(self, query: CountQuery) -> Which:
+    def _which(self, query: CountQuery) -> CountFilter:
         number = None
         if query.topic is not None:
             topic = self._store.catalog.topic(query.topic)
             if topic is None:
                 raise Problem("unknown-topic", f"no topic is named {query.topic}; scheduling to it or PUT creates it")
             number = topic.number
-        return Which(
+        return CountFilter(
             frozenset().union(*(STANDINGS[state] for state in query.states)),
             number,
             query.from_ms,
@@ -126,7 +126,9 @@ class Counting:
             None if query.tag is None else TagFilter.of([[query.tag]]),
         )
 
-    async def _pass(self, which: Which, tally: Tally, leads: Leads, counted: list[Extents] | None = None) -> float:
+    async def _pass(
+        self, which: CountFilter, tally: Tally, leads: Leads, counted: list[Extents] | None = None
+    ) -> float:
         """Work through all hours that may hold some, and return the seconds of work. `counted` gets what each hour
         held."""
         clock, took_s = self._clock, 0.0
@@ -144,7 +146,7 @@ class Counting:
                 leads()
 
     def _pieces(
-        self, which: Which, tally: Tally, now_ms: int, counted: list[Extents] | None
+        self, which: CountFilter, tally: Tally, now_ms: int, counted: list[Extents] | None
     ) -> Iterator[list[HourCount]]:
         """Yield the pieces to read, each made when it is asked for. The last may be empty. Counts known without reading
         are added at once."""

@@ -16,7 +16,7 @@ from node.peer_wire.to_leader import ToLeader
 from node.peer_wire.wire import PeerWire
 from node.port.codec import encode
 from node.port.group_frames import read_answer
-from node.port.group_port import GroupStatus, OutcomesTold, PeerNode
+from node.port.group_port import GroupStatus, OutcomesSent, PeerNode
 from node.port.peer_port import PeerPort
 
 log = structlog.get_logger()
@@ -44,7 +44,7 @@ class RemotePeers:
         """See PeerPort. Outcomes that a leader refuses for good are not sent again."""
         if not self._reaches():
             return await self._older.outcomes(told)
-        answer = await self._to_leader.call("outcomes", encode(OutcomesTold(tuple(told))), 0)
+        answer = await self._to_leader.call("outcomes", encode(OutcomesSent(tuple(told))), 0)
         try:
             read_answer("outcomes", answer)
         except Problem as refused:

@@ -21,7 +21,7 @@ from replication.wire.dialler import dial_calls
 from replication.wire.frame import FrameRefused, seal
 from replication.wire.handshake import Refusal
 from replication.wire.link import PING_S, SILENT_S, Connection
-from replication.wire.rhythm import until_next_s
+from replication.wire.periodic import until_next_s
 from replication.wire.said_seldom import SaidSeldom
 
 log = logging.getLogger("hourwheel.calls")

@@ -91,7 +91,7 @@ class BackupAsked(Plain, frozen=True):
     directory: str | None = None
 
 
-class OutcomesTold(Plain, frozen=True):
+class OutcomesSent(Plain, frozen=True):
     """The outcomes of pushes of a former leader."""
 
     outcomes: tuple[PushOutcome, ...]
@@ -156,7 +156,7 @@ class ClusterPort(Protocol):
     async def snapshot(self, asked: BackupAsked) -> SnapshotView:
         """See api.port.backup.SnapshotPort."""
 
-    async def outcomes(self, told: OutcomesTold) -> OutcomesTaken:
+    async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
         """Take outcomes. They are durable on a majority when it returns. Raises `no-leader`."""
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:

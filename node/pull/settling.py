@@ -33,7 +33,7 @@ from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.free_space import Reserve
 from node.runtime.lifecycle import Lifecycle
-from node.settle.fates import Fates
+from node.settle.fail_columns import FailColumns
 from node.settle.in_parts import in_pieces
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import decide, effective
@@ -210,7 +210,7 @@ class Settling:
         """Decide for each message that is given back, by the policy of the moment."""
         count = len(named)
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
-        fates = Fates(np.full(count, NACKED, np.uint16))
+        fates = FailColumns(np.full(count, NACKED, np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN)
         records = self._store.records(named.position[there])
         for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):

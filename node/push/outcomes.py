@@ -33,7 +33,7 @@ from node.push.unit import StagedUnit
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
 from node.runtime.lifecycle import Lifecycle
-from node.settle.fates import Fates
+from node.settle.fail_columns import FailColumns
 from node.settle.move_size import move_pieces, move_weight
 from node.settle.retry import Dead, Retry, decide, effective
 from node.write.command_queues import ENTRY_MOVES_MAX
@@ -179,7 +179,7 @@ class Outcomes:
         """Let the retry policies decide about each failure. An attempt that was never sent says nothing of its receiver
         and does not count: its message is due at once."""
         now_ms = self._clock.now_ms()
-        fates = Fates(np.array([outcome.done.code for outcome in failed], np.uint16))
+        fates = FailColumns(np.array([outcome.done.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):
             fates.note(row, self._fate(outcome, now_ms), counts=outcome.done.code != STOPPED)
         random = self._entropy.id_bits(len(failed))

@@ -13,7 +13,7 @@ began. A topic's overdue units are handed over beside the units due now and neve
                  v                           | room again: hungry
              begins[subscription] = position  -- sweep of the records --
 
-Units that a rule holds are taken out of their window and parked (parked.py). They count for the share of their
+Units that a rule holds are taken out of their window and parked (held_units.py). They count for the share of their
 subscription.
 """
 
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from node.ready.claimed_units import ClaimedUnits
-from node.ready.parked import Parked
+from node.ready.held_units import HeldUnits
 from node.ready.topic_window import MARKS_MAX, NOTHING, NOTHING_FOUND, Found, LaneKind, Queued, Window
 from node.ready.waited_subscriptions import WaitedSubscriptions
 from storage.format.array import I64, U32, U64
@@ -65,7 +65,7 @@ class Ready:
         self._total = total
         self.count = 0  # positions in all windows
         self.lanes = (Lane(LaneKind.CURRENT), Lane(LaneKind.OVERDUE))
-        self.parked = Parked()
+        self.parked = HeldUnits()
         self.marks_max = MARKS_MAX  # filters of a window whose marks are kept
         self.waited = WaitedSubscriptions()
         self._pushed: set[Subscription] = set()  # subscriptions whose units are pushed

@@ -22,7 +22,7 @@ from node.port.receipt import ReceiptColumns
 from node.port.refusal import unfinished
 from node.runtime.clock import NodeClock
 from node.runtime.entropy import Entropy
-from node.settle.fates import Fates
+from node.settle.fail_columns import FailColumns
 from node.settle.in_parts import in_parts, refusals_of
 from node.settle.move_size import move_pieces, move_weights
 from node.settle.retry import Retry, decide, effective
@@ -81,7 +81,7 @@ class FormerLeaderOutcomes:
     def _fail(self, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
         """Decide about each failure by the retry policies, as push/outcomes.py does for this node's own pushes."""
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
-        fates = Fates(np.array([outcome.code for outcome in told], np.uint16))
+        fates = FailColumns(np.array([outcome.code for outcome in told], np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN).tolist()
         for row, record in zip(there, self._store.records(named.position[there]), strict=True):
             if told[row].code == STOPPED:  # it was never sent, which says nothing of its receiver, and does not count

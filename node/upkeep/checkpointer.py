@@ -23,7 +23,7 @@ from node.runtime.config import StorageOptions
 from replication.apply.machine import Machine
 from replication.journal.journal import Journal
 from replication.snapshot.in_thread import in_thread
-from replication.wire.rhythm import next_look
+from replication.wire.periodic import next_look
 from storage.checkpoint.job import CheckpointJob
 from storage.checkpoint.kept_hours import KeptHours
 

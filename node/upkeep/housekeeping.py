@@ -14,7 +14,7 @@ from node.handover.term import Leadership
 from node.runtime.clock import NodeClock
 from node.upkeep.export import Exports
 from node.upkeep.retention import Retention
-from replication.wire.rhythm import next_look
+from replication.wire.periodic import next_look
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replication.apply.told import Told
+from replication.apply.apply_notifier import ApplyNotifier
 from replication.command.entry import Envelope
 from storage.format.position import MS_PER_TICK
 from storage.store import Store
@@ -34,7 +34,7 @@ class Applying:
 
     store: Store
     dispatched: Dispatched
-    told: Told
+    told: ApplyNotifier
     envelope: Envelope
     index: int
     term: int

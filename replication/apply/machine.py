@@ -1,8 +1,8 @@
 """The replicated machine: applies entries to the store, the same on every node.
 
 `apply` depends on nothing but (what was applied before, index, term, entry). It reads no clock and draws nothing, so
-all nodes build identical files. Its result goes to the proposer of the entry. Its notifications (told.py) let the
-leader's dispatcher follow. registry.py lists the commands and their order in an entry.
+all nodes build identical files. Its result goes to the proposer of the entry. Its notifications (apply_notifier.py) let
+the leader's dispatcher follow. registry.py lists the commands and their order in an entry.
 
 Invariants:
 
@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from replication.apply.apply_notifier import ApplyNotifier, Changes
 from replication.apply.applying import Applying, Dispatched
 from replication.apply.registry import COMMANDS, CommandRow
-from replication.apply.told import Changes, Told
 from replication.command.column import DUE_MS_MAX
 from replication.command.entry import EntryRefused, Envelope, UnknownCommand, decode_entry
 from replication.command.level import RaiseLevel
@@ -47,7 +47,7 @@ class Machine:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.told = Told(store)
+        self.told = ApplyNotifier(store)
         record = store.catalog.record or NOTHING
         self.applied_index = record.applied_index
         self.applied_term = record.applied_term

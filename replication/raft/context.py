@@ -10,7 +10,7 @@ from replication.election.silence import Silence
 from replication.journal.journal import Journal
 from replication.raft.agreement import Agreement
 from replication.raft.members import Roster
-from replication.raft.options import GroupOptions, Vitals
+from replication.raft.options import GroupOptions, NodeReport
 from replication.raft.outbox import Outbox
 from replication.raft.promise import Promises
 from replication.raft.pysyncobj_core import Core
@@ -33,7 +33,7 @@ class RaftContext:
     wire: Wire
     outbox: Outbox
     monotonic: Callable[[], float]
-    vitals: Callable[[], Vitals]
+    vitals: Callable[[], NodeReport]
     agreement: Agreement
     promises: Promises
     silence: Silence

@@ -79,7 +79,7 @@ class GroupOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Vitals:
+class NodeReport:
     """A node's report of itself in every echo.
 
     - `wall_ms`: its node clock. `free_bytes`: free on its disk. `low`: that is less than its reserve.

@@ -36,7 +36,7 @@ import google_crc32c
 from replication.group import RaftGroup
 from replication.snapshot.in_thread import in_thread
 from replication.wire.frame import Message
-from replication.wire.rhythm import next_look
+from replication.wire.periodic import next_look
 from storage.checkpoint.manifest import TOGETHER, Files, Place, parts_of
 from storage.checkpoint.pin import Pin
 

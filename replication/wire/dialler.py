@@ -18,7 +18,7 @@ from replication.wire.link import (
     Connection,
     log,
 )
-from replication.wire.rhythm import until_next_s
+from replication.wire.periodic import until_next_s
 
 T = TypeVar("T")
 

@@ -38,8 +38,8 @@ from replication.wire.handshake import (
     newer,
 )
 from replication.wire.link import PING_S, SILENT_S, Address, Connection, Incoming, log
+from replication.wire.periodic import until_next_s
 from replication.wire.refused import Refused
-from replication.wire.rhythm import until_next_s
 from replication.wire.said_seldom import SaidSeldom
 from storage.format.level import FOUNDED
 

@@ -33,7 +33,7 @@ from storage.checkpoint.unlinked_hours import Directory
 from storage.file.disk import Disk
 from storage.file.hour_file import directory_name
 from storage.file.kept_free import is_short
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.hour.open_hour import HourOpening
 from storage.hour.stage_write import read_ahead, write_staged
 
@@ -67,7 +67,7 @@ class CheckpointJob:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
         self._make_room()
         self._opening.look_on(*self.hours.there)
-        outflow = Outflow(self._disk)
+        outflow = SyncPace(self._disk)
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, outflow)
         self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
         self._sync(self.hours.synced, outflow)
@@ -100,7 +100,7 @@ class CheckpointJob:
         self._disk.remove_tree(self._directory / directory_name(*directory))
         self.hours.unlinked.removed.append(directory)
 
-    def _sync(self, hours: list[tuple[int, int, int]], outflow: Outflow) -> None:
+    def _sync(self, hours: list[tuple[int, int, int]], outflow: SyncPace) -> None:
         if not hours:
             return
         for hour in [hour for hour in hours if hour[0] < self.hours.near_end][-_SYNC_EACH_MAX:]:

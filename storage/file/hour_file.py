@@ -15,7 +15,7 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from storage.file.disk import Disk
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.format.array import I64
 from storage.format.rows import (
     HEADER_SIZE,
@@ -139,7 +139,7 @@ class HourFile:
     def _short(self, data: bytes, size: int, offset: int) -> Corrupt:
         return Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
 
-    def write(self, data: Buffer, offset: int, outflow: Outflow | None = None) -> None:
+    def write(self, data: Buffer, offset: int, outflow: SyncPace | None = None) -> None:
         """Write at `offset`. A file without header gets it first. `outflow` lets the bytes flow to the device."""
         if self._writer < 0:
             if not self._disk.exists(self._directory):
@@ -165,7 +165,7 @@ class HourFile:
             self._writer = self._disk.open_write(self.path)
         self._disk.fdatasync(self._writer)
 
-    def drain(self, outflow: Outflow) -> None:
+    def drain(self, outflow: SyncPace) -> None:
         """Let all written bytes, those of other writers too, flow to the device before a sync."""
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
@@ -241,7 +241,7 @@ class RowFile(HourFile):
         for first in range(self.first + after, end, BLOCK_ROWS):
             yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
-    def write_rows(self, rows: Rows, first: int, outflow: Outflow | None = None) -> None:
+    def write_rows(self, rows: Rows, first: int, outflow: SyncPace | None = None) -> None:
         """Write sealed rows. `first` is the ordinal of the first one. See `write`."""
         self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), outflow)
 
@@ -302,7 +302,7 @@ class HourFiles:
         """The same files, with `first` as the global_index of the first unit."""
         return self._again(first=first)
 
-    def drain(self, outflow: Outflow) -> None:
+    def drain(self, outflow: SyncPace) -> None:
         """See HourFile.drain."""
         for file in self._all():
             if self.disk.exists(file.path):

@@ -7,13 +7,13 @@ body is durable with its Raft entry (replication/journal/sync.py).
 import numpy as np
 
 from storage.file.hour_file import HourFiles
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.format.array import U64
 from storage.format.rows import Units
 
 
 def write_bodies(
-    files: HourFiles, words: U64, offset: int, units: Units, first: int, outflow: Outflow | None = None
+    files: HourFiles, words: U64, offset: int, units: Units, first: int, outflow: SyncPace | None = None
 ) -> None:
     """Write records, with their bodies, at `offset` of the log. Write their linked, sealed units from number `first` of
     the index.

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from storage.file.hour_file import HourFiles
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.format.array import I64, U32
 from storage.format.chain import SECONDS, Heads, absorb, link_slots, seconds_of
 from storage.format.rows import seal
@@ -56,7 +56,7 @@ def write_staged(
     chunks: Sequence[Chunk],
     open_files: OpenFiles,
     heads: HeadsKept,
-    outflow: Outflow | None = None,
+    outflow: SyncPace | None = None,
 ) -> None:
     """Write units, records and settle records behind the bytes in the files. `hours` rise, and are all that `chunks`
     name.
@@ -79,14 +79,14 @@ def write_staged(
             _write_settles(hour, open_files, outflow)
 
 
-def _pause_of(outflow: Outflow | None) -> Callable[[], None]:
+def _pause_of(outflow: SyncPace | None) -> Callable[[], None]:
     """The outflow's pause. Without an outflow the loop itself writes, so nothing waits, and a pause would hold the
     loop."""
     return (lambda: None) if outflow is None else outflow.pause
 
 
 def read_ahead(
-    hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, outflow: Outflow | None = None
+    hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, outflow: SyncPace | None = None
 ) -> None:
     """Read and keep the heads of hours that are written whole and become near soon. `outflow`: in a thread."""
     pause = _pause_of(outflow)
@@ -116,7 +116,7 @@ def _groups(hours: Iterable[FrozenHour]) -> Iterator[list[FrozenHour]]:
         yield group
 
 
-def _write_settles(hour: FrozenHour, open_files: OpenFiles, outflow: Outflow | None) -> None:
+def _write_settles(hour: FrozenHour, open_files: OpenFiles, outflow: SyncPace | None) -> None:
     assert hour.settle_rows is not None
     files = open_files(hour.number, hour.generation, hour.first)
     files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles, outflow)
@@ -124,7 +124,7 @@ def _write_settles(hour: FrozenHour, open_files: OpenFiles, outflow: Outflow | N
 
 
 def _write_units(
-    group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept, outflow: Outflow | None
+    group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept, outflow: SyncPace | None
 ) -> None:
     assert [hour.number for hour in group] == chunk.hours.tolist(), f"hours {chunk.hours} are staged"
     files = [open_files(hour.number, hour.generation, hour.first) for hour in group]

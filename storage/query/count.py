@@ -61,7 +61,7 @@ class Tally(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class CountFilter:
     """The messages to count: they stand in one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms).
 
     None does not restrict. A pending unit that is due stands as READY, and a lease that is over does not count. `term`
@@ -93,7 +93,7 @@ class Which:
 class HourCount:
     """The count of one hour, as it is when this is made. Made on the loop's thread, run once in any."""
 
-    def __init__(self, hour: Hour, which: Which, now_ms: int) -> None:
+    def __init__(self, hour: Hour, which: CountFilter, now_ms: int) -> None:
         self.source = hour
         self.units = hour.units
         self._hour = hour.snapshot()

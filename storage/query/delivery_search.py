@@ -43,7 +43,7 @@ _AT_MS: Final = 16
 _SIZE: Final = DELIVERY.itemsize
 
 
-class TooMuch(Exception):
+class SearchTooLarge(Exception):
     """The search would read or return more than its limit."""
 
 
@@ -101,7 +101,7 @@ class DeliverySearch:
     ) -> FoundDeliveries:
         """Search. `written` names the file in use and how many of its records to read.
 
-        Raises TooMuch or DiskFailed. A file that is removed meanwhile, or whose header is damaged, holds nothing.
+        Raises SearchTooLarge or DiskFailed. A file that is removed meanwhile, or has a damaged header, holds nothing.
         """
         files = delivery_files(self._directory, self._disk)
         if written is not None:
@@ -146,7 +146,7 @@ def _matching(
         rows = reader.read(first, last)
         found.looked += len(rows)
         if found.looked > search.looked_max:
-            raise TooMuch(f"more than {search.looked_max} records of the delivery log lie in that time")
+            raise SearchTooLarge(f"more than {search.looked_max} records of the delivery log lie in that time")
         good = sound(rows)
         if not good.all() or begun_ms >= 0:
             begun_ms, holes = _holes(rows["at_ms"], good, before_ms, begun_ms)
@@ -160,7 +160,7 @@ def _matching(
         if len(at):
             found.matched += len(at)
             if found.matched > search.found_max:
-                raise TooMuch(f"more than {search.found_max} records of the delivery log match")
+                raise SearchTooLarge(f"more than {search.found_max} records of the delivery log match")
             yield take_rows(rows, at)
     if begun_ms >= 0:
         found.holes.append((begun_ms, end_ms))

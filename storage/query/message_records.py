@@ -20,7 +20,7 @@ QUICK_UNITS: Final = 32
 QUICK_PAGES: Final = 4
 
 
-class TrailRows(NamedTuple):
+class MessageRecords(NamedTuple):
     """The records found. `units` and `headers` (dtype HEADER), [n], are of the units asked for, in their order.
 
     `settles` are all their settle records in the order of the file, `ordinals` their places in it.
@@ -32,7 +32,7 @@ class TrailRows(NamedTuple):
     ordinals: I64
 
 
-class MessageTrail:
+class MessageRecordsRead:
     """The records of the units with the global indexes `at`, ascending, each once. Run once."""
 
     def __init__(self, hour: Hour, at: I64) -> None:
@@ -46,13 +46,13 @@ class MessageTrail:
         """True if it takes less time than the way to a thread."""
         return self._newest is not None and len(self._at) <= QUICK_UNITS and self._newest.pages <= QUICK_PAGES
 
-    def run(self) -> TrailRows:
+    def run(self) -> MessageRecords:
         """Read the records. Raises Corrupt or DiskFailed. Corrupt is no damage if the hour was unlinked meanwhile."""
         hour = self._hour
         try:
             newest = self._read_newest() if self._newest is None else self._newest.run()
             settles, ordinals = self._follow(newest[newest > 0])
-            return TrailRows(hour.unit_rows(self._at), hour.header_rows(self._at), settles, ordinals)
+            return MessageRecords(hour.unit_rows(self._at), hour.header_rows(self._at), settles, ordinals)
         finally:
             hour.close()
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.file.disk import Disk
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.format.array import I64, U8, U16
 from storage.format.rows import HEADER_SIZE, SETTLE, Corrupt, FileHeader, Settles, take_rows
 from storage.format.states import FORWARDED, LEASED, LEAVES
@@ -197,7 +197,7 @@ class StateWriter:
 
     def __init__(self, disk: Disk, directory: Path, header: FileHeader, first: int, span: tuple[int, int]) -> None:
         self._disk = disk
-        self._outflow = Outflow(disk)
+        self._outflow = SyncPace(disk)
         self._path = directory / file_name(*span)
         self._header = header
         self._about = (first, *span)

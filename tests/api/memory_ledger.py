@@ -2,11 +2,11 @@
 
 from api.port.ledger import (
     HandOverEntry,
+    LedgerCoverage,
     LedgerDuplicate,
     LedgerEntry,
     LedgerPage,
     LedgerQuery,
-    LedgerSight,
     LedgerSummary,
     MessageLedger,
     RecordsAsked,
@@ -16,7 +16,7 @@ from api.port.problem import Problem
 
 AT_MS = 1_790_000_000_125
 
-SIGHT = LedgerSight(
+SIGHT = LedgerCoverage(
     from_ms=AT_MS,
     until_ms=AT_MS + 1000,
     retained_from_ms=AT_MS - 86_400_000,

@@ -22,7 +22,7 @@ from replication.command.topic import PutTopic
 from storage.format.array import U16, U32, U64
 from storage.format.tag_filter import TagFilter
 from tests.node.book import RecordingWheel
-from tests.node.model_log import STOP_MS, TOPICS, Reign
+from tests.node.model_log import STOP_MS, TOPICS, SeenTerm
 from tests.node.model_strict import StrictModel
 from tests.node.one_leader import HOUR_MS, messages
 
@@ -51,7 +51,7 @@ class Model(StrictModel):
     filtered = 0  # units that filtered pulls took
     pushed = 0  # units handed over after staging
     ended = 0  # units that were over their limit
-    _judged: tuple[Reign, DispatchState] | None = None  # the last state that was judged
+    _judged: tuple[SeenTerm, DispatchState] | None = None  # the last state that was judged
 
     def busy(self) -> None:
         """Hand-overs in quick succession."""

@@ -44,7 +44,7 @@ class Flight:
 
 
 @dataclass(slots=True)
-class Reign:
+class SeenTerm:
     """One leader's term."""
 
     term: int
@@ -116,8 +116,8 @@ class LoggedModel:
 
     # -- terms
 
-    def _first_reign(self) -> Reign:
-        self.leader_term = Reign(0, 0, Dispatcher(self.replicas[0].store, term=0), 0)
+    def _first_reign(self) -> SeenTerm:
+        self.leader_term = SeenTerm(0, 0, Dispatcher(self.replicas[0].store, term=0), 0)
         self._apply_committed(self._entry([GENESIS, *(PutTopic("default", t, {}, replace=False) for t in TOPICS)]))
         for name in TOPICS:
             topic = self.replicas[0].store.catalog.topic(name)
@@ -126,13 +126,13 @@ class LoggedModel:
             self.book.topics[topic.number] = name
         return self._promoted(0)
 
-    def _promoted(self, replica: int) -> Reign:
+    def _promoted(self, replica: int) -> SeenTerm:
         """The replica applies the whole log and leads."""
         self._catch_up(replica)
         node_ = self.replicas[replica]
         term = self.leader_term.term + 1
         dispatcher = Dispatcher(node_.store, term=term, options=self.options, attempts=self.limit, rules=self.rules)
-        leader_term = Reign(dispatcher.term, replica, dispatcher, node_.machine.applied_index)
+        leader_term = SeenTerm(dispatcher.term, replica, dispatcher, node_.machine.applied_index)
         self.leader_term = leader_term
         self.book.dispatcher = dispatcher
         for unit in self.book.units.values():

@@ -27,10 +27,10 @@ from node.leader.service import NEVER_MS, LeaderService
 from node.message.view import find
 from node.node import Node
 from node.ready.rule import Mask
+from replication.apply.apply_notifier import Changes
 from replication.apply.applying import Applying
 from replication.apply.registry import COMMANDS, CommandRow
 from replication.apply.registry import registered as commands
-from replication.apply.told import Changes
 from replication.command.column import ColumnReader, filled, pack_map
 from replication.command.entry import Packed, Section
 from storage.directory.verify import verify

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
-from replication.raft.options import GroupOptions, Vitals
+from replication.raft.options import GroupOptions, NodeReport
 from replication.wire.events import WireEvents
 from replication.wire.frame import Message
 from storage.file.disk import Disk
@@ -78,11 +78,11 @@ class SimNode:
         self.group.set_members(self.voters, self.learners)
         network.after(0, self._tick)
 
-    def _vitals(self) -> Vitals:
+    def _vitals(self) -> NodeReport:
         network = self.network
         wall_ms, says = int(network.now * 1000) + network.skew_ms[self.id], network.says[self.id]
         told: dict[str, Any] = dict.fromkeys(says, True)
-        return Vitals(wall_ms, 1 << 30, ahead_ms=lambda: network.ahead_ms[self.id], **told)
+        return NodeReport(wall_ms, 1 << 30, ahead_ms=lambda: network.ahead_ms[self.id], **told)
 
     def _keep(self, seconds: float) -> None:
         """The silence is made durable, as by a thread."""

@@ -22,7 +22,7 @@ from replication.driver import PUT_OFF_S, GroupDriver
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
 from replication.journal.writer import WriterThread
-from replication.raft.options import GroupOptions, Vitals
+from replication.raft.options import GroupOptions, NodeReport
 from replication.raft.proposal import NOT_LEADER, UNKNOWN
 from replication.wire.listener import AsyncTransport, Identity
 from storage.file.disk import Disk, DiskFailed
@@ -71,7 +71,7 @@ class Process:
             self._apply,
             monotonic=time.monotonic,
             random=random.Random(node_id).random,
-            vitals=lambda: Vitals(0, 0),
+            vitals=lambda: NodeReport(0, 0),
         )
         self.group.start_at(0)
         self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal.append)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replication.group import APPLY_LATER, Apart
+from replication.group import APPLY_LATER, LogGap
 from replication.raft.context import Diverged
 from replication.raft.options import GroupOptions
 from replication.raft.proposal import Outcome
@@ -215,7 +215,7 @@ def test_restart_from_a_checkpoint(tmp_path: Path) -> None:
     again.group.start_at(covered)
     network.run(1)
     assert again.texts() == [f"m{number}" for number in range(7, 10)]
-    with pytest.raises(Apart, match=r"up to 10000, the journal ends with \d+: its end is damaged"):
+    with pytest.raises(LogGap, match=r"up to 10000, the journal ends with \d+: its end is damaged"):
         again.group.start_at(10_000)
 
 
@@ -230,7 +230,7 @@ def test_a_catalog_that_ends_before_the_journal_begins_is_refused(tmp_path: Path
     node.journal.trim(node.group.applied_index)
     first = node.journal.first_index
     assert first > 2
-    with pytest.raises(Apart, match=f"up to 0, the journal begins with {first}: the catalog's newest page is damaged"):
+    with pytest.raises(LogGap, match=f"up to 0, the journal begins with {first}: the catalog's newest page is damaged"):
         node.group.start_at(0)
 
 

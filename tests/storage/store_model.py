@@ -22,7 +22,7 @@ from storage.format.states import (
     RELEASED,
     UNKNOWN,
 )
-from storage.query.count import DueTally, Tally, TopicTally, Which
+from storage.query.count import CountFilter, DueTally, Tally, TopicTally
 from storage.store import Store
 from storage.wheel.slot import DueUnits
 
@@ -240,14 +240,14 @@ class Model:
         standing = {unit.position: _standing(unit, now_ms) for unit in units}
         assert store.open_units(hour) == sum(each in OPEN for each in standing.values())
         tally = TopicTally()
-        _count(store, hour, Which(OPEN | ENDED), now_ms, tally)
+        _count(store, hour, CountFilter(OPEN | ENDED), now_ms, tally)
         counted = [(unit.topic, each) for unit in units if (each := standing[unit.position]) in OPEN | ENDED]
         assert tally.counts == Counter(counted)
         for which in (
-            Which(OPEN),
-            Which(frozenset((PENDING, DEAD)), topic=8),
-            Which(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
-            Which(ENDED, from_ms=now_ms),
+            CountFilter(OPEN),
+            CountFilter(frozenset((PENDING, DEAD)), topic=8),
+            CountFilter(frozenset((READY,)), from_ms=now_ms - 30_000, to_ms=now_ms - 1),
+            CountFilter(ENDED, from_ms=now_ms),
         ):
             due = DueTally(hour * HOUR_MS, 700, 1 << 40)
             _count(store, hour, which, now_ms, due)
@@ -279,7 +279,7 @@ def _standing(unit: Unit, now_ms: int) -> int | None:
     return unit.state
 
 
-def _count(store: Store, hour: int, which: Which, now_ms: int, tally: Tally) -> None:
+def _count(store: Store, hour: int, which: CountFilter, now_ms: int, tally: Tally) -> None:
     count = store.hour_count(hour, which, now_ms)
     if count is not None:
         assert store.is_linked(count.source)

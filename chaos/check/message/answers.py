@@ -17,9 +17,9 @@ from chaos.history.event import (
     Counted,
     Extended,
     Fault,
-    GaveBack,
     Kept,
     Looked,
+    Nacked,
     Pulled,
     Redriven,
     Rescheduled,
@@ -62,7 +62,7 @@ _ANSWERS: Final = (
     Cancelled,
     Counted,
     Extended,
-    GaveBack,
+    Nacked,
     Kept,
     Looked,
     Pulled,
@@ -137,7 +137,7 @@ def _given_back(truth: Truth) -> Iterable[str]:
     """Check that a nack took effect exactly if its answer says so."""
     if not truth.tells_settled:
         return
-    for nack in truth.history.of(GaveBack):
+    for nack in truth.history.of(Nacked):
         made = (nack.message_id, nack.term, nack.attempt) in truth.nacked
         told = f"message {nack.number}: nack of term {nack.term}, attempt {nack.attempt} said {nack.result}"
         if nack.result in ("stale", "refused", "invalid") and made:

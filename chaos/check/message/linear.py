@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from chaos.history.bounds import Bounds
-from chaos.history.event import Acked, Cancelled, Extended, GaveBack, HandedOver, Offered, Rescheduled
+from chaos.history.event import Acked, Cancelled, Extended, HandedOver, Nacked, Offered, Rescheduled
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 
@@ -44,11 +44,11 @@ def check_linear(history: History, bounds: Bounds) -> Verdict:
         _see_hand_overs(registers[number], events)
     for acked in history.of(Acked):
         _see_ack(registers[acked.number], acked)
-    answers: list[GaveBack | Extended] = [*history.of(GaveBack), *history.of(Extended)]
+    answers: list[Nacked | Extended] = [*history.of(Nacked), *history.of(Extended)]
     for answer in answers:
         if answer.result in ("nacked", "extended"):
             registers[answer.number].open_from.append((answer.asked_wall_ms, answer.result))
-        if isinstance(answer, GaveBack) and answer.result not in ("stale", "refused"):
+        if isinstance(answer, Nacked) and answer.result not in ("stale", "refused"):
             registers[answer.number].may_end.append((answer.asked_wall_ms, "nack"))
     faults: list[str] = []
     changes: list[Cancelled | Rescheduled] = [*history.of(Cancelled), *history.of(Rescheduled)]

@@ -9,8 +9,8 @@ from chaos.history.event import (
     Applied,
     Cancelled,
     Counted,
-    GaveBack,
     HandedOver,
+    Nacked,
     Offered,
     Promoted,
     Rescheduled,
@@ -76,7 +76,7 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
     for event in truth.history.events:
         if isinstance(event, HandedOver) and event.pushed:
             may_end.setdefault(event.number, event.mono_ms)
-        elif isinstance(event, Acked | GaveBack | Cancelled):
+        elif isinstance(event, Acked | Nacked | Cancelled):
             # The request was sent before the answer. The wall clock gives its moment, and it is true in a history.
             asked_ms = event.mono_ms - (event.wall_ms - event.asked_wall_ms) - 1
             may_end[event.number] = min(asked_ms, may_end.get(event.number, asked_ms))
@@ -107,6 +107,6 @@ def _moves(truth: Truth) -> dict[int, list[float]]:
     """By number: the moments at which a message may have moved to another position."""
     moves: dict[int, list[float]] = defaultdict(list)
     for event in truth.history.events:
-        if isinstance(event, Rescheduled | GaveBack | HandedOver):
+        if isinstance(event, Rescheduled | Nacked | HandedOver):
             moves[event.number].append(event.mono_ms)
     return moves

@@ -30,7 +30,7 @@ TORN_ROW_BYTES_MAX: Final = 63
 
 
 @dataclass(frozen=True)
-class Wound:
+class FileDamage:
     """The damage to one file. `offset` is the first damaged byte, `size` the number of bytes."""
 
     what: str
@@ -58,7 +58,7 @@ def files(data: Path, kind: str) -> list[Path]:
     return [path for path in sorted(data.glob(FILES[kind])) if path.is_file() and path.stat().st_size]
 
 
-def flip(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+def flip(data: Path, kind: str, at: float, chance: random.Random) -> FileDamage | None:
     """Invert one bit. Return None if there is no such file."""
     place = _place(files(data, kind), at)
     if place is None:
@@ -69,10 +69,10 @@ def flip(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
         held = file.read(1)
         file.seek(offset)
         file.write(bytes([held[0] ^ 1 << chance.randrange(8)]))
-    return Wound("a bit", path, offset, 1, held)
+    return FileDamage("a bit", path, offset, 1, held)
 
 
-def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+def zero(data: Path, kind: str, at: float, chance: random.Random) -> FileDamage | None:
     """Zero the page of 4 KiB around the place. Return None if there is no such file, or the page had only zeros."""
     place = _place(files(data, kind), at)
     if place is None:
@@ -84,10 +84,10 @@ def zero(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
         held = file.read(PAGE)
         file.seek(offset)
         file.write(bytes(len(held)))
-    return Wound(ZEROS, path, offset, len(held), held) if any(held) else None
+    return FileDamage(ZEROS, path, offset, len(held), held) if any(held) else None
 
 
-def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+def truncate(data: Path, kind: str, at: float, chance: random.Random) -> FileDamage | None:
     """Cut the file off at the place. Return None if there is no such file."""
     place = _place(files(data, kind), at)
     if place is None:
@@ -98,10 +98,10 @@ def truncate(data: Path, kind: str, at: float, chance: random.Random) -> Wound |
         held = file.read(PAGE)
     size = path.stat().st_size - offset
     os.truncate(path, offset)
-    return Wound(CUT, path, offset, size, held)
+    return FileDamage(CUT, path, offset, size, held)
 
 
-def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | None:
+def tear(data: Path, kind: str, at: float, chance: random.Random) -> FileDamage | None:
     """Append to the newest file the random bytes that an unfinished write leaves. This is no damage, because the writer
     was not told that it was written. Return None if there is no such file."""
     found = files(data, kind)
@@ -113,7 +113,7 @@ def tear(data: Path, kind: str, at: float, chance: random.Random) -> Wound | Non
     offset = path.stat().st_size
     with path.open("ab") as file:
         file.write(chance.randbytes(size))
-    return Wound("a torn write", path, offset, size)
+    return FileDamage("a torn write", path, offset, size)
 
 
 def _place(found: Sequence[Path], at: float) -> tuple[Path, int] | None:

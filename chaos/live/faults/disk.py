@@ -44,7 +44,7 @@ MEETS_S: Final = 3.0
 LOOK_S: Final = 0.5
 #: The extra time for the end on a busy machine: the node has to see the failure, the machine has to run the node.
 BUSY_S: Final = 2.0
-ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.Wound | None]]] = {
+ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.FileDamage | None]]] = {
     "flip": rot.flip,
     "zero": rot.zero,
     "truncate": rot.truncate,
@@ -64,7 +64,7 @@ class Damage:
     """One wound and its finders. `log_bytes` is the length of the node's log at that moment."""
 
     node: str
-    wound: rot.Wound
+    wound: rot.FileDamage
     kind: str
     found_by: list[str] = field(default_factory=list)
     harmless: str = ""
@@ -261,7 +261,7 @@ class DiskFaults:
                         raise PassedOver(f"nothing was written to {chosen.name} since it was copied")
                     await asyncio.to_thread(self._cluster.keep_deliveries, node_id, last=True)
                     await asyncio.to_thread(old_copy.put_back, aside, chosen)
-                    await self._wounded(Damage(node_id, rot.Wound(OLD, chosen, 0, 0), kind))
+                    await self._wounded(Damage(node_id, rot.FileDamage(OLD, chosen, 0, 0), kind))
                 await self._settle(node_id)
         finally:
             await asyncio.to_thread(old_copy.remove, aside)

@@ -27,10 +27,10 @@ from chaos.history.event import Fault as Seen
 from chaos.history.history import History
 from chaos.live.faults.handler import Handler, Handlers, NotRun, PassedOver
 from chaos.live.faults.leader_watch import Watch
-from chaos.live.faults.process_holds import Hands
+from chaos.live.faults.process_holds import ProcessHolds
 from chaos.live.faults.service import Service
 from chaos.plan.fault_plan import KINDS, Fault, FaultPlan
-from chaos.plan.target import Aim
+from chaos.plan.target import FaultTarget
 
 #: A node that ends by itself this often after all was healed will not come back.
 ENDS_MAX: Final = 2
@@ -65,9 +65,9 @@ class LiveNemesis:
         self, cluster: Cluster, history: History, plan: FaultPlan, rate: float = 0.0, after_s: float = 0.0
     ) -> None:
         self.cluster, self.history, self.plan = cluster, history, plan
-        self.hands = Hands(cluster, history)
+        self.hands = ProcessHolds(cluster, history)
         self.watch = Watch(cluster, history)
-        self.aim = Aim(lambda: list(cluster.nodes), self.watch.leader)
+        self.aim = FaultTarget(lambda: list(cluster.nodes), self.watch.leader)
         self.fired: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()

@@ -28,7 +28,7 @@ AskedOfEnd = Callable[[str, int], Awaitable[bool]]
 """From a node and the return code of its dead process. Return True if a fault explains the end."""
 
 
-class Hands:
+class ProcessHolds:
     """The holds on one cluster. While it is in use, only `start` starts nodes."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:

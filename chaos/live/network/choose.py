@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.cluster.links import Condition
-from chaos.cluster.network import Ground
-from chaos.live.network.namespaces import GroundRefused, NetnsGround
-from chaos.live.network.proxy import ProxyGround
+from chaos.cluster.network import ClusterNetwork
+from chaos.live.network.namespaces import NetnsNetwork, NetworkRefused
+from chaos.live.network.proxy import ProxyNetwork
 
 #: Tried on a link of a test network: all that a condition can ask for.
 EVERYTHING = Condition(loss=0.1, duplicate=0.1, low_s=0.01, high_s=0.02, bits_per_s=1e6)
@@ -21,20 +21,20 @@ EVERYTHING = Condition(loss=0.1, duplicate=0.1, low_s=0.01, high_s=0.02, bits_pe
 class Chosen:
     """The ground for a run, and why it is not a better one ("" if there is none)."""
 
-    ground: Ground
+    ground: ClusterNetwork
     why: str
 
 
 async def namespaces_refused(directory: Path) -> str:
     """The reason why a network of namespaces cannot be made and changed here. "" if it can."""
     try:
-        async with NetnsGround() as ground:
+        async with NetnsNetwork() as ground:
             ground.place(["n1", "n2"], directory)
             assert ground.links is not None
             ground.links.put([("n1", "n2")], Condition(cut=True))
             ground.links.put([("n2", "n1")], EVERYTHING)
             ground.links.heal()
-    except GroundRefused as refused:
+    except NetworkRefused as refused:
         return str(refused)
     return ""
 
@@ -42,4 +42,6 @@ async def namespaces_refused(directory: Path) -> str:
 async def choose_ground(directory: Path, seed: int) -> Chosen:
     """The best ground that this machine has. `seed` draws the losses on it. `directory` is only named, not used."""
     refused = await namespaces_refused(directory)
-    return Chosen(ProxyGround(seed), f"no network namespaces: {refused}") if refused else Chosen(NetnsGround(seed), "")
+    return (
+        Chosen(ProxyNetwork(seed), f"no network namespaces: {refused}") if refused else Chosen(NetnsNetwork(seed), "")
+    )

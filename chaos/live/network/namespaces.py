@@ -25,7 +25,7 @@ from typing import Final, Self
 
 from chaos.cluster.links import Condition, Link, Links
 from chaos.cluster.local_nodes import LocalNode
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 from chaos.live.network.helper import Helper, HelperFailed
 from chaos.live.network.relay import TAP
 
@@ -37,7 +37,7 @@ NETWORKS: Final = 250
 SHOT, UNSPECIFIED, NO = 2, 0xFFFFFFFF, 0
 
 
-class GroundRefused(RuntimeError):
+class NetworkRefused(RuntimeError):
     """This machine refuses such a network. The text says which part refused it."""
 
 
@@ -50,11 +50,11 @@ class Namespace:
             pipe = subprocess.PIPE
             self._holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
         except OSError as error:
-            raise GroundRefused(f"unshare: {error.strerror}") from None
+            raise NetworkRefused(f"unshare: {error.strerror}") from None
         assert self._holder.stdout is not None
         if not self._holder.stdout.readline():
             _, said = self._holder.communicate()
-            raise GroundRefused(f"unshare --net: {said.decode().strip()}")
+            raise NetworkRefused(f"unshare --net: {said.decode().strip()}")
         self.pid = self._holder.pid
         self.prefix = ("nsenter", "--target", str(self.pid), "--net")
 
@@ -64,13 +64,13 @@ class Namespace:
 
 
 def command(words: Sequence[str], lines: Sequence[str]) -> None:
-    """Run a command that reads `lines`. Raises GroundRefused with its message."""
+    """Run a command that reads `lines`. Raises NetworkRefused with its message."""
     try:
         done = subprocess.run(words, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
     except OSError as error:
-        raise GroundRefused(f"{words[0]}: {error.strerror}") from None
+        raise NetworkRefused(f"{words[0]}: {error.strerror}") from None
     if done.returncode:
-        raise GroundRefused(f"{' '.join(words)}: {done.stderr.strip()}")
+        raise NetworkRefused(f"{' '.join(words)}: {done.stderr.strip()}")
 
 
 def matching(addresses: Sequence[str], yes: int, no: int) -> str:
@@ -94,14 +94,14 @@ class SwitchLinks(Links):
         try:
             self._relay = Helper("chaos.live.network.relay", [str(seed)], switch.prefix)
         except HelperFailed as error:
-            raise GroundRefused(f"a tap device cannot be had: {error}") from None
+            raise NetworkRefused(f"a tap device cannot be had: {error}") from None
 
     def close(self) -> None:
         """End the relay."""
         self._relay.close()
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """See Links. Raises GroundRefused, HelperFailed."""
+        """See Links. Raises NetworkRefused, HelperFailed."""
         everybody = {(a, b): self.of((a, b)) for a in self.addresses for b in self.addresses if a != b}
         shaped = {link: each for link, each in everybody.items() if each.shaped and not each.cut}
         self._relay.tell({f"{self.addresses[a]}>{self.addresses[b]}": asdict(each) for (a, b), each in shaped.items()})
@@ -116,7 +116,7 @@ class SwitchLinks(Links):
         command([*self._switch.prefix, "tc", "-batch", "-"], lines)
 
 
-class NetnsGround(Ground):
+class NetnsNetwork(ClusterNetwork):
     """Namespaces, as above. Needs root. `seed` draws the lost packets and the delays."""
 
     name = "network namespaces"
@@ -130,7 +130,7 @@ class NetnsGround(Ground):
         self._net = ""
 
     async def __aenter__(self) -> Self:
-        """Raises GroundRefused where a network cannot be made."""
+        """Raises NetworkRefused where a network cannot be made."""
         try:
             self._build()
         except BaseException:
@@ -143,7 +143,7 @@ class NetnsGround(Ground):
 
     def _build(self) -> None:
         if os.geteuid() != 0:
-            raise GroundRefused("network namespaces need root")
+            raise NetworkRefused("network namespaces need root")
         self._switch = Namespace()
         self.links = self._links = SwitchLinks(self._switch, self._seed)
         number = self._connect()
@@ -168,18 +168,18 @@ class NetnsGround(Ground):
                 command(
                     ["ip", "-batch", "-"], [f"link add hw{number} type veth peer name uplink netns {self._switch.pid}"]
                 )
-            except GroundRefused as error:
+            except NetworkRefused as error:
                 refusal = str(error)
                 if "File exists" not in refusal:
                     raise
             else:
                 self._cable = f"hw{number}"
                 return number
-        raise GroundRefused(f"{NETWORKS} networks are in use: {refusal}")
+        raise NetworkRefused(f"{NETWORKS} networks are in use: {refusal}")
 
     def _close(self) -> None:
         if self._cable is not None:
-            with contextlib.suppress(GroundRefused):  # it would go with the switch too, but later
+            with contextlib.suppress(NetworkRefused):  # it would go with the switch too, but later
                 command(["ip", "-batch", "-"], [f"link del {self._cable}"])
         if self._links is not None:
             self._links.close()
@@ -187,7 +187,7 @@ class NetnsGround(Ground):
             space.close()
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """See Ground. Raises GroundRefused."""
+        """See Ground. Raises NetworkRefused."""
         assert self._switch is not None, "use `async with`"
         assert self._links is not None
         nodes: list[LocalNode] = []

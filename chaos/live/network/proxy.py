@@ -11,7 +11,7 @@ from typing import Self, cast
 
 from chaos.cluster.links import Condition, Link, Links
 from chaos.cluster.local_nodes import LocalNode
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 from chaos.cluster.ports import free_ports
 from chaos.live.network.helper import Helper
 
@@ -28,7 +28,7 @@ class ProxyLinks(Links):
         self._forwarder.ask({"links": {f"{a}>{b}": asdict(each) for (a, b), each in conditions.items()}})
 
 
-class ProxyGround(Ground):
+class ProxyNetwork(ClusterNetwork):
     """Loopback with doors. `seed` draws the losses and the delays."""
 
     name = "loopback with proxies"

@@ -34,7 +34,7 @@ from replication.raft.outbox import Outbox
 from replication.wire.door import Door
 from storage.catalog.catalog import Catalog
 from storage.checkpoint.job import CheckpointJob
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.hour.stage_write import write_staged
 from storage.tables.first_index import FirstIndexes
 from storage.wheel.second_wheel import SecondWheel
@@ -110,7 +110,7 @@ def _catalog_ahead() -> list[Patch]:
     def run(self: CheckpointJob) -> None:
         self.catalog.commit(self.hours.lengths)
         write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads)
-        self._sync(self.hours.synced, Outflow(self._disk))
+        self._sync(self.hours.synced, SyncPace(self._disk))
 
     return [(CheckpointJob, "run", run)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chaos.plan.fault_plan import Fault
-from chaos.plan.target import Aim
+from chaos.plan.target import FaultTarget
 from chaos.simulator.world.process import Process
 from chaos.simulator.world.world import World
 
@@ -15,7 +15,9 @@ class ClockFaults:
     begin of a fault. `after` makes a call at its end. `ahead_s`: the farthest that all clocks together were set ahead.
     """
 
-    def __init__(self, world: World, aim: Aim, mark: Callable[[str, str], None], after: Callable[..., None]) -> None:
+    def __init__(
+        self, world: World, aim: FaultTarget, mark: Callable[[str, str], None], after: Callable[..., None]
+    ) -> None:
         self.ahead_s = 0.0
         self._world, self._aim, self._mark, self._after = world, aim, mark, after
         self._wrong: str | None = None

@@ -21,7 +21,7 @@ from chaos.history.event import Crashed, Fault, Transferred
 from chaos.history.history import History
 from chaos.plan.fault_plan import Fault as PlannedFault
 from chaos.plan.fault_plan import FaultPlan
-from chaos.plan.target import Aim
+from chaos.plan.target import FaultTarget
 from chaos.simulator.disk.disk import finds_damage
 from chaos.simulator.faults.catches import Catches
 from chaos.simulator.faults.clock_faults import ClockFaults
@@ -60,7 +60,7 @@ class Nemesis:
         self._down_until_s: dict[str, float] = {}
         self._again_s: dict[str, float] = {}  # the time from a node's end to its next start
         self._over = False
-        self._aim = Aim(lambda: world.ids, world.leader)
+        self._aim = FaultTarget(lambda: world.ids, world.leader)
         self.clocks = ClockFaults(world, self._aim, self._mark, self._after)
         self._strangers, self._upgrade, self._drains = Strangers(world), upgrade, Drains(world)
         world.on_end = self._ended

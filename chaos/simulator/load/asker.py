@@ -22,8 +22,8 @@ from chaos.history.event import (
     Ended,
     Event,
     Fault,
-    GaveBack,
     Kept,
+    Nacked,
     Offered,
     Promoted,
     Redriven,
@@ -140,11 +140,11 @@ class Asker:
                 self._leader_ends()
         elif isinstance(event, Ended) and event.message_id in self._by_id:
             self._meanwhile(self._by_id[event.message_id])
-        elif isinstance(event, Rescheduled | GaveBack) and event.number in self._known:
+        elif isinstance(event, Rescheduled | Nacked) and event.number in self._known:
             message = self._known[event.number]
             if self._chance.random() < AGAIN_SHARE:
                 self._runner.after(SOON_S * self._chance.random(), self._look, message)
-            if isinstance(event, GaveBack):
+            if isinstance(event, Nacked):
                 self._meanwhile(message)
             elif event.outcome == "moved" and self._chance.random() < KEY_SHARE:
                 self._runner.after(SOON_S * self._chance.random(), self._keep, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from api.port.port import Delivery
-from chaos.client.consumer import Consumer, Fates, Manners
+from chaos.client.consumer import Consumer, ConsumerBehaviour, Fates
 from chaos.history.history import History
 from chaos.simulator.load.client import caller_of
 from chaos.simulator.load.load import DEAD, LEASE_MS
@@ -33,7 +33,7 @@ ALL_BACK_SHARE: Final = 0.08
 
 def consumer(world: World, history: History, probe: Probe, node_id: str, topic: str, *, asks: bool = False) -> Consumer:
     """A consumer of one topic at one node. With `asks` it is odder, and gives some responses back as a whole."""
-    manners = Manners(
+    manners = ConsumerBehaviour(
         fates=ASKED_FATES if asks else FATES,
         lease_ms=LEASE_MS,
         pulled=(1, 5, 50, 50),

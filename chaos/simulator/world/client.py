@@ -15,7 +15,7 @@ from chaos.client.outcome import Outcome, refusal
 from chaos.simulator.network.network import Network, Socket
 from chaos.simulator.time.loop import Scheduler
 from chaos.simulator.time.trace import Trace
-from chaos.simulator.world.environment import Parcel, Reply, Request
+from chaos.simulator.world.environment import Reply, Request, ValuesPiece
 
 #: How long a client waits for a connection, and by default for an answer.
 CONNECT_S = 1.0
@@ -115,7 +115,7 @@ class _Asking:
             return
         self._socket = socket
         socket.attach(self._answered, self._broken)
-        socket.send(Parcel(self._request, self._label), 1000)
+        socket.send(ValuesPiece(self._request, self._label), 1000)
 
     def no_connection(self) -> None:
         """No connection was made."""
@@ -132,7 +132,7 @@ class _Asking:
     def _broken(self) -> None:
         self._end(Outcome("unknown"))
 
-    def _answered(self, parcel: Parcel) -> None:
+    def _answered(self, parcel: ValuesPiece) -> None:
         assert self._socket is not None
         if self._done is None:
             return

@@ -66,7 +66,7 @@ class Reply(ForwardAnswer, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ValuesPiece:
     """A piece on a connection that carries values instead of bytes. `trace` names it in traces."""
 
     content: Any
@@ -156,14 +156,14 @@ class SimForwarder(Forwarder):
             return None
         answer: asyncio.Future[ForwardAnswer | None] = loop.create_future()
 
-        def answered(parcel: Parcel | None) -> None:
+        def answered(parcel: ValuesPiece | None) -> None:
             if not answer.done():
                 answer.set_result(None if parcel is None else parcel.content)
 
         socket.attach(answered, lambda: answered(None))
         self._sockets[socket] = None
         try:
-            socket.send(Parcel(request, f"{request.method} {request.target}"), 1000)
+            socket.send(ValuesPiece(request, f"{request.method} {request.target}"), 1000)
             reply = await answer
         finally:
             del self._sockets[socket]
@@ -205,7 +205,7 @@ class SimServing:
         self._sockets[socket] = None
         socket.attach(lambda request: self._asked(socket, request), lambda: self._gone(socket))
 
-    def _asked(self, socket: Socket, request: Parcel) -> None:
+    def _asked(self, socket: Socket, request: ValuesPiece) -> None:
         asked = request.content
         if isinstance(asked, Request):
             task = self._loop.create_task(self._answer(socket, asked))
@@ -224,7 +224,7 @@ class SimServing:
 
     def _reply(self, socket: Socket, answer: ForwardAnswer) -> None:
         self._at_work.pop(socket, None)
-        socket.send(Parcel(answer, f"http {answer.status}"), 1000)
+        socket.send(ValuesPiece(answer, f"http {answer.status}"), 1000)
 
     def _gone(self, socket: Socket) -> None:
         self._sockets.pop(socket, None)

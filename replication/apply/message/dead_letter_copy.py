@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from replication.apply.told import Fresh
+from replication.apply.apply_notifier import Fresh
 from replication.command.entry import Envelope
 from storage.format.array import U16, U32, U64
 from storage.format.batches import UnitBatch

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.apply_notifier import Moves
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, fence, rounds
 from replication.apply.message.dead_letter_copy import Copies, copy_dead
@@ -21,7 +22,6 @@ from replication.apply.message.message_location import settle_everywhere
 from replication.apply.message.move import CODE_RESCHEDULED, Leaving, move
 from replication.apply.message.settle import ACKED, INVALID, STALE
 from replication.apply.message.unheard import UNHEARD
-from replication.apply.told import Moves
 from replication.command.entry import Envelope
 from replication.command.handover import AGAIN, DEAD, Fail
 from storage.format.array import U8, U16, U64

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.apply_notifier import Fresh, Moves
 from replication.apply.applying import Applying
 from replication.apply.message.attempt_order import Rows, first_of_each, rounds
 from replication.apply.message.doubtful import DOUBTFUL_FIELD, with_doubt
 from replication.apply.message.message_location import FREE, UNKNOWN, find_standing, revisions, verdicts
-from replication.apply.told import Fresh, Moves
 from replication.command.entry import Envelope
 from replication.command.message import Redrive, Reschedule
 from storage.format.array import I64, U8, U16, U32, U64

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from replication.apply.apply_notifier import Fresh
 from replication.apply.applying import Applying
-from replication.apply.told import Fresh
 from replication.command.entry import Envelope
 from replication.command.schedule import Key, Schedule
 from storage.format.array import I64, U8, U32, U64

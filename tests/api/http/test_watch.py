@@ -9,8 +9,8 @@ import pytest
 import uvloop
 
 import api.http.watch
+from api.http.client_protocol import SMALL_BYTES
 from api.http.connection import Connection
-from api.http.inlet import SMALL_BYTES
 from api.http.watch import Watch
 from api.port.loop_turn import CLOSED_A_TURN
 from tests.api.harness import Client, run, running

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.demo.reconcile import Hurt, compare, result, show
+from bench.demo.reconcile import KilledCluster, compare, result, show
 from chaos.history.history import History
 from ledger.summary import Summary
 from tests.chaos.history.planted import good
@@ -30,9 +30,9 @@ def document(**more: Any) -> dict[str, Any]:
     return found | more
 
 
-def hurt(asked: dict[str, Any], by_api: list[dict[str, Any]]) -> Hurt:
+def hurt(asked: dict[str, Any], by_api: list[dict[str, Any]]) -> KilledCluster:
     """A cluster that saw the good history and said this of itself."""
-    return Hurt(["n1", "n2", "n3"], History(good()), [], asked, by_api)
+    return KilledCluster(["n1", "n2", "n3"], History(good()), [], asked, by_api)
 
 
 def output(directory: Path, ledger: list[dict[str, Any]]) -> Path:

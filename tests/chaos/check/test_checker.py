@@ -13,9 +13,9 @@ from chaos.history.event import (
     Cancelled,
     Event,
     Fault,
-    GaveBack,
     HandedOver,
     Led,
+    Nacked,
     Offered,
     Rescheduled,
     Settled,
@@ -206,7 +206,7 @@ def test_given_back_while_the_nodes_clocks_are_behind() -> None:
         handed_over_ms=taken.handed_over_ms - 3_600_000,
         begun_wall_ms=0,
     )
-    nack = GaveBack(
+    nack = Nacked(
         mono_ms=taken.mono_ms + 20,
         wall_ms=taken.wall_ms + 20,
         number=7,

@@ -15,12 +15,12 @@ from chaos.history.event import (
     Event,
     Extended,
     Fault,
-    GaveBack,
     HandedOver,
     Held,
     Intruded,
     LeftOut,
     LevelAsked,
+    Nacked,
     Offered,
     Promoted,
     Raised,
@@ -124,7 +124,7 @@ def test_leader_whose_clock_is_too_far_ahead() -> None:
         event = begun(320, 4_000 - ms, 2, 2, at_ms=EPOCH_MS + 4_000, median_ahead_ms=median_ms, known_s=known_s, **due)
         arrives = hand_over(320, 4_000, 2, 2, wall_ms=EPOCH_MS + 4_000 - ms + received_ms, leased_until_ms=0, **due)
         name = {"number": 320, "message_id": "id320", "term": 2, "attempt": 1}
-        nacked = GaveBack(**at(3_300), **name, result="nacked", asked_wall_ms=EPOCH_MS + 3_250)  # type: ignore[arg-type]
+        nacked = Nacked(**at(3_300), **name, result="nacked", asked_wall_ms=EPOCH_MS + 3_250)  # type: ignore[arg-type]
         events = with_more(event, arrives, nacked, *more).events
         return broken(History(each for each in events if not (isinstance(each, Acked) and each.number == 320)))
 
@@ -194,7 +194,7 @@ def test_message_again_after_its_consumer_gave_it_back_or_let_go_of_it() -> None
     name = {"number": 20, "message_id": "id20", "term": 1, "attempt": 1, "asked_wall_ms": EPOCH_MS + 500}
     shorter = Extended(**at(502), **name, result="extended", lease_ms=1_000)  # type: ignore[arg-type]
     longer = Extended(**at(502), **name, result="extended", lease_ms=9_000)  # type: ignore[arg-type]
-    nacked = GaveBack(**at(502), **name, result="nacked")  # type: ignore[arg-type]
+    nacked = Nacked(**at(502), **name, result="nacked")  # type: ignore[arg-type]
 
     def with_answer(*answers: Event) -> set[str]:
         history = with_more(*again, *answers)

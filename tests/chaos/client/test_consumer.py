@@ -7,8 +7,8 @@ import pytest
 
 from api.port.port import Delivery
 from chaos.client.caller import Caller
-from chaos.client.consumer import ONCE_S, Consumer, Fate, Manners
-from chaos.history.event import Acked, Extended, GaveBack, HandedOver, Pulled
+from chaos.client.consumer import ONCE_S, Consumer, ConsumerBehaviour, Fate
+from chaos.history.event import Acked, Extended, HandedOver, Nacked, Pulled
 from chaos.history.history import History
 from chaos.load.client import Tasks
 from tests.chaos.client.scripted import ScriptedClient, virtual_history
@@ -32,7 +32,7 @@ def taken(fate: Fate, refuses: str = "", all_back_share: float = 0.0) -> tuple[A
         history, client = virtual_history(), ScriptedClient()
         begun_s, client.refuses = asyncio.get_running_loop().time(), refuses
         client.messages = [delivery(number, history.now()[1]) for number in range(2)]
-        manners = Manners(
+        manners = ConsumerBehaviour(
             fates=((fate, 1.0),),
             lease_ms=LEASE_MS,
             pulled=(10,),
@@ -76,7 +76,7 @@ def test_each_fate(fate: Fate, calls: list[str]) -> None:
         assert asked[0][0] >= LEASE_MS / 1000
     assert [event.number for event in history.of(HandedOver)] == [0, 1]
     assert [event.result for event in history.of(Acked)] == ["acked"] * 2 * calls.count("ack")
-    assert [event.result for event in history.of(GaveBack)] == ["nacked"] * 2 * calls.count("nack")
+    assert [event.result for event in history.of(Nacked)] == ["nacked"] * 2 * calls.count("nack")
     assert [event.result for event in history.of(Extended)] == ["extended"] * 2 * calls.count("extend")
     assert not history.of(Pulled)
 
@@ -85,7 +85,7 @@ def test_a_response_is_given_back_as_a_whole() -> None:
     """Once, whatever else was drawn."""
     asked, history = taken("ack", refuses="no-leader", all_back_share=1.0)
     assert [(call, receipts) for _, call, receipts in asked if receipts] == [("nack", ["r0", "r1"])]
-    assert [event.result for event in history.of(GaveBack)] == ["refused"] * 2
+    assert [event.result for event in history.of(Nacked)] == ["refused"] * 2
 
 
 def test_what_is_refused_is_asked_again_for_a_while_and_recorded_so() -> None:
@@ -93,7 +93,7 @@ def test_what_is_refused_is_asked_again_for_a_while_and_recorded_so() -> None:
     asked, history = taken("give back", refuses="no-leader")
     assert len(asked) > 5
     assert asked[-1][0] - asked[0][0] == pytest.approx(ONCE_S, abs=0.5)
-    assert [event.result for event in history.of(GaveBack)] == ["refused"] * 2
+    assert [event.result for event in history.of(Nacked)] == ["refused"] * 2
 
 
 @pytest.mark.parametrize("alone", [0.0, 1.0])
@@ -105,7 +105,7 @@ def test_who_waits_for_all_answers_has_all_acks(alone: float, monkeypatch: pytes
     async def scene() -> list[str]:
         history, client = virtual_history(), ScriptedClient()
         client.messages = [delivery(number, history.now()[1]) for number in range(3)]
-        manners = Manners(
+        manners = ConsumerBehaviour(
             fates=(("ack", 1.0),), lease_ms=LEASE_MS, pulled=(10,), nack_delays_ms=(None,), beat_s=0.5, wait_ms=1_000
         )
         async with asyncio.TaskGroup() as group:

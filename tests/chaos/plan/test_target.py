@@ -2,14 +2,14 @@
 
 import pytest
 
-from chaos.plan.target import Aim
+from chaos.plan.target import FaultTarget
 
 IDS = ["n1", "n2", "n3", "n4", "n5"]
 
 
-def aim(leader: str | None = "n3") -> Aim:
+def aim(leader: str | None = "n3") -> FaultTarget:
     """At five nodes."""
-    return Aim(lambda: IDS, lambda: leader)
+    return FaultTarget(lambda: IDS, lambda: leader)
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,17 @@ def test_followers_are_all_but_who_leads() -> None:
     """And none where nobody follows."""
     assert aim().nodes("followers") == ["n1", "n2", "n4", "n5"]
     assert aim().named("leader|followers") == "n3|n1,n2,n4,n5"
-    alone = Aim(lambda: ["n1"], lambda: "n1")
+    alone = FaultTarget(lambda: ["n1"], lambda: "n1")
     assert [alone.nodes(target) for target in ("followers", "last")] == [[], []]
 
 
 def test_leader_is_whoever_led_last() -> None:
     """While nobody leads a plan still hits somebody."""
     said: list[str | None] = ["n2", None]
-    aimed = Aim(lambda: IDS, lambda: said.pop(0))
+    aimed = FaultTarget(lambda: IDS, lambda: said.pop(0))
     assert [aimed.nodes("leader"), aimed.nodes("leader")] == [["n2"], ["n2"]]
     assert aim(None).nodes("leader") == ["n1"]
-    assert Aim(lambda: ["n1"], lambda: "n1").nodes("follower") == []
+    assert FaultTarget(lambda: ["n1"], lambda: "n1").nodes("follower") == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from chaos.history.bounds import Bounds
-from chaos.history.event import Event, Fault, GaveBack, Led, Transferred
+from chaos.history.event import Event, Fault, Led, Nacked, Transferred
 from chaos.history.history import History
 from chaos.history.verdict import Verdict
 from chaos.live.verdicts import ONE_BY_ONE, judge
@@ -41,11 +41,11 @@ def test_what_was_given_back_may_come_again() -> None:
     transfer = msgspec.convert(moved | at(1_500) | {"type": "Transferred"}, Transferred)
     nack = {"term": 1, "attempt": 1, "result": "nacked", "asked_wall_ms": EPOCH_MS + 1_100} | at(1_110)
     given_back = [
-        msgspec.convert(nack | {"type": "GaveBack", "number": number, "message_id": f"id{number}"}, GaveBack)
+        msgspec.convert(nack | {"type": "Nacked", "number": number, "message_id": f"id{number}"}, Nacked)
         for number in DUPLICATES
     ]
 
-    def faults(events: list[GaveBack]) -> int:
+    def faults(events: list[Nacked]) -> int:
         history = History([*good(), *events, transfer])
         return next(len(each.faults) for each in judge(history, Bounds()) if each.promise == "T")
 

@@ -36,7 +36,7 @@ LOOK_S = 0.001
 
 
 @dataclass
-class Reign:
+class SeenTerm:
     """A time for which one node was sure to lead, in one term; true time, ms."""
 
     node: str
@@ -45,11 +45,11 @@ class Reign:
     to_ms: float
 
 
-def reigns(history: History) -> list[Reign]:
+def reigns(history: History) -> list[SeenTerm]:
     """In the order of their terms."""
-    found: dict[int, Reign] = {}
+    found: dict[int, SeenTerm] = {}
     for event in history.of(Sure):
-        leader_term = found.setdefault(event.term, Reign(event.node, event.term, event.mono_ms, event.mono_ms))
+        leader_term = found.setdefault(event.term, SeenTerm(event.node, event.term, event.mono_ms, event.mono_ms))
         leader_term.to_ms = event.mono_ms
     return [found[term] for term in sorted(found)]
 

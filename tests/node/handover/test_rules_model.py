@@ -9,7 +9,7 @@ import pytest
 import node.handover.ready_units
 import node.leader.backlog
 import node.leader.dispatcher
-from node.ready.parked import Parked
+from node.ready.held_units import HeldUnits
 from node.ready.windows import Ready
 from tests.examples import replay, seeds
 from tests.node.book import RecordingWheel
@@ -61,9 +61,9 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
         "held",
         lambda self, positions, now_ms: np.zeros(len(positions), np.bool_),
     ),
-    "nothing is asked again": (Parked, "ask_all", lambda self: None),
+    "nothing is asked again": (HeldUnits, "ask_all", lambda self: None),
     "what ended stays claimed": (Ready, "ended", lambda self, kind, subscription, units: None),
-    "what is parked is nobody's": (Parked, "park", lambda self, piece: None),
+    "what is parked is nobody's": (HeldUnits, "park", lambda self, piece: None),
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from node.handover.term import Term
 from node.leader.service import NEVER_MS, LeaderService, Services
-from replication.apply.told import Changes
+from replication.apply.apply_notifier import Changes
 
 TERM = cast(Term, object())
 CHANGES = Changes(7, 2, 1_000, (), ())

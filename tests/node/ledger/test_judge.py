@@ -7,10 +7,10 @@ from ledger.bucket import ABROAD, PLACE
 from ledger.columns import Flag, MessageClass
 from node.ledger.ask_members import Accounts
 from node.ledger.judge import AFTER_MS, BEFORE_MS, _covered_from, hand_over_time, judge_story
-from node.ledger.read import Story
+from node.ledger.read import HourMessages
 from storage.format.rows import SETTLE, UNIT
 from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED
-from storage.query.message_records import TrailRows
+from storage.query.message_records import MessageRecords
 from storage.record.delivery_record import DELIVERY, GOES_ON, START, TERM_ENDED
 from storage.record.record import HEADER
 from tests.storage.new_state import HALF, added
@@ -21,14 +21,14 @@ WHOLE_MS = DUE_MS + 10_001
 """Since when a log tells all whose first record left was written when the message was due."""
 
 
-def story(*settled: tuple[int, int]) -> Story:
+def story(*settled: tuple[int, int]) -> HourMessages:
     """One message, and what became of it: (at ms, what)."""
     units = np.zeros(1, UNIT)
     units["due_ms"], units["kind"] = DUE_MS, 1
     settles = np.zeros(len(settled), SETTLE)
     settles["at_ms"], settles["what"] = zip(*settled, strict=True)
-    trail = TrailRows(units, np.zeros(1, HEADER), settles, np.arange(len(settled)))
-    return Story(0, np.array([0], np.uint64), trail, np.zeros(0, PLACE), np.zeros(0, ABROAD))
+    trail = MessageRecords(units, np.zeros(1, HEADER), settles, np.arange(len(settled)))
+    return HourMessages(0, np.array([0], np.uint64), trail, np.zeros(0, PLACE), np.zeros(0, ABROAD))
 
 
 def test_from_before_it_fell_due_until_after_it_ended() -> None:

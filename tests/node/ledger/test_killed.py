@@ -8,7 +8,7 @@ import aiohttp
 
 from chaos.cluster.cluster import Cluster
 from chaos.cluster.links import Condition
-from chaos.live.network.proxy import ProxyGround
+from chaos.live.network.proxy import ProxyNetwork
 from tests.waiting import until
 
 CUT = Condition(cut=True)
@@ -45,7 +45,7 @@ def test_what_a_killed_leader_handed_over_last_is_a_failover_duplicate(tmp_path:
 
     async def story() -> None:
         async with (
-            ProxyGround() as ground,
+            ProxyNetwork() as ground,
             Cluster(tmp_path, settings={"raft": TRUSTED}, ground=ground) as cluster,
             aiohttp.ClientSession() as http,
         ):

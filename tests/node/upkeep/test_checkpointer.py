@@ -17,7 +17,7 @@ from node.upkeep.checkpointer import Checkpointer, phase_of
 from replication.apply.machine import Machine
 from replication.group import RaftGroup
 from replication.journal.journal import Journal
-from replication.raft.options import GroupOptions, Vitals
+from replication.raft.options import GroupOptions, NodeReport
 from storage.checkpoint.job import CheckpointJob
 from storage.file.disk import Disk
 from storage.store import Store
@@ -99,7 +99,7 @@ def test_what_is_applied_meanwhile_stays_in_the_journal(tmp_path: Path, monkeypa
     machine = Machine(store)
     group = RaftGroup(
         GroupOptions("n1", ()), journal, lambda events: cast(Any, SimpleNamespace(send=None)), machine.apply,
-        monotonic=lambda: 0.0, random=lambda: 0.5, vitals=lambda: Vitals(0, 1 << 30),
+        monotonic=lambda: 0.0, random=lambda: 0.5, vitals=lambda: NodeReport(0, 1 << 30),
     )  # fmt: skip
     group.start_at(store.applied_index)
     assert 1 < journal.first_index <= store.applied_index == 50

@@ -13,7 +13,7 @@ from storage.file.disk import Disk
 from storage.format.position import HOUR_MS
 from storage.format.rows import HEADER_SIZE
 from storage.query import delivery_search
-from storage.query.delivery_search import SAMPLE_ROWS, DeliverySearch, Search, TooMuch
+from storage.query.delivery_search import SAMPLE_ROWS, DeliverySearch, Search, SearchTooLarge
 from storage.record.delivery_record import DELIVERY, END, GOES_ON, PUSH, START, TERM_BEGUN, TERM_ENDED, Deliveries
 from tests.examples import examples
 
@@ -251,9 +251,9 @@ def test_a_search_is_bounded(tmp_path: Path) -> None:
     log.close()
     search = DeliverySearch(tmp_path, Disk())
     homes = np.arange(10, dtype=np.uint64)
-    with pytest.raises(TooMuch):
+    with pytest.raises(SearchTooLarge):
         search.run(Search(homes, *EVER, looked_max=9))
-    with pytest.raises(TooMuch):
+    with pytest.raises(SearchTooLarge):
         search.run(Search(homes, *EVER, found_max=9))
     assert len(search.run(Search(homes, *EVER, looked_max=10, found_max=10)).rows) == 10
 

@@ -15,7 +15,7 @@ from storage.format.rows import SETTLE, UNIT_MOVED, Settles, join_rows
 from storage.format.states import DELIVERED, LEASED, RELEASED
 from storage.hour.hour import Hour
 from storage.query.due_in_window import MessageWindow, TooMany
-from storage.query.message_records import MessageTrail
+from storage.query.message_records import MessageRecordsRead
 from storage.store import Store
 from tests.examples import examples
 from tests.storage.quick_directory import quick_directory
@@ -88,7 +88,7 @@ def test_they_tell_what_a_look_at_every_record_tells(
         play(store, steps)
         hour = hour_of(store)
         at = np.array(sorted(each for each in asked if each < hour.units), np.int64)
-        trail = MessageTrail(hour, at).run()
+        trail = MessageRecordsRead(hour, at).run()
         settles = all_settles(hour)
         its = np.flatnonzero(np.isin(settles["global_index"].astype(np.int64), at))
         assert trail.ordinals.tolist() == its.tolist()
@@ -135,7 +135,7 @@ def test_both_keep_their_moment(store: Store) -> None:
     first = store.append(batch_of([DUE, DUE + 1]))
     hour, at = hour_of(store), np.arange(2)
     store.settle(SettleBatch.of(first[:1], what=LEASED, at_ms=1, when=9))
-    trail, window = MessageTrail(hour, at), MessageWindow(hour, DUE, DUE + 1_000, None, 10)
+    trail, window = MessageRecordsRead(hour, at), MessageWindow(hour, DUE, DUE + 1_000, None, 10)
     assert trail.quick
     store.settle(SettleBatch.of(first, what=DELIVERED, at_ms=2))
     store.append(batch_of([DUE + 2]))

@@ -8,7 +8,7 @@ import pytest
 
 from storage.file.disk import Disk
 from storage.format.states import DELIVERED, LEASED, PENDING
-from storage.query.message_records import MessageTrail
+from storage.query.message_records import MessageRecordsRead
 from storage.state.files import spans_in
 from storage.store import Store
 from tests.storage.hour_history import HourHistory
@@ -177,7 +177,7 @@ def test_who_opened_files_for_a_thread_that_never_came_leaves_none(quick_path: P
         checkpoint(store, 1)
         at = np.arange(2 * BLOCK)
         before = len(list(Path("/proc/self/fd").iterdir()))
-        trails = [MessageTrail(the_hour(store), at) for _ in range(3)]
+        trails = [MessageRecordsRead(the_hour(store), at) for _ in range(3)]
         assert len(list(Path("/proc/self/fd").iterdir())) > before
         del trails
         assert len(list(Path("/proc/self/fd").iterdir())) == before

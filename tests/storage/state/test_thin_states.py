@@ -10,7 +10,7 @@ from node.runtime.memory import resident_bytes
 from storage.file.disk import Disk
 from storage.format.position import HOUR_MS
 from storage.format.states import DEAD, DELIVERED, FORWARDED, LEASED, PENDING
-from storage.query.message_records import MessageTrail
+from storage.query.message_records import MessageRecordsRead
 from storage.state.block import BLOCK_UNITS, PART_UNITS, Block
 from storage.store import Store
 from tests.storage.near_hour import append, killed_at_checkpoint, near_store, settle, the_hour
@@ -164,10 +164,10 @@ def test_a_trail_reads_what_was_let_go_in_its_thread(quick_path: Path) -> None:
         settle(store, positions[7:8], DELIVERED)
         full, reads = _full(store), disk.reads
         at = np.arange(0, 4 * BLOCK, 3)
-        trail = MessageTrail(the_hour(store), at)
+        trail = MessageRecordsRead(the_hour(store), at)
         assert disk.reads == reads
         assert not trail.quick
-        assert MessageTrail(the_hour(store), at[:2]).quick
+        assert MessageRecordsRead(the_hour(store), at[:2]).quick
         told = trail.run()
         assert told.ordinals.tolist() == sorted([*at.tolist(), *(at + 4 * BLOCK).tolist()])
         assert _full(store) == full

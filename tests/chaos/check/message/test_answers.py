@@ -17,10 +17,10 @@ from chaos.history.event import (
     Ended,
     Event,
     Fault,
-    GaveBack,
     HandedOver,
     Kept,
     Looked,
+    Nacked,
     Offered,
     Promoted,
     Pulled,
@@ -227,7 +227,7 @@ def test_a_get_of_a_strict_message_knows_each_attempt_that_was_received() -> Non
 )
 def test_a_nack_says_what_it_did(result: str, made_it: int, true: bool) -> None:
     """D7: nothing was done, and the message was given back."""
-    nack = made(GaveBack, 230, term=1, attempt=1, result=result)
+    nack = made(Nacked, 230, term=1, attempt=1, result=result)
     done = [made(Settled, 229, index=21, what=FORWARDED, term=1, attempt=1, code=NACKED)] * made_it
     other = made(Settled, 229, message_id="id21", index=21, what=FORWARDED, term=1, attempt=1, code=0)
     assert bool(wrong(never_acked(with_more(nack, other, *done)))) is not true

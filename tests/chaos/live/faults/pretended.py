@@ -7,7 +7,7 @@ from typing import Any, cast
 from chaos.cluster.cluster import Cluster, ClusterFailed, Leadership
 from chaos.cluster.links import Condition, Link, Links
 from chaos.cluster.local_nodes import LocalNode
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 
 
 class Told(Links):
@@ -37,7 +37,7 @@ class Machines:
         self.leaving: set[str] = set()
         self.gone: dict[str, LocalNode] = {}
         self.tended = False
-        self.ground = Ground()
+        self.ground = ClusterNetwork()
         self.ground.links = self.links = Told()
         self.clocks: Any = None
         self.leader: str | None = "n1"

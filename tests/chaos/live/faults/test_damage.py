@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.live.faults.damage import PAGE, Wound, files, flip, tear, truncate, zero
+from chaos.live.faults.damage import PAGE, FileDamage, files, flip, tear, truncate, zero
 
 KIND_FILE = {
     "journal": "journal/000001.seg",
@@ -100,7 +100,7 @@ def test_every_place_is_a_byte_of_some_file(tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("hurt", [flip, zero, truncate])
-def test_a_wound_is_mended_when_the_bytes_are_back(tmp_path: Path, hurt: Callable[..., Wound | None]) -> None:
+def test_a_wound_is_mended_when_the_bytes_are_back(tmp_path: Path, hurt: Callable[..., FileDamage | None]) -> None:
     """As long as the file is not as it was there, the wound is there; written anew, or removed, it is not."""
     before = contents(data_of(tmp_path))
     wound = hurt(tmp_path, "hours", 0.5, random.Random(1))

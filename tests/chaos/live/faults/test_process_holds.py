@@ -9,10 +9,10 @@ import pytest
 from chaos.history.event import Crashed
 from chaos.history.history import History
 from chaos.live.faults import process_holds as hands_module
-from chaos.live.faults.process_holds import Hands
+from chaos.live.faults.process_holds import ProcessHolds
 from tests.chaos.live.faults.pretended import Machines
 
-Scenario = Callable[[Machines, Hands, History], Awaitable[None]]
+Scenario = Callable[[Machines, ProcessHolds, History], Awaitable[None]]
 
 
 async def turns() -> None:
@@ -21,7 +21,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def held_twice(machines: Machines, hands: Hands, history: History) -> None:
+async def held_twice(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """Two faults keep a node down: it is started once, when the later one ends."""
     async with hands.down("n1"):
         async with hands.down("n1"):
@@ -33,7 +33,7 @@ async def held_twice(machines: Machines, hands: Hands, history: History) -> None
     assert not history.events
 
 
-async def let_go_before_it_was_noticed(machines: Machines, hands: Hands, history: History) -> None:
+async def let_go_before_it_was_noticed(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """A fault of no length: the end that it made is nobody else's fault."""
     async with hands.down("n1"):
         pass
@@ -42,7 +42,7 @@ async def let_go_before_it_was_noticed(machines: Machines, hands: Hands, history
     assert not history.events
 
 
-async def ends_by_itself(machines: Machines, hands: Hands, history: History) -> None:
+async def ends_by_itself(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """It is told of, asked about, and started again, each time."""
     asked: list[tuple[str, int]] = []
 
@@ -60,7 +60,7 @@ async def ends_by_itself(machines: Machines, hands: Hands, history: History) -> 
     assert machines.log.count("start n2") == 3
 
 
-async def fails_while_held(machines: Machines, hands: Hands, history: History) -> None:
+async def fails_while_held(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """An end with an error is told of also where an end was to be expected; who held the node starts it."""
     async with hands.may_end("n3"):
         machines.end("n3", 1)
@@ -71,7 +71,7 @@ async def fails_while_held(machines: Machines, hands: Hands, history: History) -
     assert [event.node for event in history.of(Crashed)] == ["n3"]
 
 
-async def ends_otherwise_while_it_may_end(machines: Machines, hands: Hands, history: History) -> None:
+async def ends_otherwise_while_it_may_end(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """A fault excuses an end in order and the signals that it sends, not a fault of memory."""
     async with hands.may_end("n1"), hands.may_end("n2"), hands.may_end("n3"):
         for name, returncode in (("n1", -15), ("n2", 0), ("n3", -11)):
@@ -80,7 +80,7 @@ async def ends_otherwise_while_it_may_end(machines: Machines, hands: Hands, hist
     assert [event.node for event in history.of(Crashed)] == ["n3"]
 
 
-async def told_to_the_end(machines: Machines, hands: Hands, history: History) -> None:
+async def told_to_the_end(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """What happened just before the run ended is told, and nothing is started after it."""
     machines.end("n1", 1)
     await hands.rest()
@@ -90,7 +90,7 @@ async def told_to_the_end(machines: Machines, hands: Hands, history: History) ->
     assert machines.log == ["end n1 1"]
 
 
-async def removed(machines: Machines, hands: Hands, history: History) -> None:
+async def removed(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """A node that was removed ends with the code that says so, and is not started. One that is to be removed may have
     its vote still, and the others may need it: chaos run 2102, in which its disk failed, had no majority any more."""
     machines.leaving |= {"n2", "n3"}
@@ -101,7 +101,7 @@ async def removed(machines: Machines, hands: Hands, history: History) -> None:
     assert [line for line in machines.log if line.startswith("start")] == ["start n3"]
 
 
-async def paused_twice(machines: Machines, hands: Hands, history: History) -> None:
+async def paused_twice(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """It goes on when the last pause ends."""
     async with hands.paused("n1"):
         async with hands.paused("n1"):
@@ -110,7 +110,7 @@ async def paused_twice(machines: Machines, hands: Hands, history: History) -> No
     assert machines.log == ["pause n1", "pause n1", "resume n1"]
 
 
-async def paused_killed_and_paused(machines: Machines, hands: Hands, history: History) -> None:
+async def paused_killed_and_paused(machines: Machines, hands: ProcessHolds, history: History) -> None:
     """A pause is one process's: the one after it is paused and woken on its own."""
     async with hands.paused("n1"):
         async with hands.down("n1"):
@@ -143,7 +143,7 @@ def test_hands(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     async def run() -> None:
         machines, history = Machines(tmp_path), History()
-        hands = Hands(machines.cluster(), history)
+        hands = ProcessHolds(machines.cluster(), history)
         hands.start(*machines.nodes)
         await turns()
         assert machines.tended

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from chaos.cluster.links import WHOLE, Condition, Link, Links, merged
 from chaos.cluster.local_nodes import LocalNode
-from chaos.cluster.network import Ground
+from chaos.cluster.network import ClusterNetwork
 from chaos.live.network.choose import choose_ground, namespaces_refused
-from chaos.live.network.namespaces import NetnsGround
-from chaos.live.network.proxy import ProxyGround
+from chaos.live.network.namespaces import NetnsNetwork
+from chaos.live.network.proxy import ProxyNetwork
 from tests.examples import examples
 from tests.waiting import wait_until
 
@@ -29,7 +29,7 @@ IDS = ("n1", "n2", "n3")
 class Stations:
     """One process for each node of a ground."""
 
-    def __init__(self, ground: Ground, nodes: dict[str, LocalNode]) -> None:
+    def __init__(self, ground: ClusterNetwork, nodes: dict[str, LocalNode]) -> None:
         self.ground, self.nodes = ground, nodes
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         assert ground.links is not None
@@ -58,7 +58,7 @@ class Stations:
 
 
 @asynccontextmanager
-async def stations(ground: Ground, directory: Path) -> AsyncIterator[Stations]:
+async def stations(ground: ClusterNetwork, directory: Path) -> AsyncIterator[Stations]:
     """Three of them, all connected with each other."""
     async with ground:
         nodes = {node.node_id: node for node in ground.place(IDS, directory)}
@@ -86,8 +86,8 @@ async def stations(ground: Ground, directory: Path) -> AsyncIterator[Stations]:
 
 REFUSED = asyncio.run(namespaces_refused(Path()))
 GROUNDS = [
-    pytest.param(NetnsGround, marks=pytest.mark.skipif(bool(REFUSED), reason=REFUSED), id="namespaces"),
-    pytest.param(ProxyGround, id="proxies"),
+    pytest.param(NetnsNetwork, marks=pytest.mark.skipif(bool(REFUSED), reason=REFUSED), id="namespaces"),
+    pytest.param(ProxyNetwork, id="proxies"),
 ]
 
 
@@ -160,7 +160,7 @@ SCENARIOS = (cut_one_way, cut_twice, delayed, throttled, lossy, clients_pass)
 
 
 @pytest.mark.parametrize("ground", GROUNDS)
-def test_conditions_on_real_connections(ground: Callable[[], Ground], tmp_path: Path) -> None:
+def test_conditions_on_real_connections(ground: Callable[[], ClusterNetwork], tmp_path: Path) -> None:
     """Each condition does what it says to the link it is put on, and to no other; every scenario has a network of its
     own, and they run side by side."""
 
@@ -181,7 +181,7 @@ def test_packets_come_twice(tmp_path: Path) -> None:
     """TCP hides packets that come twice; the connection goes on."""
 
     async def run() -> None:
-        async with stations(NetnsGround(), tmp_path) as here:
+        async with stations(NetnsNetwork(), tmp_path) as here:
             here.links.put([("n1", "n2")], Condition(duplicate=1.0, high_s=0.005))
             assert await here.ask("n1", "n2", 50_000) is not None
             assert await here.seen("n2") == 50_000 + 20
@@ -199,7 +199,7 @@ def test_nothing_is_left_of_a_network(tmp_path: Path) -> None:
     """Interfaces and processes are gone with the ground."""
 
     async def run() -> tuple[str, set[int]]:
-        ground = NetnsGround()
+        ground = NetnsNetwork()
         async with ground:
             ground.place(IDS, tmp_path)
             assert cable_of(ground.host).exists()
@@ -213,9 +213,9 @@ def test_nothing_is_left_of_a_network(tmp_path: Path) -> None:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from chaos.live.network.namespaces import NetnsGround
+from chaos.live.network.namespaces import NetnsNetwork
 async def run():
-    async with NetnsGround() as ground:
+    async with NetnsNetwork() as ground:
         ground.place(["n1", "n2"], Path())
         print(ground.host, ground.prefix("n1")[2], flush=True)
         sys.stdin.read()
@@ -240,7 +240,7 @@ def test_machine_without_namespaces_gets_proxies_and_a_reason(tmp_path: Path, mo
     """Not root, or no such command: it is said, and the run goes on with what there is."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     chosen = asyncio.run(choose_ground(tmp_path, 1))
-    assert isinstance(chosen.ground, ProxyGround)
+    assert isinstance(chosen.ground, ProxyNetwork)
     assert chosen.why == "no network namespaces: network namespaces need root"
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))

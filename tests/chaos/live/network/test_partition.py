@@ -10,7 +10,7 @@ from chaos.cluster.cluster import Cluster
 from chaos.cluster.links import Condition
 from chaos.cluster.local_nodes import LocalNode
 from chaos.live.network.choose import choose_ground
-from chaos.plan.target import Aim
+from chaos.plan.target import FaultTarget
 
 #: FAULTS: healed and caught up.
 CAUGHT_UP_S = 5.0
@@ -31,7 +31,7 @@ async def cut_off(cluster: Cluster, http: aiohttp.ClientSession, target: str) ->
     links = cluster.ground.links
     assert links is not None
     before = await cluster.wait_leader()
-    aim = Aim(lambda: list(cluster.nodes), lambda: before.node_id)
+    aim = FaultTarget(lambda: list(cluster.nodes), lambda: before.node_id)
     held = links.put(aim.apart(target) if "|" in target else aim.links(target), Condition(cut=True))
     after = await cluster.wait_leader(before.term)
     assert after.node_id != before.node_id

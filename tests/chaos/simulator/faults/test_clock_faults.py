@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chaos.plan.fault_plan import FaultPlan
-from chaos.plan.target import Aim
+from chaos.plan.target import FaultTarget
 from chaos.simulator.faults.clock_faults import ClockFaults
 from chaos.simulator.time.clock import SimClock
 
@@ -23,7 +23,7 @@ def test_leaps_of_all_clocks_are_counted(target: str, by_s: float, leaps: list[i
         leaps=0, processes={f"n{n}": SimpleNamespace(id=f"n{n}", clock=clock) for n, clock in enumerate(clocks, 1)}
     )
     ends: list[Callable[[], None]] = []
-    aim = Aim(lambda: list(world.processes), lambda: "n1")
+    aim = FaultTarget(lambda: list(world.processes), lambda: "n1")
     faults = ClockFaults(world, aim, lambda *_: None, lambda fault, right, process: ends.append(lambda: right(process)))
     (fault,) = FaultPlan.parse(f"plan seed=1 nodes=3 seconds=60\n3 jump {target} for=30 by={by_s}\n").faults
     seen = []

@@ -35,7 +35,7 @@ class Room(ConnectionKeeper, Protocol):
     """
 
     loop: asyncio.AbstractEventLoop
-    opened: "dict[Inlet, None]"
+    opened: "dict[ClientProtocol, None]"
     small: memoryview
     large: memoryview
     refuse: Refuse
@@ -56,7 +56,7 @@ class Room(ConnectionKeeper, Protocol):
         """Tell a client that there is no room, and close."""
 
 
-class Inlet(asyncio.BufferedProtocol):
+class ClientProtocol(asyncio.BufferedProtocol):
     """The protocol of one client. Until it has a connection, it counts as a connection itself."""
 
     __slots__ = ("_first", "_into", "_room", "_transport", "connection", "since_s")

@@ -10,7 +10,7 @@ from replication.command.handover import AGAIN, DEAD, RETRY, Fail
 from storage.format.array import I64, U8, U16, U32, U64
 
 
-class Fates:
+class FailColumns:
     """Fates of rows. A row is given up for the reason of its failure, until `note` says otherwise. The machine answers
     a row whose hour is gone `invalid`, whatever the row holds."""
 

@@ -9,11 +9,11 @@ from functools import partial
 import pytest
 import uvloop
 
-import api.http.inlet
+import api.http.client_protocol
 import api.http.listener
+from api.http.client_protocol import LARGE_BYTES, SMALL_BYTES, ClientProtocol
 from api.http.connection import Connection
-from api.http.inlet import LARGE_BYTES, SMALL_BYTES, Inlet
-from api.http.listener import BEGUN_A_TURN, Beginnings, Listener
+from api.http.listener import BEGUN_A_TURN, FirstRequests, Listener
 from api.http.listening import ACCEPTS
 from api.port.budget import Budget
 from tests.api.harness import Client, run, running
@@ -34,7 +34,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @asynccontextmanager
-async def _opened(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Inlet]]:
+async def _opened(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, ClientProtocol]]:
     """A client that has asked for nothing yet, and what the server holds of it."""
     reader, writer = await asyncio.open_connection(*client.server.address)
     try:
@@ -50,7 +50,7 @@ def _all_of(other: socket.socket) -> bytes:
     return b"".join(iter(lambda: other.recv(65_536), b""))
 
 
-def _receive(inlet: Inlet, piece: bytes) -> None:
+def _receive(inlet: ClientProtocol, piece: bytes) -> None:
     """As if the loop had read it."""
     inlet.get_buffer(-1)[: len(piece)] = piece
     inlet.buffer_updated(len(piece))
@@ -141,7 +141,7 @@ def test_who_sends_more_than_a_piece_reads_on_when_the_loop_has_come_round(monke
 def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """8,000 polls in one moment kept those waiting who were there before; and whoever asked whether the node lives."""
     rounds = [0]
-    begins = calls_of(monkeypatch, Inlet, "make_connection", lambda _: rounds[0])
+    begins = calls_of(monkeypatch, ClientProtocol, "make_connection", lambda _: rounds[0])
 
     async def story() -> None:
         async with running() as client:
@@ -173,7 +173,7 @@ def test_one_begins_at_a_time_while_as_many_connect_as_are_accepted() -> None:
     """Who connected by the thousand was accepted no faster than it connected: a look at the node's health stood behind
     it for 0.16 s."""
     loop = asyncio.new_event_loop()
-    beginnings, begun = Beginnings(loop), list[int]()
+    beginnings, begun = FirstRequests(loop), list[int]()
     for number in range(3 * BEGUN_A_TURN):
         beginnings.add(partial(begun.append, number))
     beginnings.came = ACCEPTS
@@ -209,7 +209,7 @@ def test_who_goes_before_its_turn_leaves_nothing_in_line(monkeypatch: pytest.Mon
 
 def test_who_asks_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its time; what waits for its turn to begin is not."""
-    monkeypatch.setattr(api.http.inlet, "HEADER_MAX_S", 0.05)
+    monkeypatch.setattr(api.http.client_protocol, "HEADER_MAX_S", 0.05)
 
     async def story() -> None:
         async with running() as client, _opened(client) as (reader, _, inlet):

@@ -22,7 +22,7 @@ LITTLE_MAX: Final = 2_048
 """After so many of these the file system is synced. Each is a block, and a new file is also an inode and a name."""
 
 
-class Outflow:
+class SyncPace:
     """The outflow of one writer. Blocks; raises DiskFailed.
 
     Invariant: at most UNDER_WAY_MAX of its bytes, LITTLE_MAX little writes and one file's last bytes are under way, if

@@ -8,10 +8,10 @@ import pytest
 from typing_extensions import Buffer
 
 import storage.checkpoint.hour_set
-import storage.file.outflow
+import storage.file.sync_pace
 from storage.directory.verify import verify
 from storage.file.disk import Disk
-from storage.file.outflow import Outflow
+from storage.file.sync_pace import SyncPace
 from storage.format.batches import SettleBatch
 from storage.store import Store
 from tests.storage.workload import HOUR, H, batch_of, checkpoint, found
@@ -84,7 +84,7 @@ def _name(fd: int) -> str:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a small test reaches."""
-    monkeypatch.setattr(storage.file.outflow, "UNDER_WAY_MAX", UNDER_WAY)
+    monkeypatch.setattr(storage.file.sync_pace, "UNDER_WAY_MAX", UNDER_WAY)
 
 
 def founded(directory: Path) -> tuple[MeteredDisk, Store]:
@@ -101,7 +101,7 @@ def founded(directory: Path) -> tuple[MeteredDisk, Store]:
 def test_few_bytes_are_under_way(tmp_path: Path) -> None:
     """Many small writes, and one that is larger than the bound."""
     disk = MeteredDisk()
-    outflow = Outflow(disk)
+    outflow = SyncPace(disk)
     fd = disk.open_write(tmp_path / "file")
     at = 0
     for size in [*[10_000] * 100, 10 * UNDER_WAY + 1]:
@@ -134,7 +134,7 @@ def test_no_sync_of_a_checkpoint_carries_all_of_it(quick_path: Path, hours: int)
 
 def test_no_sync_carries_all_of_many_little_hours(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message in each: one sync of 80,000 hours held every journal on that disk for a quarter of a second."""
-    monkeypatch.setattr(storage.file.outflow, "LITTLE_MAX", 64)
+    monkeypatch.setattr(storage.file.sync_pace, "LITTLE_MAX", 64)
     disk, store = founded(quick_path)
     store.append(batch_of((np.arange(400) + HOUR + 3) * H))
     checkpoint(store, 2)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.ready.parked import Parked, Piece
+from node.ready.held_units import HeldUnits, Piece
 from node.ready.topic_window import LaneKind, Queued
 from storage.tables.topic import Subscription
 from tests.examples import examples
@@ -20,7 +20,7 @@ def units(*positions: int) -> Queued:
 
 def test_a_line_is_asked_from_its_end_and_keeps_its_order() -> None:
     """What may go leaves; the others stand as they stood, before what was parked meanwhile."""
-    parked, (line, _, other, _) = Parked(), LINES
+    parked, (line, _, other, _) = HeldUnits(), LINES
     parked.park(Piece(*line, units(1, 2, 3)))
     parked.park(Piece(*line, units(4, 5)))
     assert (parked.count, parked.of(*line), parked.of(*other), parked.asking) == (5, 5, 0, False)
@@ -43,7 +43,7 @@ def test_a_line_is_asked_from_its_end_and_keeps_its_order() -> None:
 
 def test_a_piece_is_in_order_though_a_round_ended_within_it() -> None:
     """What was asked in the round before stands behind what was not."""
-    parked, (line, *_) = Parked(), LINES
+    parked, (line, *_) = HeldUnits(), LINES
     parked.park(Piece(*line, units(1, 2, 3, 4, 5)))
     for most, expected in ((1, [5]), (3, [3, 4, 5]), (10, [1, 2, 3, 4, 5])):
         parked.ask_all()
@@ -55,7 +55,7 @@ def test_a_piece_is_in_order_though_a_round_ended_within_it() -> None:
 
 def test_the_last_ones_are_shed() -> None:
     """Of a line that is partly asked, in order."""
-    parked, (line, *_) = Parked(), LINES
+    parked, (line, *_) = HeldUnits(), LINES
     parked.park(Piece(*line, units(1, 2, 3, 4, 5)))
     parked.ask_all()
     piece = parked.take(2)
@@ -82,7 +82,7 @@ def test_the_last_ones_are_shed() -> None:
 )
 def test_against_lists(steps: list[tuple[str, int, int, bool]]) -> None:
     """Whatever is done in whatever order: every unit is there once, in order, and each round asks each of them once."""
-    parked, next_position = Parked(), 1
+    parked, next_position = HeldUnits(), 1
     lines: dict[tuple[LaneKind, Subscription], list[int]] = {line: [] for line in LINES}
     to_ask: set[int] = set()
     for what, number, size, keeps in steps:

@@ -39,7 +39,7 @@ class Line:
         return self.unasked.count + self.asked.count
 
 
-class Parked:
+class HeldUnits:
     """All parked units of a leader. `lines`: by lane and subscription. A line without units has no entry."""
 
     def __init__(self) -> None:

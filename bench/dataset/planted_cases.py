@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.dataset.story import AUDITED, HOOKS, LEASE_MS, ORDERS, STRICT, Messages, Plan
+from bench.dataset.planted_case import AUDITED, HOOKS, LEASE_MS, ORDERS, STRICT, Messages, Plan
 from ledger.columns import Cause, Flag, LateCause, Lost, MessageClass
 from storage.file.delivery_file import whole_from_ms
 from storage.format.array import I64

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from replication.apply.told import Changes
+from replication.apply.apply_notifier import Changes
 from replication.command.dispatch import DispatchState
 from replication.command.schedule import Schedule
 from replication.command.unlink import Unlink

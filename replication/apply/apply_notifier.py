@@ -70,7 +70,7 @@ class Listener(Protocol):
         """Take a topic that was created or has new settings. A dropped topic has no settings."""
 
 
-class Told:
+class ApplyNotifier:
     """The notifications of one machine.
 
     `listener` and `on_applied` are None while this node does not lead. `on_applied` is called when all of an entry is
