@@ -30,6 +30,7 @@ REAL = {
     "chaos.cluster.cluster",
     "chaos.live.run",
     "tests.bench.test_run",
+    "tests.example_programs.cluster",
     "tests.node.place",
     "tests.node.pushing",
     "tests.node.restarting",

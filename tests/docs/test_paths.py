@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("api", "bench", "chaos", "cli", "client", "deploy", "ledger", "node", "reconcile", "replication", "storage")
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+FOLDERS = (
+    "api", "bench", "chaos", "cli", "client", "deploy", "examples", "ledger", "node", "reconcile", "replication",
+    "storage",
+)  # fmt: skip
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "examples/README.md",
+    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+]
 """Not CHANGELOG.md and docs/adr: they tell what was."""
 FILES = [
     str(path.relative_to(ROOT))

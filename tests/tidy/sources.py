@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from tests.tidy.tracked import ROOT, tracked
 
 OURS = ("api", "bench", "chaos", "cli", "client", "ledger", "node", "reconcile", "replication", "storage")
+#: Programs for users to read and to copy, which no distribution has.
+UNSHIPPED = ("examples",)
 #: Packages that do not stand at the root -> their folder.
 ELSEWHERE = {"hourwheel": "client/hourwheel"}
 
@@ -49,5 +51,5 @@ def _files(module: str) -> set[str]:
     return {f"{path}.py", f"{path}/__init__.py"} & FILES.keys()
 
 
-PRODUCT = [name for name in NAMES if folder(name) in OURS]
+PRODUCT = [name for name in NAMES if folder(name) in (*OURS, *UNSHIPPED)]
 IMPORTED = {name: files_imported(name) for name in PRODUCT}

@@ -1,0 +1,88 @@
+"""Sends requests to a Hourwheel cluster with the standard library's HTTP client.
+
+The package `hourwheel` knows the rest: which node to ask, what an error means, and whether to send a request again.
+"""
+
+import http.client
+import json
+import random
+import time
+from typing import Any
+
+from hourwheel.core.addresses import Address, parse_addresses
+from hourwheel.core.errors import HourwheelError, error_of, unanswered, unreachable
+from hourwheel.core.nodes import Nodes
+from hourwheel.core.problem import read_document, read_problem
+from hourwheel.core.retry import Retry
+
+#: The states of a message that has not ended.
+OPEN = ("scheduled", "ready", "leased")
+
+
+class Connection:
+    """One cluster, by the URL of one node or of several with commas between."""
+
+    def __init__(self, urls: str, timeout_s: float = 10.0) -> None:
+        self._nodes = Nodes(parse_addresses(urls))
+        self._retry = Retry()
+        self._timeout_s = timeout_s
+
+    def send(
+        self, method: str, path: str, document: object = None, *, keyed: bool = False, wait_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Send a request and return the answer's JSON object. Raises HourwheelError.
+
+        A request that failed is sent again where that is safe. A `keyed` one is safe even if it may have been done: it
+        has a key, or to do it twice is as to do it once. A pull may wait for `wait_s`.
+        """
+        body = None if document is None else json.dumps(document).encode()
+        begin_s, tries = time.monotonic(), 0
+        while True:
+            address = self._nodes.order(time.monotonic())[0]
+            tries += 1
+            try:
+                answer = self._ask(address, method, path, body, self._timeout_s + wait_s)
+            except HourwheelError as error:
+                now_s = time.monotonic()
+                again = self._retry.next_try(
+                    method, keyed, error, tries=tries, spent_s=now_s - begin_s, chance=random.random()
+                )
+                if again is None:
+                    raise
+                if again.another:
+                    self._nodes.failed(address, now_s)
+                time.sleep(again.after_s)
+            else:
+                self._nodes.answered(address)
+                return answer
+
+    def schedule(self, topic: str, body: object, after: str, key: str) -> dict[str, Any]:
+        """Schedule a message, or find the one with this key. Returns it as it is now. Raises HourwheelError.
+
+        The key makes it one message, also where the answer was lost and the request is sent again. A message that was
+        scheduled long ago may have ended, which only a look at it tells.
+        """
+        wanted = {"topic": topic, "body": body, "delay": after, "key": key, "on_conflict": "keep"}
+        id = self.send("POST", "/v1/messages", wanted, keyed=True)["id"]
+        return self.send("GET", f"/v1/messages/{id}?ledger=false")
+
+    def _ask(self, address: Address, method: str, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
+        """One request to one node. Raises HourwheelError."""
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise unreachable(address.url, str(error)) from None
+            try:
+                connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+                response = connection.getresponse()
+                payload = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                raise unanswered(address.url, str(error) or type(error).__name__) from None
+        finally:
+            connection.close()
+        document = read_document(payload)
+        if response.status >= 300 or document is None:
+            raise error_of(read_problem(response.status, dict(response.headers), payload), address.url)
+        return document

@@ -1,0 +1,37 @@
+"""What the programs share beside requests: the options of their command line, and lines that tell what happens."""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from hourwheel.core.errors import HourwheelError
+
+
+def say(text: str) -> None:
+    """Print this with the time of now, in UTC as in Hourwheel's answers."""
+    print(f"{datetime.now(UTC):%H:%M:%S.%f}"[:-3] + f"Z  {text}", flush=True)
+
+
+def command_line(name: str, steps: tuple[str, ...]) -> argparse.ArgumentParser:
+    """The options of a program, whose first step is the one without a word."""
+    parser = argparse.ArgumentParser(prog=f"python -m examples.{name}")
+    parser.add_argument("step", nargs="?", choices=steps, default=steps[0])
+    parser.add_argument("id", nargs="?", default="7", help=f"of the {name.partition('_')[2]} [default: 7]")
+    parser.add_argument("--after", help="when its time is up, such as 30m [default: 5s in the story]")
+    parser.add_argument("--database", default=f"{name}.sqlite", help="[default: %(default)s]")
+    parser.add_argument("--url", default=os.environ.get("HOURWHEEL_URL", "http://127.0.0.1:7400"))
+    return parser
+
+
+@contextlib.contextmanager
+def told_to_the_end() -> Iterator[None]:
+    """End with one line at Ctrl-C, or when something cannot be done."""
+    try:
+        yield
+    except (HourwheelError, LookupError) as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        say("stopped")
