@@ -32,8 +32,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Send a request and return the answer's JSON object. Raises HourwheelError.
 
-        A request that failed is sent again where that is safe. A `keyed` one is safe even if it may have been done: it
-        has a key, or to do it twice is as to do it once. A pull may wait for `wait_s`.
+        A request that failed is sent again where that is safe. A `keyed` one is safe where it may have been done
+        already: it has a key, or twice is as good as once. A pull may wait for `wait_s`.
         """
         body = None if document is None else json.dumps(document).encode()
         begin_s, tries = time.monotonic(), 0

@@ -153,7 +153,7 @@ def test_the_last_share_while_the_webhook_is_on_its_way(
     assert "finds when it comes (leased)" in capsys.readouterr().out
 
 
-def test_a_database_that_is_locked(bank: Bank, urls: str, tmp_path: Path) -> None:
+def test_a_database_that_is_locked(bank: Bank, urls: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The webhook is answered 503, and comes again."""
 
     async def scene() -> None:
@@ -165,6 +165,7 @@ def test_a_database_that_is_locked(bank: Bank, urls: str, tmp_path: Path) -> Non
             await until(lambda: asyncio.to_thread(lambda: message(urls, id)["last_error"]))
         await delivered(urls, id)
         assert message(urls, id)["attempt"] > 1
+        assert "to come again later: database is locked" in capsys.readouterr().out
 
     serve(bank, scene)
     assert rows(tmp_path, "locked") == [("mei", "given", -1000), ("mei", "returned", 1000)]

@@ -12,6 +12,7 @@ import pytest
 
 from examples.connection import Connection
 from examples.unpaid_order import TOPIC, Shop, main
+from hourwheel.core.errors import BadRequest, OutcomeUnknown, Unavailable
 from tests.example_programs.cluster import message, three_nodes, told, told_by_the_readme, urls_of
 from tests.waiting import wait_until
 
@@ -125,12 +126,15 @@ def test_never_paid(shop: Shop, orders: sqlite3.Connection, urls: str) -> None:
     assert row(orders, "unpaid") == (state, id)
 
 
-def test_paid_while_a_worker_has_the_message(shop: Shop, orders: sqlite3.Connection, urls: str) -> None:
+def test_paid_while_a_worker_has_the_message(
+    shop: Shop, orders: sqlite3.Connection, urls: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """DELETE answers 409 `leased`; the worker finds the order paid, and leaves it."""
     shop.place("race", "0s")
     got = pulled(shop, "race")
     assert message(urls, got["id"])["state"] == "leased"
     assert shop.pay("race")
+    assert "its message is leased, and the worker finds the order paid" in capsys.readouterr().out
     shop.handle(got)
     assert row(orders, "race") == ("paid", got["id"])
     assert message(urls, got["id"])["state"] == "delivered"
@@ -213,6 +217,28 @@ def test_an_order_whose_message_has_ended(shop: Shop, orders: sqlite3.Connection
     Connection(urls).send("DELETE", f"/v1/messages/{id}", keyed=True)
     shop.place("ended", "1h")
     assert row(orders, "ended") == ("cancelled", id)
+
+
+def test_paid_when_nothing_answers(shop: Shop, orders: sqlite3.Connection, urls: str, tmp_path: Path) -> None:
+    """The payment counts, and the worker finds the order paid when the message comes."""
+    shop.place("away", "0s")
+    assert Shop(Connection("http://127.0.0.1:1"), str(tmp_path / "orders.sqlite")).pay("away")
+    shop.handle(pulled(shop, "away"))
+    state, id = row(orders, "away")
+    assert (state, message(urls, id)["state"]) == ("paid", "delivered")
+
+
+@pytest.mark.parametrize("error", [Unavailable("no leader"), OutcomeUnknown("no answer")])
+def test_a_worker_outlives_an_outage(shop: Shop, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """It pulls again. Another error ends it."""
+    pulls = iter([error, error, BadRequest("a field")])
+
+    def fail() -> list[dict[str, Any]]:
+        raise next(pulls)
+
+    monkeypatch.setattr(shop, "pull", fail)
+    with pytest.raises(BadRequest, match="a field"):
+        shop.work()
 
 
 def test_a_leader_that_dies(shop: Shop, nodes: list[dict[str, Any]], orders: sqlite3.Connection, urls: str) -> None:
