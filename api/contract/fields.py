@@ -34,6 +34,7 @@ from api.contract.field import BODY, NOT_STORED, PLANNED, Field, MessageFields
 from api.contract.kind import Kind, duration, plain, text, whole
 from api.contract.retry import RETRY
 from api.contract.target import TARGET
+from api.port.duration import render_duration
 from api.port.port import DELAY_LEVELS_MS, Limits
 
 #: Content type of opaque bytes that were sent without one.
@@ -57,7 +58,7 @@ MESSAGE: Final = MessageFields(
         Field(
             "topic",
             Kind(plain(read_topic), str, TOPIC_CHARS_MAX, schema.TOPIC),
-            "Where it goes. One that nobody configured is made, to be pulled.",
+            "The name of the topic; one that does not exist is made, with mode `pull`.",
             "orders",
             _FIRST,
             stored="topic",
@@ -67,7 +68,7 @@ MESSAGE: Final = MessageFields(
         Field(
             BODY,
             Kind(_read_body, Raw, _BODY_BYTES, {}),
-            "Any JSON, kept and delivered byte for byte.",
+            "Any JSON, delivered byte for byte.",
             {"id": 7},
             _FIRST,
             stored="body",
@@ -93,7 +94,7 @@ MESSAGE: Final = MessageFields(
         Field(
             "content_type",
             Kind(plain(read_content_type), str, CONTENT_TYPE_BYTES_MAX, schema.CONTENT_TYPE),
-            f"What `body_base64` is; {OPAQUE} where it is not said.",
+            f"The media type of `body_base64`; `{OPAQUE}` where it is not said.",
             "image/png",
             _FIRST,
             stored="content_type",
@@ -107,7 +108,7 @@ MESSAGE: Final = MessageFields(
                 lambda value, now_ms, limits: read_delay(value, limits.max_delay_ms),
                 str | int,
                 _INT_BYTES,
-                schema.DURATION,
+                {**schema.DURATION, "x-bound": f"0 to {render_duration(Limits().max_delay_ms)}"},
             ),
             "Due so long after it came in.",
             "30m",
@@ -125,7 +126,7 @@ MESSAGE: Final = MessageFields(
                 _INT_BYTES,
                 schema.TIME,
             ),
-            "Due at that time; the past means now, and so does no due time at all.",
+            "Due at that time. The past means now, and so does no due time at all.",
             "2026-11-21T14:35:27.263Z",
             _FIRST,
             stored="asked_due_ms",
@@ -140,7 +141,7 @@ MESSAGE: Final = MessageFields(
                 _INT_BYTES,
                 schema.whole(1, len(DELAY_LEVELS_MS)),
             ),
-            "Due after the delay that the operator gave this number (`[limits] delay_levels`).",
+            "Due after the delay of this number, from `[limits] delay_levels`.",
             5,
             _FIRST,
             stored="asked_due_ms",
@@ -150,7 +151,7 @@ MESSAGE: Final = MessageFields(
         Field(
             "tags",
             Kind(plain(read_tags), list[str], TAGS_MAX * (TAG_BYTES_MAX + 1), schema.TAGS),
-            "A pull can ask for them.",
+            "A pull can ask for them, and so can a count.",
             ["eu", "vip"],
             _FIRST,
             stored="tags",
@@ -159,7 +160,7 @@ MESSAGE: Final = MessageFields(
         Field(
             "headers",
             Kind(plain(read_headers), dict[str, str], HEADER_BYTES_MAX + 4 * HEADERS_MAX, schema.HEADERS),
-            f"A push sends them. {HEADER_BYTES_MAX} bytes in all.",
+            f"A webhook sends them. They hold {HEADER_BYTES_MAX:,} bytes in all.",
             {"X-Trace": "4bf92f35"},
             _FIRST,
             stored="headers",
@@ -168,7 +169,7 @@ MESSAGE: Final = MessageFields(
         Field(
             "key",
             Kind(plain(read_key), str, KEY_BYTES_MAX, schema.KEY),
-            "The same key and request again gets the first answer.",
+            "The client's own name for it. The same key and request again gets the first answer.",
             "order-7",
             _FIRST,
             stored="key",
@@ -177,19 +178,31 @@ MESSAGE: Final = MessageFields(
         ),
         Field(
             "on_conflict",
-            Kind(plain(read_on_conflict), str, max(map(len, ON_CONFLICT)), schema.choice(ON_CONFLICT)),
-            "What happens where another request has the key: 409, or 200 with that message.",
+            Kind(
+                plain(read_on_conflict),
+                str,
+                max(map(len, ON_CONFLICT)),
+                {**schema.choice(ON_CONFLICT), "default": ON_CONFLICT[0]},
+            ),
+            "What follows where another request has the key: 409, or 200 with that message.",
             "keep",
             _FIRST,
             stored=NOT_STORED,
             fingerprinted=False,
             rare=False,
         ),
-        Field("target", TARGET, "Where this message is pushed.", {"url": "https://example.com/hook"}, _FIRST, "target"),
+        Field(
+            "target",
+            TARGET,
+            "Where this message is pushed, instead of to its topic's target.",
+            {"url": "https://example.com/hook"},
+            _FIRST,
+            "target",
+        ),
         Field(
             "retry",
             RETRY,
-            "What differs from its topic's policy.",
+            "What differs from its topic's retry policy.",
             {"max_attempts": 3, "max_age": "1d"},
             _FIRST,
             pulled=False,

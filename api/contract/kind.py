@@ -69,5 +69,5 @@ def duration(shortest: str, longest: str) -> Kind:
             raise Fault("invalid-field", f"expected {shortest} to {longest}, got {render_duration(found_ms)}")
         return found_ms
 
-    bounds = {**schema.DURATION, "description": f"{shortest} to {longest}."}
+    bounds = {**schema.DURATION, "x-bound": f"{shortest} to {longest}"}
     return Kind(plain(read), str | int, _WHOLE_BYTES, bounds, show=render_duration)

@@ -5,6 +5,7 @@ from re import findall
 from typing import Any, Final, Protocol
 
 from api.contract import schema
+from api.contract.errors import ALWAYS, WITH_BODY, listed, refusals
 from api.contract.operation import Answered, BadOperation, Example, Operation, Parameter
 from api.contract.schema import Schema
 from api.contract.shape import Shape
@@ -14,20 +15,18 @@ PROBLEM_MEDIA: Final = "application/problem+json"
 _ABOUT: Final = (
     "Shapes, words and codes grow and never change: ignore members that you do not know, and treat states, results "
     "and codes that you do not know as not final. A request with an unknown field is refused. Times go out in UTC with "
-    "milliseconds. `docs/http-api.md` says the same in sentences."
+    "milliseconds. `docs/http/README.md` says the same in sentences."
 )
-#: Codes of every route, and codes of every route that takes a body. The document lists them once.
-_ALWAYS: Final = ("malformed-request", "forbidden", "invalid-field", "unknown-field", "busy", "internal", "draining")
-_WITH_BODY: Final = ("malformed-json", "request-timeout", "too-large", "unsupported-media-type")
-_FIELDS: Final = ("invalid-field", "unknown-field", "not-supported-yet")
-
 _FAULT: Final = Shape(
     "FieldFault",
     {
-        "pointer": {"type": "string", "description": "RFC 6901, into the body; empty where that is not at fault."},
-        "detail": {"type": "string"},
-        "parameter": {"type": "string", "description": "Of the query, or of the path."},
-        "header": {"type": "string"},
+        "pointer": {
+            "type": "string",
+            "description": "A JSON pointer into the body; empty if the fault is elsewhere.",
+        },
+        "detail": {"type": "string", "description": "What is wrong, the limit, and what to do."},
+        "parameter": {"type": "string", "description": "The parameter of the query or path that is at fault."},
+        "header": {"type": "string", "description": "The header that is at fault."},
     },
     optional=("parameter", "header"),
 )
@@ -35,15 +34,15 @@ _FAULT: Final = Shape(
 PROBLEM: Final = Shape(
     "Problem",
     {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": schema.choice(sorted(TABLE)),
-        "detail": {"type": "string"},
-        "errors": {"type": "array", "items": _FAULT},
-        "leader": {"type": ["string", "null"]},
-        "term": {"type": "integer"},
-        "request_id": {"type": "string"},
+        "type": {"type": "string", "description": "`/problems/` and the code."},
+        "title": {"type": "string", "description": "What the code means."},
+        "status": {"type": "integer", "description": "The status of the answer."},
+        "code": {**schema.choice(sorted(TABLE)), "description": "The word to decide by."},
+        "detail": {"type": "string", "description": "What happened here, and what to do."},
+        "errors": {"type": "array", "items": _FAULT, "description": "The faults of the request."},
+        "leader": {"type": ["string", "null"], "description": "The node that leads, if it is known."},
+        "term": {"type": "integer", "description": "The term that the node knows."},
+        "request_id": {"type": "string", "description": "Finds the request in the log of the node."},
     },
     optional=("errors", "leader", "term", "request_id"),
     rules={"additionalProperties": True},
@@ -91,7 +90,7 @@ def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
             raise BadOperation(f"operation {route.says.name} stands there twice")
         names.add(route.says.name)
         paths.setdefault(route.pattern, {})[route.method.lower()] = _operation(route, route.says, shapes)
-    told = f"Refused. Every route may answer {_codes(_ALWAYS)}; one that takes a body also {_codes(_WITH_BODY)}."
+    told = f"Refused. Every route may answer {listed(ALWAYS)}; one that takes a body also {listed(WITH_BODY)}."
     refusal = {"description": told, "content": {PROBLEM_MEDIA: {"schema": shapes.written(PROBLEM)}}}
     return {
         "openapi": "3.1.0",
@@ -192,17 +191,13 @@ def _responses(route: Described, says: Operation, shapes: _Shapes) -> dict[str, 
     found: dict[str, Any] = {}
     for status, answered in says.answers.items():
         found[str(status)] = _answer(answered, [each for each in says.examples if each.status == status], shapes)
-    for status, codes in _refusals(route, says).items():
+    for status, codes in refusals(route, says).items():
         examples = {each.name: {"value": each.answer} for each in says.examples if each.status == status}
-        found[str(status)] = {**_PROBLEM, "description": _codes(codes)}
+        found[str(status)] = {**_PROBLEM, "description": listed(codes)}
         if examples:
             content = {PROBLEM_MEDIA: _content(PROBLEM, examples, shapes)}
-            found[str(status)] = {"description": _codes(codes), "content": content}
+            found[str(status)] = {"description": listed(codes), "content": content}
     return {**found, "default": _PROBLEM}
-
-
-def _codes(codes: Sequence[str]) -> str:
-    return ", ".join(f"`{code}`" for code in codes)
 
 
 def _answer(answered: Answered, examples: Sequence[Example], shapes: _Shapes) -> dict[str, Any]:
@@ -213,17 +208,3 @@ def _answer(answered: Answered, examples: Sequence[Example], shapes: _Shapes) ->
         **({"headers": headers} if headers else {}),
         "content": {answered.media: _content(answered.schema, shown, shapes)},
     }
-
-
-def _refusals(route: Described, says: Operation) -> dict[int, list[str]]:
-    """Return codes by status: the operation's own, and the ones that all routes of its kind have."""
-    codes = list(says.errors)
-    if says.request is not None or says.parameters:
-        codes += _FIELDS if says.request is not None else _FIELDS[:2]
-    if route.leader:
-        codes += ("no-leader",) if route.method == "GET" else ("no-leader", "outcome-unknown")
-    found: dict[int, list[str]] = {}
-    for code, (status, _) in TABLE.items():
-        if code in codes and status not in says.answers:
-            found.setdefault(status, []).append(code)
-    return dict(sorted(found.items()))

@@ -32,8 +32,10 @@ class Parameter:
     where: str = "query"
 
 
-IF_MATCH: Final = Parameter("If-Match", schema.text(32), "The revision that the caller saw, as its ETag.", "header")
-LIMIT: Final = Parameter("limit", {**schema.whole(1, 1_000), "default": 100}, "So many a page.")
+IF_MATCH: Final = Parameter(
+    "If-Match", schema.text(32), "The revision that the client saw, as `ETag` gave it.", "header"
+)
+LIMIT: Final = Parameter("limit", {**schema.whole(1, 1_000), "default": 100}, "At most so many items a page.")
 CURSOR: Final = Parameter("cursor", schema.text(1024), "The `next_cursor` of the page before.")
 
 
@@ -100,7 +102,7 @@ class Operation:
                 raise BadOperation(f"operation {self.name}: example {example.name} is answered {example.status}")
 
 
-REVISION: Final = {"ETag": "The revision, for If-Match."}
+REVISION: Final = {"ETag": "The revision, for `If-Match`."}
 
 
 def ok(answered: Schema | Shape, said: str = "Done.", **headers: str) -> dict[int, Answered]:

@@ -93,13 +93,10 @@ RETRY_SCHEMA: Final[schema.Schema] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "max_attempts": schema.whole(1, ATTEMPTS_MAX),
-        "min_backoff": {**schema.DURATION, "description": "1ms to 7d: the wait after the first failure."},
-        "max_backoff": {**schema.DURATION, "description": "1ms to 7d: what the wait doubles up to."},
-        "max_age": {
-            **schema.DURATION,
-            "description": "At most 3650d: no attempt so long after the due time; 0 for none.",
-        },
+        "max_attempts": schema.said(schema.whole(1, ATTEMPTS_MAX), "After so many attempts the message is dead."),
+        "min_backoff": schema.duration("1ms to 7d", "The wait after the first failure."),
+        "max_backoff": schema.duration("1ms to 7d", "The wait doubles up to this."),
+        "max_age": schema.duration("0 to 3650d", "No attempt starts so long after the due time; 0 for no limit."),
     },
 }
 

@@ -19,6 +19,11 @@ from api.contract.checker import (
 Schema = Mapping[str, Any]
 
 
+def said(value: Schema, words: str) -> dict[str, Any]:
+    """The same, with what it means. Pages print that beside its name (deploy/http_pages.py)."""
+    return {**value, "description": words}
+
+
 def text(chars_max: int, chars_min: int = 1, **more: Any) -> dict[str, Any]:
     """A string. Where the bound is in bytes, the same number bounds the characters."""
     return {"type": "string", "minLength": chars_min, "maxLength": chars_max, **more}
@@ -37,6 +42,11 @@ def choice(words: Sequence[str]) -> dict[str, Any]:
 def listed(items: Schema, most: int, least: int = 0) -> dict[str, Any]:
     """An array of `least` to `most` such items."""
     return {"type": "array", "items": items, "minItems": least, "maxItems": most}
+
+
+def duration(bound: str, words: str, **more: Any) -> dict[str, Any]:
+    """A duration that is sent. `bound`: in words, as `1s to 12h`."""
+    return {**DURATION, "description": words, "x-bound": bound, **more}
 
 
 TOPIC: Final = text(TOPIC_CHARS_MAX, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
@@ -62,10 +72,20 @@ HEADERS: Final[Schema] = {
 KEY: Final = text(KEY_BYTES_MAX)
 CONTENT_TYPE: Final = text(CONTENT_TYPE_BYTES_MAX, chars_min=3)
 #: The following are as answers have them.
-ID: Final = text(64, description="Opaque.")
-RECEIPT: Final = text(512, description="Opaque.")
+ID: Final = text(64, description="The id of the message; opaque.")
+RECEIPT: Final = text(512, description="Names this delivery, for ack, nack and extend; opaque.")
 AT: Final[Schema] = {"type": "string", "format": "date-time"}
 TIMESPAN: Final[Schema] = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 WORD: Final[Schema] = {"type": "string"}
 FLAG: Final[Schema] = {"type": "boolean"}
+#: Members that have one meaning in all answers.
+NAMED: Final = said(TOPIC, "The name of the topic.")
+STATE: Final = said(WORD, "Where the message stands.")
+DUE: Final = said(AT, "When it is due now.")
+ASKED_DUE: Final = said(AT, "When a client wished it to be due; a retry leaves this as it is.")
+CREATED: Final = said(AT, "When it was scheduled.")
+REVISION: Final = said(COUNT, "Counts the changes; `If-Match` takes it.")
+KEY_SHOWN: Final = {**KEY, "type": ["string", "null"], "description": "The key that the client gave it."}
+TAGS_SHOWN: Final = said(TAGS, "The tags of the message.")
+HEADERS_SHOWN: Final = said(HEADERS, "The headers of the message.")

@@ -66,5 +66,9 @@ def array(item: Schema | Shape) -> dict[str, Any]:
 
 def page(name: str, item: Schema | Shape, **more: Schema | Shape) -> Shape:
     """Return the shape of a page of items, with the cursor of the next page."""
-    cursor = {"type": ["string", "null"], "maxLength": 1024, "description": "Null: this is the last page."}
-    return Shape(name, {**more, "items": array(item), "next_cursor": cursor})
+    cursor = {
+        "type": ["string", "null"],
+        "maxLength": 1024,
+        "description": "Where the next page begins; null on the last.",
+    }
+    return Shape(name, {**more, "items": {**array(item), "description": "The page."}, "next_cursor": cursor})

@@ -240,10 +240,12 @@ TARGET_SCHEMA: Final[schema.Schema] = {
     "additionalProperties": False,
     "required": ["url"],
     "properties": {
-        "url": schema.text(URL_BYTES_MAX, format="uri"),
-        "method": schema.choice(METHODS),
-        "headers": schema.HEADERS,
-        "timeout": {**schema.DURATION, "description": "100ms to 5m, from connecting to the end of the answer."},
+        "url": schema.text(URL_BYTES_MAX, format="uri", description="An http or https address that is allowed."),
+        "method": {**schema.choice(METHODS), "default": METHODS[0], "description": "A webhook carries a body."},
+        "headers": schema.said(schema.HEADERS, "Sent with each webhook; those of the message win."),
+        "timeout": schema.duration(
+            "100ms to 5m", "From connecting to the end of the answer; `[push] timeout_ms` where it is not said."
+        ),
     },
 }
 

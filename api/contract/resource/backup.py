@@ -10,14 +10,14 @@ from api.contract.shape import Shape, sent
 _WRITTEN: Final = Shape(
     "Backup",
     {
-        "node": NODE,
-        "directory": schema.WORD,
-        "cluster_id": schema.WORD,
-        "applied_index": schema.COUNT,
-        "applied_term": schema.COUNT,
-        "bytes": schema.COUNT,
-        "files": schema.COUNT,
-        "took_ms": schema.COUNT,
+        "node": schema.said(NODE, "The node that wrote it, on its own disk."),
+        "directory": schema.said(schema.WORD, "Where it stands there."),
+        "cluster_id": schema.said(schema.WORD, "The cluster that it is of."),
+        "applied_index": schema.said(schema.COUNT, "The last log entry that it holds."),
+        "applied_term": schema.said(schema.COUNT, "The term of that entry."),
+        "bytes": schema.said(schema.COUNT, "How large it is."),
+        "files": schema.said(schema.COUNT, "How many files it has."),
+        "took_ms": schema.said(schema.COUNT, "How long it took."),
     },
 )
 SNAPSHOT: Final = Operation(
@@ -26,11 +26,19 @@ SNAPSHOT: Final = Operation(
     {
         201: Answered(
             _WRITTEN,
-            "It is durable, on the disk of the node that was asked.",
-            headers={"Location": "The directory, and its node.", "ETag": "The last entry that it holds."},
+            "The backup is durable.",
+            headers={"Location": "The node and the directory.", "ETag": "The last entry that it holds."},
         )
     },
-    request=sent("BackupWish", {"directory": {**schema.text(1024), "description": "Below `[backup] directory`."}}),
+    request=sent(
+        "BackupWish",
+        {
+            "directory": {
+                **schema.text(1024),
+                "description": "A directory below `[backup] directory`; that itself, if it is left out.",
+            }
+        },
+    ),
     optional=True,
     errors=("change-in-progress", "backup-failed", "no-leader"),
     examples=(

@@ -9,54 +9,77 @@ from api.contract.shape import Shape, array, nullable, sent
 _NUMBER: Final = nullable({"type": "integer"})
 _FIGURE: Final = nullable({"type": "number"})
 NODE: Final = schema.text(64)
+_LEADER: Final = schema.said(nullable(NODE), "The node that leads, as far as this one knows.")
+_TERM: Final = schema.said(schema.COUNT, "Grows with each election.")
+_COMMITTED: Final = schema.said(schema.COUNT, "The last log entry that a majority has.")
 
 _DISPATCH: Final = Shape(
-    "Dispatch", {"tick": {"type": "integer"}, "local_index": schema.COUNT, "applied_index": schema.COUNT}
+    "Dispatch",
+    {
+        "tick": schema.said({"type": "integer"}, "The second, since 1970, that is being dispatched."),
+        "local_index": schema.said(schema.COUNT, "How many messages of that second are dispatched."),
+        "applied_index": schema.said(schema.COUNT, "The log entry that this is as of."),
+    },
 )
 _PROGRESS: Final = Shape(
-    "SnapshotProgress", {"applied_index": schema.COUNT, "bytes": schema.COUNT, "done_bytes": schema.COUNT}
+    "SnapshotProgress",
+    {
+        "applied_index": schema.said(schema.COUNT, "The log entry that the snapshot holds last."),
+        "bytes": schema.said(schema.COUNT, "How large it is."),
+        "done_bytes": schema.said(schema.COUNT, "How much of it the node has."),
+    },
 )
 _NODE: Final = Shape(
     "Node",
     {
-        "id": NODE,
-        "http": nullable(schema.WORD),
-        "raft": nullable(schema.WORD),
-        "role": schema.choice(("leader", "follower", "learner")),
-        "state": schema.choice(("up", "down", "catching-up")),
-        "draining": schema.FLAG,
-        "applied_index": _NUMBER,
-        "lag": _NUMBER,
-        "clock_offset_ms": _FIGURE,
-        "snapshot": nullable(_PROGRESS),
-        "reads": nullable(array(schema.COUNT)),
+        "id": schema.said(NODE, "The id of the node."),
+        "http": schema.said(nullable(schema.WORD), "Where clients reach it."),
+        "raft": schema.said(nullable(schema.WORD), "Where the other nodes reach it."),
+        "role": schema.said(schema.choice(("leader", "follower", "learner")), "What it does in the cluster."),
+        "state": schema.said(schema.choice(("up", "down", "catching-up")), "Whether it answers, and keeps up."),
+        "draining": schema.said(schema.FLAG, "It is drained or shuts down."),
+        "applied_index": schema.said(_NUMBER, "The last log entry that it applied."),
+        "lag": schema.said(_NUMBER, "How many entries it is behind the leader."),
+        "clock_offset_ms": schema.said(_FIGURE, "How far its clock is from the leader's."),
+        "snapshot": schema.said(nullable(_PROGRESS), "The snapshot that it takes over, or null."),
+        "reads": schema.said(nullable(array(schema.COUNT)), "The oldest and the newest level that it reads."),
     },
 )
 _GROUP: Final = Shape(
     "Group",
     {
-        "id": schema.COUNT,
-        "leader": nullable(NODE),
-        "term": schema.COUNT,
-        "commit_index": schema.COUNT,
+        "id": schema.said(schema.COUNT, "The number of the Raft group; there is group 0 alone."),
+        "leader": _LEADER,
+        "term": _TERM,
+        "commit_index": _COMMITTED,
         "dispatch": _DISPATCH,
     },
 )
-_LATENESS: Final = Shape("Lateness", dict.fromkeys(("p50", "p99", "p99_9", "max"), _FIGURE))
-_AGREEMENT: Final = Shape("Agreement", {"index": schema.COUNT, "split": {}})
+_LATENESS: Final = Shape(
+    "Lateness",
+    dict.fromkeys(("p50", "p99", "p99_9", "max"), _FIGURE),
+    "How late the deliveries of this leader were, in ms; null without any.",
+)
+_AGREEMENT: Final = Shape(
+    "Agreement",
+    {
+        "index": schema.said(schema.COUNT, "The nodes compared what they applied up to this entry."),
+        "split": {"description": "Null while they agree, else who differs."},
+    },
+)
 _CLUSTER: Final = Shape(
     "Cluster",
     {
-        "cluster_id": nullable(schema.WORD),
-        "leader": nullable(NODE),
-        "term": schema.COUNT,
-        "commit_index": schema.COUNT,
-        "level": schema.COUNT,
-        "nodes": array(_NODE),
+        "cluster_id": schema.said(nullable(schema.WORD), "Names the cluster for good."),
+        "leader": _LEADER,
+        "term": _TERM,
+        "commit_index": _COMMITTED,
+        "level": schema.said(schema.COUNT, "The newest version of entries that every member was seen to read."),
+        "nodes": schema.said(array(_NODE), "The members, and those that join."),
         "dispatch": _DISPATCH,
         "agreement": _AGREEMENT,
         "lateness_ms": _LATENESS,
-        "groups": array(_GROUP),
+        "groups": schema.said(array(_GROUP), "The Raft groups."),
     },
 )
 SHOW: Final = Operation(
@@ -69,19 +92,21 @@ TRANSFER: Final = Operation(
         Shape(
             "Transferred",
             {
-                "from": NODE,
-                "to": NODE,
-                "term_before": schema.COUNT,
-                "term_after": schema.COUNT,
-                "took_ms": schema.COUNT,
-                "gap_ms": _NUMBER,
-                "in_flight_carried": _NUMBER,
-                "repeated": _NUMBER,
+                "from": schema.said(NODE, "The node that led before."),
+                "to": schema.said(NODE, "The node that leads now."),
+                "term_before": schema.said(schema.COUNT, "The term before."),
+                "term_after": schema.said(schema.COUNT, "The term of now."),
+                "took_ms": schema.said(schema.COUNT, "From the request to the first answer of the new leader."),
+                "gap_ms": schema.said(_NUMBER, "How long no node could deliver."),
+                "in_flight_carried": schema.said(_NUMBER, "Leases that ran when the new leader began."),
+                "repeated": schema.said(_NUMBER, "Messages that the new leader delivered again too early; 0."),
             },
         ),
-        "It leads. The last three are its own account; null where it gave none.",
+        "The node leads. The last three fields are its account; null where it gave none.",
     ),
-    request=sent("Transfer", {"to": {**NODE, "description": "The best one, if it is left out."}}),
+    request=sent(
+        "Transfer", {"to": {**NODE, "description": "The node that shall lead; the best one, if it is left out."}}
+    ),
     optional=True,
     errors=("unknown-node", "not-caught-up", "change-in-progress"),
     examples=(
@@ -107,8 +132,16 @@ TRANSFER: Final = Operation(
 UPGRADE: Final = Operation(
     "upgradeCluster",
     "Raise the level",
-    ok(Shape("Level", {"level": schema.COUNT}), "The level of now."),
-    request=sent("Upgrade", {"level": {**schema.whole(1, 255), "description": "The newest, if it is left out."}}),
+    ok(Shape("Level", {"level": schema.said(schema.COUNT, "The level of now.")}), "The level is reached."),
+    request=sent(
+        "Upgrade",
+        {
+            "level": {
+                **schema.whole(1, 255),
+                "description": "The level that is wished; the newest that the node reads, if it is left out.",
+            }
+        },
+    ),
     optional=True,
     errors=("change-in-progress", "no-leader", "outcome-unknown"),
     examples=(Example("newest", "/v1/cluster/upgrade", {"level": 3}, 200, {"level": 3}),),

@@ -7,8 +7,8 @@ from api.contract.operation import Example, Operation, Parameter, ok
 from api.contract.shape import Shape, array
 from api.port.queries import OPEN_STATES
 
-TOPIC: Final = Parameter("topic", schema.TOPIC, "Of one topic.")
-TAG: Final = Parameter("tag", schema.TAG, "Those that have this tag.")
+TOPIC: Final = Parameter("topic", schema.TOPIC, "The messages of this topic; of all topics, if it is left out.")
+TAG: Final = Parameter("tag", schema.TAG, "The messages that have this tag.")
 WINDOW: Final = (
     Parameter("from", schema.TIME, "Due then or later."),
     Parameter("to", schema.TIME, "Due before that."),
@@ -16,24 +16,38 @@ WINDOW: Final = (
 _STATES: Final = Parameter(
     "state",
     {**schema.WORD, "default": ",".join(OPEN_STATES)},
-    "One state or several, with commas between.",
+    "One state, or several with commas between.",
 )
-_STEP: Final = Parameter("step", {**schema.DURATION, "default": "1m"}, "How long a bucket is.")
+_STEP: Final = Parameter(
+    "step", {**schema.DURATION, "default": "1m", "x-bound": "1ms to 3650d"}, "How long a bucket is."
+)
 _WHICH: Final = (TOPIC, *WINDOW, TAG, _STATES)
 
 COUNT: Final = Operation(
     "countMessages",
     "Count messages",
-    ok(Shape("Count", {"count": schema.COUNT}), "So many as of now, each hour as of one moment."),
+    ok(
+        Shape("Count", {"count": schema.said(schema.COUNT, "How many messages there are.")}),
+        "Each hour as of one moment.",
+    ),
     parameters=_WHICH,
     errors=("unknown-topic", "over-limit"),
     examples=(Example("open", "/v1/messages/count?topic=orders&state=scheduled,cancelled", {"count": 3}),),
 )
-_BUCKET: Final = Shape("Bucket", {"from": schema.AT, "count": schema.COUNT})
+_BUCKET: Final = Shape(
+    "Bucket",
+    {
+        "from": schema.said(schema.AT, "Where the bucket begins; the next one begins a step later."),
+        "count": schema.said(schema.COUNT, "How many messages are due in it."),
+    },
+)
 HISTOGRAM: Final = Operation(
     "countMessagesByDueTime",
     "Count messages by due time",
-    ok(Shape("Histogram", {"buckets": array(_BUCKET)}), "Buckets one behind the other, empty ones too."),
+    ok(
+        Shape("Histogram", {"buckets": schema.said(array(_BUCKET), "In order of time, without a hole.")}),
+        "Buckets one behind the other, empty ones too.",
+    ),
     parameters=(*_WHICH, _STEP),
     errors=("unknown-topic", "over-limit"),
     examples=(

@@ -5,7 +5,7 @@ from typing import Final
 from api.contract import schema
 from api.contract.operation import CURSOR, LIMIT, Example, Operation, ok
 from api.contract.resource.count import TAG, WINDOW
-from api.contract.shape import Shape, nullable, page, sent
+from api.contract.shape import Shape, page, sent
 
 _ID: Final = "2000F6ZY00000004T9ZP8YDR6Q"
 _DUE: Final = "2026-11-21T14:05:27.525Z"
@@ -13,19 +13,19 @@ _DEAD: Final = Shape(
     "DeadMessage",
     {
         "id": schema.ID,
-        "due": schema.AT,
-        "asked_due": schema.AT,
-        "died": schema.AT,
-        "reason": schema.WORD,
-        "attempts": schema.COUNT,
-        "tags": schema.TAGS,
-        "key": nullable(schema.KEY),
+        "due": schema.said(schema.AT, "When its last attempt was due."),
+        "asked_due": schema.ASKED_DUE,
+        "died": schema.said(schema.AT, "When it was given up."),
+        "reason": schema.said(schema.WORD, "Why: one of the reasons below."),
+        "attempts": schema.said(schema.COUNT, "How many attempts it had."),
+        "tags": schema.TAGS_SHOWN,
+        "key": schema.KEY_SHOWN,
     },
 )
 LIST: Final = Operation(
     "listDeadMessages",
     "List the messages of a topic that were given up",
-    ok(page("DeadMessages", _DEAD), "A page, in the order of hours and arrival."),
+    ok(page("DeadMessages", _DEAD), "In order of hours, then of arrival."),
     parameters=(*WINDOW, TAG, LIMIT, CURSOR),
     errors=("unknown-topic",),
     examples=(
@@ -55,17 +55,24 @@ REDRIVE: Final = Operation(
     "redriveMessages",
     "Make messages that were given up due now",
     ok(
-        Shape("Changed", {"matched": schema.COUNT, "changed": schema.COUNT, "index": schema.COUNT}),
-        "With all their attempts before them.",
+        Shape(
+            "Changed",
+            {
+                "matched": schema.said(schema.COUNT, "How many messages matched."),
+                "changed": schema.said(schema.COUNT, "How many of them are due again."),
+                "index": schema.said(schema.COUNT, "The log entry of the last change; 0 without any."),
+            },
+        ),
+        "They are due now, with all their attempts before them.",
     ),
     request=sent(
         "Redrive",
         {
-            "topic": schema.TOPIC,
-            "from": schema.TIME,
-            "to": schema.TIME,
-            "tag": schema.TAG,
-            "dry_run": {**schema.FLAG, "description": "true: they are counted and stay as they are."},
+            "topic": schema.NAMED,
+            "from": schema.said(schema.TIME, "The dead whose asked due time is then or later."),
+            "to": schema.said(schema.TIME, "The dead whose asked due time is before that."),
+            "tag": schema.said(schema.TAG, "The dead that have this tag."),
+            "dry_run": {**schema.FLAG, "default": False, "description": "true: they are counted, and stay dead."},
         },
         ("topic",),
     ),

@@ -10,18 +10,21 @@ from api.contract.shape import Shape, nullable, sent
 _DRAINED: Final = Shape(
     "Drained",
     {
-        "node": NODE,
-        "draining": schema.FLAG,
-        "led": schema.FLAG,
-        "leader": nullable(NODE),
-        "pushes": schema.COUNT,
+        "node": schema.said(NODE, "The node that answers."),
+        "draining": schema.said(schema.FLAG, "Whether it is drained."),
+        "led": schema.said(schema.FLAG, "Whether it led when it was asked."),
+        "leader": schema.said(nullable(NODE), "The node that leads now."),
+        "pushes": schema.said(schema.COUNT, "Webhooks that were still on the wire after 25 s."),
     },
 )
-_MEANT: Final = sent("DrainWish", {"node": {**NODE, "description": "Has to be the node that is asked."}})
+_MEANT: Final = sent(
+    "DrainWish",
+    {"node": {**NODE, "description": "The id of the node that is meant; another node refuses the request."}},
+)
 DRAIN: Final = Operation(
     "drainNode",
     "Take the node that answers out of service",
-    ok(_DRAINED, "It leads nothing, takes no requests, and nothing of it is on the wire."),
+    ok(_DRAINED, "The node does not lead, refuses requests, and has no webhook on the wire."),
     request=_MEANT,
     optional=True,
     errors=("unknown-node", "not-caught-up", "change-in-progress"),
@@ -39,7 +42,7 @@ DRAIN: Final = Operation(
 UNDRAIN: Final = Operation(
     "undrainNode",
     "Let the node that answers serve again",
-    ok(_DRAINED, "It may lead."),
+    ok(_DRAINED, "The node serves, and may lead."),
     request=_MEANT,
     optional=True,
     errors=("unknown-node",),

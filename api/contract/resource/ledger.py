@@ -13,106 +13,130 @@ _NUMBER: Final = nullable({"type": "integer"})
 _WORD: Final = nullable(schema.WORD)
 _COUNTS: Final = {"type": "object", "additionalProperties": schema.COUNT}
 
+_UNREACHABLE: Final = Shape(
+    "Unreachable",
+    {"node": schema.said(schema.WORD, "The member."), "why": schema.said(schema.WORD, "What happened.")},
+)
+_GAP: Final = Shape(
+    "Gap",
+    {
+        "node": schema.said(_WORD, "The node that led; null where no account tells."),
+        "from": schema.said(schema.AT, "Where the gap begins."),
+        "to": schema.said(schema.AT, "Where it ends."),
+    },
+)
 _WINDOW: Final = Shape(
     "LedgerWindow",
     {
-        "from": schema.AT,
-        "to": schema.AT,
-        "retained_from": schema.AT,
-        "removed_until": _AT,
-        "complete": schema.FLAG,
-        "unreachable": array(Shape("Unreachable", {"node": schema.WORD, "why": schema.WORD})),
-        "gaps": array(Shape("Gap", {"node": _WORD, "from": schema.AT, "to": schema.AT})),
+        "from": schema.said(schema.AT, "Where the window begins."),
+        "to": schema.said(schema.AT, "Where the window ends."),
+        "retained_from": schema.said(schema.AT, "Records of messages that were due before this may be forgotten."),
+        "removed_until": schema.said(_AT, "The end of the newest hour of the window that age removed."),
+        "complete": schema.said(schema.FLAG, "There is no gap, no unreachable node and no removed hour."),
+        "unreachable": schema.said(array(_UNREACHABLE), "Members that did not give their account."),
+        "gaps": schema.said(array(_GAP), "Times for which an account is missing."),
     },
     "What the answer was made from, and what is missing.",
 )
+_DELIVERY: Final[dict[str, Any]] = {
+    "at": schema.said(_AT, "When the delivery started."),
+    "node": schema.said(_WORD, "The node that made it."),
+    "term": schema.said(_NUMBER, "The term of that leader."),
+    "attempt": schema.said(_NUMBER, "The number of the attempt."),
+}
 _REPEATED: Final = Shape(
     "Repeated",
-    {"at": _AT, "node": _WORD, "term": _NUMBER, "attempt": _NUMBER, "leased_until": _AT, "id": schema.ID},
+    {
+        **_DELIVERY,
+        "leased_until": schema.said(_AT, "When its lease ended or ends."),
+        "id": {**schema.ID, "description": "The other message, of `scheduled_twice` alone."},
+    },
+    "The earlier delivery.",
     optional=("id",),
 )
 _DUPLICATE: Final = Shape(
     "Duplicate",
     {
-        "cause": schema.WORD,
-        "mode": _WORD,
-        "at": _AT,
-        "node": _WORD,
-        "term": _NUMBER,
-        "attempt": _NUMBER,
+        "cause": schema.said(schema.WORD, "Why it was delivered again."),
+        "mode": schema.said(_WORD, "`pull` or `push`."),
+        **_DELIVERY,
         "repeats": _REPEATED,
     },
 )
 _JUDGED: Final[dict[str, Any]] = {
-    "class": _CLASS,
-    "flags": array(schema.WORD),
-    "late_cause": _WORD,
-    "lost": _WORD,
-    "hand_overs": schema.COUNT,
-    "retries": schema.COUNT,
-    "first_handed_over": _AT,
-    "lateness_ms": _NUMBER,
-    "mode": _WORD,
-    "term": _NUMBER,
-    "attempt": _NUMBER,
-    "node": _WORD,
-    "code": _NUMBER,
-    "duplicates": array(_DUPLICATE),
+    "class": schema.said(_CLASS, "What became of the message."),
+    "flags": schema.said(array(schema.WORD), "What else is true of it."),
+    "late_cause": schema.said(_WORD, "Why the first delivery was late; null if it was not."),
+    "lost": schema.said(_WORD, "Why it counts as lost; null if it does not."),
+    "hand_overs": schema.said(schema.COUNT, "How many deliveries the nodes wrote down."),
+    "retries": schema.said(schema.COUNT, "How many of them came after a failure on record."),
+    "first_handed_over": schema.said(_AT, "When the first delivery started."),
+    "lateness_ms": schema.said(_NUMBER, "How far behind the due time that was."),
+    "mode": schema.said(_WORD, "`pull` or `push`, of the first delivery."),
+    "term": schema.said(_NUMBER, "The term of the first delivery."),
+    "attempt": schema.said(_NUMBER, "The attempt of the first delivery."),
+    "node": schema.said(_WORD, "The node that made the first delivery."),
+    "code": schema.said(_NUMBER, "The HTTP status or the number of the reason with which it ended."),
+    "duplicates": schema.said(array(_DUPLICATE), "Deliveries that repeat another one."),
 }
 _ENTRY: Final = Shape(
     "LedgerEntry",
     {
         "id": schema.ID,
-        "topic": schema.TOPIC,
+        "topic": schema.NAMED,
         **_JUDGED,
-        "created": _AT,
-        "asked_due": schema.AT,
-        "due": schema.AT,
-        "settled": _AT,
+        "created": schema.said(_AT, "When it was scheduled."),
+        "asked_due": schema.ASKED_DUE,
+        "due": schema.DUE,
+        "settled": schema.said(_AT, "When it ended; null while it is open."),
     },
 )
+_OUTCOMES: Final = ("delivered", "failed", "given_back", "late", "unknown")
 _HAND_OVER: Final = Shape(
     "HandOver",
     {
-        "at": schema.AT,
-        "node": schema.WORD,
-        "term": schema.COUNT,
-        "attempt": schema.COUNT,
-        "mode": schema.WORD,
-        "outcome": schema.choice(("delivered", "failed", "given_back", "late", "unknown")),
-        "ended": _AT,
-        "code": _NUMBER,
+        **_DELIVERY,
+        "mode": schema.said(schema.WORD, "`pull` or `push`."),
+        "outcome": schema.said(schema.choice(_OUTCOMES), "How it ended."),
+        "ended": schema.said(_AT, "When it ended; null where no end is on record."),
+        "code": schema.said(_NUMBER, "The HTTP status or the number of the reason of its end."),
     },
 )
 LEDGER_OF_MESSAGE: Final = Shape(
     "LedgerOfMessage",
     {
         **_JUDGED,
-        "class": nullable(_CLASS),
-        "deliveries": array(_HAND_OVER),
+        "class": schema.said(nullable(_CLASS), "What became of the message; null: `why` says why nobody knows."),
+        "deliveries": schema.said(array(_HAND_OVER), "The newest 500 deliveries on record."),
         "window": _WINDOW,
-        "why": {**schema.WORD, "description": "There is no class, and nothing else, for that reason."},
+        "why": {**schema.WORD, "description": "Why there is no class, and no other field."},
     },
     optional=(*(name for name in _JUDGED if name != "class"), "deliveries", "window", "why"),
 )
+_ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}
 _SUMMARY: Final = Shape(
     "LedgerSummary",
     {
         "window": _WINDOW,
-        "scheduled": schema.COUNT,
-        "classes": Shape("Classes", dict.fromkeys(CLASSES, schema.COUNT)),
-        "flags": _COUNTS,
-        "late_causes": _COUNTS,
-        "lost": _COUNTS,
-        "causes": _COUNTS,
-        "term_changes": array({"type": "object", "additionalProperties": True}),
-        **dict.fromkeys(("strict_failover", "hand_overs", "retries", "duplicates", "foreign", "beyond"), schema.COUNT),
+        "scheduled": schema.said(schema.COUNT, "The sum of the classes."),
+        "classes": Shape("Classes", dict.fromkeys(CLASSES, schema.COUNT), "How many messages of each class there are."),
+        "flags": schema.said(_COUNTS, "How many messages have each flag."),
+        "late_causes": schema.said(_COUNTS, "How many late messages there are of each cause."),
+        "lost": schema.said(_COUNTS, "How many lost messages there are of each reason."),
+        "causes": schema.said(_COUNTS, "How many duplicates there are of each cause."),
+        "term_changes": schema.said(array(_ANY_OBJECT), "The changes of leader that repeated a delivery."),
+        "strict_failover": schema.said(schema.COUNT, "Failover duplicates in strict topics; 0."),
+        "hand_overs": schema.said(schema.COUNT, "How many deliveries are on record."),
+        "retries": schema.said(schema.COUNT, "How many of them came after a failure on record."),
+        "duplicates": schema.said(schema.COUNT, "How many of them repeat another one."),
+        "foreign": schema.said(schema.COUNT, "Records that name no message of the window."),
+        "beyond": schema.said(schema.COUNT, "Records that are newer than the answer."),
     },
 )
 _WHICH: Final = (
-    Parameter("from", schema.TIME, "Scheduled for then or later; an hour before `to`, if it is left out."),
-    Parameter("to", schema.TIME, "Scheduled for before that; now, if it is left out."),
-    Parameter("topic", schema.TOPIC, "Of one topic."),
+    Parameter("from", schema.TIME, "Messages scheduled for then or later; an hour before `to`, if it is left out."),
+    Parameter("to", schema.TIME, "Messages scheduled for before that; now, if it is left out."),
+    Parameter("topic", schema.TOPIC, "The messages of this topic; of all topics, if it is left out."),
 )
 _ALL: Final = "from=2026-01-01T00:00:00Z&to=2099-01-01T00:00:00Z"
 _SEEN: Final[dict[str, Any]] = {
@@ -131,7 +155,7 @@ PAGE: Final = Operation(
     ok(page("Ledger", _ENTRY, window=_WINDOW), "In order of due time."),
     parameters=(
         *_WHICH,
-        Parameter("class", schema.WORD, "One class or several, with commas between."),
+        Parameter("class", schema.WORD, "One class, or several with commas between."),
         LIMIT,
         CURSOR,
     ),

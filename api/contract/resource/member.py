@@ -7,23 +7,28 @@ from api.contract.operation import Answered, Example, Operation, ok
 from api.contract.resource.cluster import NODE
 from api.contract.shape import Shape, sent
 
-_ADDRESS: Final = {**schema.text(200), "description": "host:port"}
+_RAFT: Final = schema.said(schema.text(200), "`host:port` where the other nodes reach it.")
+_HTTP: Final = schema.said(schema.text(200), "`host:port` where clients reach it.")
 _MEMBER: Final = Shape(
     "Member",
     {
-        "id": NODE,
-        "number": schema.COUNT,
-        "raft": schema.WORD,
-        "http": schema.WORD,
-        "role": schema.choice(("voter", "learner", "removed")),
-        "index": schema.COUNT,
+        "id": schema.said(NODE, "The id of the node."),
+        "number": schema.said(schema.COUNT, "Names the node in records; it is never given again."),
+        "raft": schema.said(schema.WORD, "Where the other nodes reach it."),
+        "http": schema.said(schema.WORD, "Where clients reach it."),
+        "role": schema.said(schema.choice(("voter", "learner", "removed")), "What it is in the cluster."),
+        "index": schema.said(schema.COUNT, "The log entry of the change."),
     },
 )
 ADD: Final = Operation(
     "addMember",
     "Add a node",
-    {201: Answered(_MEMBER, "It gets its vote by itself when it has caught up.")},
-    request=sent("NewMember", {"id": NODE, "raft": _ADDRESS, "http": _ADDRESS}, ("id", "raft", "http")),
+    {201: Answered(_MEMBER, "The node is a learner, and votes once it has caught up.")},
+    request=sent(
+        "NewMember",
+        {"id": schema.said(NODE, "An id that no member ever had."), "raft": _RAFT, "http": _HTTP},
+        ("id", "raft", "http"),
+    ),
     errors=("change-in-progress",),
     examples=(
         Example(
@@ -46,7 +51,7 @@ ADD: Final = Operation(
 REMOVE: Final = Operation(
     "removeMember",
     "Remove a node",
-    ok(_MEMBER, "It ends by itself. Asked again it answers the same."),
+    ok(_MEMBER, "The node ends by itself."),
     errors=("unknown-node", "quorum-loss", "not-caught-up", "change-in-progress"),
     examples=(
         Example(

@@ -15,7 +15,7 @@ from api.port.queries import STATES
 
 _ID: Final = "2000F6ZY000000004M16D0WDR1"
 _DUE: Final = "2026-11-21T14:35:27.263Z"
-STATE: Final = schema.choice(STATES)
+STATE: Final = schema.said(schema.choice(STATES), "Where the message stands.")
 
 
 def _described(row: Field) -> dict[str, Any]:
@@ -48,26 +48,27 @@ _DUE_TIME: Final = Shape(
     sent=True,
     rules={"minProperties": 1, "maxProperties": 1},
 )
+_KEPT: Final = schema.said(schema.FLAG, "true: another request has the key; this is its message.")
 _SCHEDULED: Final = Shape(
     "Scheduled",
     {
         "id": schema.ID,
-        "topic": schema.TOPIC,
-        "due": schema.AT,
+        "topic": schema.NAMED,
+        "due": schema.DUE,
         "state": STATE,
-        "revision": schema.COUNT,
-        "kept": {**schema.FLAG, "description": "Another request had the key; this is its message."},
+        "revision": schema.REVISION,
+        "kept": _KEPT,
     },
     optional=("kept",),
 )
 _LINE: Final = Shape(
     "BatchResult",
     {
-        "line": schema.COUNT,
+        "line": schema.said(schema.COUNT, "The number of the line, from 1."),
         "id": schema.ID,
-        "due": schema.AT,
-        "replayed": schema.FLAG,
-        "kept": schema.FLAG,
+        "due": schema.DUE,
+        "replayed": schema.said(schema.FLAG, "true: this request came before, and this is its answer."),
+        "kept": _KEPT,
         "error": PROBLEM,
     },
     "Of one line of the request: an id, or an error.",
@@ -76,21 +77,21 @@ _LINE: Final = Shape(
 _EVENT: Final = Shape(
     "Event",
     {
-        "at": nullable(schema.AT),
-        "event": schema.WORD,
-        "node": schema.WORD,
-        "term": schema.COUNT,
-        "attempt": schema.COUNT,
+        "at": schema.said(nullable(schema.AT), "When it happened; null where no node knows."),
+        "event": schema.said(schema.WORD, "What happened."),
+        "node": schema.said(schema.WORD, "The node that did it; empty where it does not matter."),
+        "term": schema.said(schema.COUNT, "The term in which it happened."),
+        "attempt": schema.said(schema.COUNT, "The attempt that it is about; 0 for none."),
     },
 )
 DEAD: Final = Shape(
     "DeadLetter",
     {
-        "id": schema.ID,
-        "topic": schema.TOPIC,
-        "reason": schema.WORD,
-        "attempts": schema.COUNT,
-        "error": schema.WORD,
+        "id": schema.said(schema.ID, "The id of the dead message."),
+        "topic": schema.said(schema.TOPIC, "Its topic."),
+        "reason": schema.said(schema.WORD, "Why it is dead."),
+        "attempts": schema.said(schema.COUNT, "How many attempts it had."),
+        "error": schema.said(schema.WORD, "What the last attempt said."),
     },
     "What a copy in a dead-letter topic is a copy of.",
 )
@@ -99,9 +100,9 @@ DEAD: Final = Shape(
 def body_members() -> dict[str, Schema]:
     """Return the body members of an answer, of which one is there."""
     return {
-        "content_type": schema.CONTENT_TYPE,
-        "body": {"description": "Any JSON."},
-        "body_base64": {"type": "string", "contentEncoding": "base64"},
+        "content_type": schema.said(schema.CONTENT_TYPE, "The media type of the body."),
+        "body": {"description": "The body, if it is JSON."},
+        "body_base64": {"type": "string", "contentEncoding": "base64", "description": "The body, if it is not JSON."},
     }
 
 
@@ -109,24 +110,26 @@ def _message() -> Mapping[str, Schema | Shape]:
     extension = {row.name: nullable({**row.kind.schema, "description": row.said}) for row in MESSAGE.extension}
     return {
         "id": schema.ID,
-        "topic": schema.TOPIC,
+        "topic": schema.NAMED,
         "state": STATE,
-        "due": schema.AT,
-        "asked_due": schema.AT,
-        "created": schema.AT,
-        "revision": schema.COUNT,
-        "attempt": schema.COUNT,
-        "tags": schema.TAGS,
-        "headers": schema.HEADERS,
-        "key": nullable(schema.KEY),
+        "due": schema.DUE,
+        "asked_due": schema.ASKED_DUE,
+        "created": schema.CREATED,
+        "revision": schema.REVISION,
+        "attempt": schema.said(schema.COUNT, "How many attempts were made."),
+        "tags": schema.TAGS_SHOWN,
+        "headers": schema.HEADERS_SHOWN,
+        "key": schema.KEY_SHOWN,
         **body_members(),
-        "handed_over": nullable(schema.AT),
-        "settled": nullable(schema.AT),
-        "lateness_ms": {"type": ["integer", "null"]},
-        "last_error": nullable(schema.WORD),
-        "target": nullable(_OWN_TARGET),
+        "handed_over": schema.said(nullable(schema.AT), "When the newest delivery started."),
+        "settled": schema.said(nullable(schema.AT), "When it ended; null while it is open."),
+        "lateness_ms": schema.said(
+            {"type": ["integer", "null"]}, "How far the newest delivery was behind `asked_due`."
+        ),
+        "last_error": schema.said(nullable(schema.WORD), "What the newest failed attempt said."),
+        "target": schema.said(nullable(_OWN_TARGET), "Its own target; null is that of its topic."),
         **extension,
-        "history": array(_EVENT),
+        "history": schema.said(array(_EVENT), "The newest 500 events; `scheduled` stands first."),
         "dead": DEAD,
         "ledger": LEDGER_OF_MESSAGE,
     }
@@ -135,10 +138,10 @@ def _message() -> Mapping[str, Schema | Shape]:
 _OWN_TARGET: Final = Shape(
     "ShownTarget",
     {
-        "url": schema.WORD,
-        "method": schema.WORD,
-        "headers": schema.HEADERS,
-        "timeout": nullable(schema.TIMESPAN),
+        "url": schema.said(schema.WORD, "Where the webhook goes."),
+        "method": schema.said(schema.WORD, "Its method."),
+        "headers": schema.said(schema.HEADERS, "Its headers."),
+        "timeout": schema.said(nullable(schema.TIMESPAN), "How long it may take; null is the node's own."),
     },
 )
 _MESSAGE: Final = Shape("Message", _message, optional=("body", "body_base64", "dead", "ledger"))
@@ -146,9 +149,9 @@ _CANCELLED: Final = Shape(
     "Cancelled",
     {
         "id": schema.ID,
-        "result": schema.choice(("cancelled",)),
-        "attempts_made": schema.COUNT,
-        "prior": schema.choice(("none", "known", "unknown")),
+        "result": schema.said(schema.choice(("cancelled",)), "What it is now."),
+        "attempts_made": schema.said(schema.COUNT, "How many attempts are on record."),
+        "prior": schema.said(schema.choice(("none", "known", "unknown")), "What that number is worth."),
     },
 )
 _PLACE: Final = {"Location": "Where the message can be looked up.", **REVISION}
@@ -160,10 +163,10 @@ SCHEDULE: Final = Operation(
     {
         201: Answered(
             _SCHEDULED,
-            "On disk on a majority. Of a request that came before: its answer, with Idempotency-Replayed.",
-            headers={**_PLACE, "Idempotency-Replayed": "true: the key and the request are known."},
+            "The message is on disk on a majority. A request that came before gets its answer again.",
+            headers={**_PLACE, "Idempotency-Replayed": "`true`: this request came before."},
         ),
-        200: Answered(_SCHEDULED, "The key was taken, and `on_conflict` is `keep`.", headers=_PLACE),
+        200: Answered(_SCHEDULED, "Another request has the key, and `on_conflict` is `keep`.", headers=_PLACE),
     },
     request=NEW_MESSAGE,
     errors=("key-conflict", "beyond-max-delay", "over-limit", "disk-full"),
@@ -220,8 +223,8 @@ BATCH: Final = Operation(
     "scheduleBatch",
     "Schedule up to 10,000 messages",
     {200: Answered(_LINE, "One result a line, in order.", NDJSON)},
-    said="One message a line. A line at fault does not hold up the others.",
-    parameters=(Parameter("atomic", schema.choice(("false",)), "All lines or none: not supported yet."),),
+    said="One message a line. A wrong line does not hold up the others.",
+    parameters=(Parameter("atomic", schema.choice(("false",)), "All lines or none is not supported yet."),),
     request=NEW_MESSAGE,
     media=NDJSON,
     errors=("over-limit", "disk-full"),
@@ -241,10 +244,14 @@ BATCH: Final = Operation(
 LOOK_UP: Final = Operation(
     "getMessage",
     "Look a message up",
-    ok(_MESSAGE, "The message, and what the ledger has of it.", **REVISION),
+    ok(_MESSAGE, "The message, and what the ledger says of it.", **REVISION),
     parameters=(
-        Parameter("consistency", schema.choice(("local",)), "As the node that is asked knows it, without a ledger."),
-        Parameter("ledger", schema.choice(("true", "false")), "false: without, which asks no other node."),
+        Parameter("consistency", schema.choice(("local",)), "As the node that is asked knows it, without the ledger."),
+        Parameter(
+            "ledger",
+            {**schema.choice(("true", "false")), "default": "true"},
+            "false: without the ledger, so no other node is asked.",
+        ),
     ),
     errors=("unknown-message", "over-limit"),
     examples=(
@@ -281,7 +288,7 @@ LOOK_UP: Final = Operation(
 RESCHEDULE: Final = Operation(
     "rescheduleMessage",
     "Give a message another due time",
-    ok(_SCHEDULED, "Nothing of it is handed over before.", **REVISION),
+    ok(_SCHEDULED, "No delivery starts before the new due time.", **REVISION),
     parameters=(IF_MATCH,),
     request=_DUE_TIME,
     errors=(*_OPEN, "beyond-max-delay", "over-limit"),
@@ -299,7 +306,7 @@ RESCHEDULE: Final = Operation(
 CANCEL: Final = Operation(
     "cancelMessage",
     "Cancel a message",
-    ok(_CANCELLED, "No hand-over starts after this answer. Twice is 200 twice."),
+    ok(_CANCELLED, "No delivery starts after this answer."),
     parameters=(IF_MATCH,),
     errors=_OPEN,
     examples=(

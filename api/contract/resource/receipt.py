@@ -11,19 +11,20 @@ from api.port.port import ACK_MAX
 
 ONE: Final = "AQAAAAD-mwdG6Il7n3MBAAMAAAAAAAEAAAABAN01mPh82aB-UH3YcOA64fQ"
 TWO: Final = "AgAAAAD-mwdnYo9PxlcCAAMAAAAAAAEAAAABAH2jdbL9laEuZDe4kk_M_CQ"
-_RECEIPTS: Final = schema.listed(schema.WORD, ACK_MAX, 1)
+_RECEIPTS: Final = schema.said(schema.listed(schema.WORD, ACK_MAX, 1), "Receipts of deliveries of this topic.")
+_RESULT: Final = Shape(
+    "Result",
+    {
+        "receipt": schema.said(schema.WORD, "The receipt."),
+        "result": schema.said(
+            schema.choice(("acked", "nacked", "extended", "stale", "invalid", "unknown")), "What became of it."
+        ),
+    },
+)
 _RESULTS: Final = Shape(
     "Results",
     {
-        "results": array(
-            Shape(
-                "Result",
-                {
-                    "receipt": schema.WORD,
-                    "result": schema.choice(("acked", "nacked", "extended", "stale", "invalid", "unknown")),
-                },
-            )
-        )
+        "results": schema.said(array(_RESULT), "One for each receipt, in order."),
     },
     "One for each receipt, in order.",
 )
@@ -37,7 +38,7 @@ def _of(name: str, **more: Schema) -> Shape:
 ACK: Final = Operation(
     "ackMessages",
     "Settle messages",
-    ok(_RESULTS, "`acked` is durable on a majority."),
+    ok(_RESULTS, "What is `acked` is durable on a majority."),
     request=_of("Ack"),
     errors=("unknown-topic", "over-limit"),
     examples=(
@@ -54,11 +55,15 @@ ACK: Final = Operation(
 NACK: Final = Operation(
     "nackMessages",
     "Give messages back",
-    ok(_RESULTS, "Due again, or dead where the retry policy says so."),
+    ok(_RESULTS, "The messages are due again, or dead if the retry policy gives them up."),
     request=_of(
         "Nack",
-        delay={**schema.DURATION, "description": "Due after that; the retry policy says it, if it is left out."},
-        counted={**schema.FLAG, "default": True, "description": "false: it is no attempt for the policy."},
+        delay=schema.duration("0 to 3650d", "Due again after that; else the retry policy says when."),
+        counted={
+            **schema.FLAG,
+            "default": True,
+            "description": "false: this attempt does not count for the retry policy.",
+        },
     ),
     errors=("unknown-topic", "beyond-max-delay", "over-limit"),
     examples=(
@@ -75,8 +80,10 @@ NACK: Final = Operation(
 EXTEND: Final = Operation(
     "extendLeases",
     "Let leases end later",
-    ok(_RESULTS, "They end at the asked time or later."),
-    request=_of("Extend", lease={**schema.DURATION, "description": "1s to 12h from now; the topic's, if left out."}),
+    ok(_RESULTS, "The leases end at the wished time or later."),
+    request=_of(
+        "Extend", lease=schema.duration("1s to 12h", "How long the lease lasts from now; else the topic says.")
+    ),
     errors=("unknown-topic", "over-limit"),
     examples=(
         Example(

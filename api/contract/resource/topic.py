@@ -4,18 +4,24 @@ from typing import Any, Final
 
 from api.contract import schema
 from api.contract.operation import CURSOR, IF_MATCH, LIMIT, REVISION, Example, Operation, Parameter, ok
-from api.contract.retry import RETRY_SCHEMA
+from api.contract.retry import RETRY_SCHEMA, show_retry
 from api.contract.schema import Schema
 from api.contract.shape import Shape, nullable, page, sent
-from api.contract.target import TARGET_SCHEMA
+from api.contract.target import METHODS, TARGET_SCHEMA
+from api.port.duration import render_duration
+from api.port.port import RETRY_DEFAULTS, TOPIC_DEFAULTS
 from api.port.queries import STATES
 
-_MODE: Final = schema.choice(("pull", "push"))
-_HANDOVER: Final = schema.choice(("fast", "strict"))
+_MODE: Final = schema.said(schema.choice(("pull", "push")), "Whether consumers pull, or webhooks are pushed.")
+_HANDOVER: Final = schema.said(schema.choice(("fast", "strict")), "Whether a delivery waits for its record on disk.")
+_PAUSED: Final = schema.said(schema.FLAG, "true: no message is delivered.")
+_DEAD_LETTER: Final = schema.said(nullable(schema.TOPIC), "The topic that gets a copy of each dead message.")
+_RETRY_DEFAULT: Final = show_retry(RETRY_DEFAULTS)
 _SECRET: Final[Schema] = {
     **schema.text(128),
     "writeOnly": True,
-    "description": "whsec_ and the base64 of 24 to 64 bytes. It signs pushes.",
+    "x-bound": "`whsec_` and the base64 of 24 to 64 bytes",
+    "description": "Signs the webhooks; it is never shown.",
 }
 
 
@@ -26,54 +32,85 @@ def _settings(name: str, *, whole: bool) -> Shape:
         del target["required"]
     members: dict[str, Any] = {
         "mode": _MODE,
-        "target": nullable(_with_nulls(target)),
-        "retry": nullable(_with_nulls(RETRY_SCHEMA)),
-        "lease": {**schema.DURATION, "description": "1s to 12h: how long a pulled message is its consumer's."},
+        "target": schema.said(nullable(_with_nulls(target)), "Where webhooks go."),
+        "retry": schema.said(nullable(_with_nulls(RETRY_SCHEMA)), "When a failed delivery is tried again."),
+        "lease": schema.duration("1s to 12h", "How long a pulled message is its consumer's."),
         "handover": _HANDOVER,
-        "dead_letter": nullable(schema.TOPIC),
-        "paused": schema.FLAG,
+        "dead_letter": _DEAD_LETTER,
+        "paused": _PAUSED,
     }
-    return sent(name, members)
+    return sent(name, _with_defaults(members) if whole else members)
 
 
 def _with_nulls(outer: Schema) -> Schema:
-    members = outer["properties"].items()
-    return {**outer, "properties": {name: each if name == "url" else nullable(each) for name, each in members}}
+    """Null takes a member away. What is left out stays, so there are no defaults."""
+    members = {name: _without_default(each) for name, each in outer["properties"].items()}
+    return {**outer, "properties": {name: each if name == "url" else _or_null(each) for name, each in members.items()}}
+
+
+def _without_default(value: Schema) -> Schema:
+    return {name: each for name, each in value.items() if name != "default"}
+
+
+def _or_null(value: Schema) -> Schema:
+    return schema.said(nullable(_without_words(value)), value["description"])
+
+
+def _without_words(value: Schema) -> Schema:
+    return {name: each for name, each in value.items() if name != "description"}
+
+
+def _with_defaults(members: dict[str, Any]) -> dict[str, Any]:
+    """What a PUT that leaves them out sets."""
+    retry = members["retry"]
+    policy = {name: {**each, "default": _RETRY_DEFAULT[name]} for name, each in retry["properties"].items()}
+    target = members["target"]
+    method = {**target["properties"]["method"], "default": METHODS[0]}
+    return {
+        **members,
+        "mode": {**members["mode"], "default": TOPIC_DEFAULTS.mode},
+        "target": {**target, "properties": {**target["properties"], "method": method}},
+        "retry": {**retry, "properties": policy},
+        "lease": {**members["lease"], "default": render_duration(TOPIC_DEFAULTS.lease_ms or 0)},
+        "handover": {**members["handover"], "default": TOPIC_DEFAULTS.handover},
+        "paused": {**members["paused"], "default": TOPIC_DEFAULTS.paused},
+    }
 
 
 _TARGET: Final = Shape(
     "TopicTarget",
     {
-        "url": schema.WORD,
-        "method": schema.WORD,
-        "headers": schema.HEADERS,
-        "timeout": nullable(schema.TIMESPAN),
-        "secret_set": schema.FLAG,
+        "url": schema.said(schema.WORD, "Where webhooks go."),
+        "method": schema.said(schema.WORD, "Their method."),
+        "headers": schema.said(schema.HEADERS, "Sent with each; those of the message win."),
+        "timeout": schema.said(nullable(schema.TIMESPAN), "How long one may take; null is the node's own."),
+        "secret_set": schema.said(schema.FLAG, "Whether a secret signs them."),
     },
 )
 _RETRY: Final = Shape(
     "TopicRetry",
     {
-        "max_attempts": schema.COUNT,
-        "min_backoff": schema.TIMESPAN,
-        "max_backoff": schema.TIMESPAN,
-        "max_age": schema.TIMESPAN,
+        "max_attempts": schema.said(schema.COUNT, "After so many attempts a message is dead."),
+        "min_backoff": schema.said(schema.TIMESPAN, "The wait after the first failure."),
+        "max_backoff": schema.said(schema.TIMESPAN, "The wait doubles up to this."),
+        "max_age": schema.said(schema.TIMESPAN, "No attempt starts so long after the due time; `0s`: no limit."),
     },
+    "When a failed delivery is tried again.",
 )
-_COUNTS: Final = Shape("Counts", dict.fromkeys(STATES, schema.COUNT))
+_COUNTS: Final = Shape("Counts", dict.fromkeys(STATES, schema.COUNT), "How many messages there are in each state.")
 _TOPIC: Final = Shape(
     "Topic",
     {
-        "topic": schema.TOPIC,
+        "topic": schema.NAMED,
         "mode": _MODE,
-        "target": nullable(_TARGET),
+        "target": schema.said(nullable(_TARGET), "Where webhooks go."),
         "retry": _RETRY,
-        "lease": schema.TIMESPAN,
+        "lease": schema.said(schema.TIMESPAN, "How long a pulled message is its consumer's."),
         "handover": _HANDOVER,
-        "dead_letter": nullable(schema.TOPIC),
-        "paused": schema.FLAG,
-        "revision": schema.COUNT,
-        "created": schema.AT,
+        "dead_letter": _DEAD_LETTER,
+        "paused": _PAUSED,
+        "revision": schema.REVISION,
+        "created": schema.said(schema.AT, "When the topic was made."),
         "counts": _COUNTS,
     },
     optional=("counts",),
@@ -121,9 +158,11 @@ _PATCHED: Final = _shown(
 LIST: Final = Operation(
     "listTopics",
     "List topics",
-    ok(page("Topics", _TOPIC), "By name, with messages by state."),
+    ok(page("Topics", _TOPIC), "Topics by name, with their messages by state."),
     parameters=(
-        Parameter("counts", {**schema.choice(("true", "false")), "default": "true"}, "false: without messages."),
+        Parameter(
+            "counts", {**schema.choice(("true", "false")), "default": "true"}, "false: without the messages by state."
+        ),
         LIMIT,
         CURSOR,
     ),
@@ -139,7 +178,7 @@ LIST: Final = Operation(
 REPLACE: Final = Operation(
     "putTopic",
     "Set all settings of a topic",
-    ok(_TOPIC, "What was left out has its default.", **REVISION),
+    ok(_TOPIC, "A setting that was left out has its default.", **REVISION),
     parameters=(IF_MATCH,),
     request=_settings("TopicSettings", whole=True),
     optional=True,
@@ -180,7 +219,7 @@ REPLACE: Final = Operation(
 MERGE: Final = Operation(
     "patchTopic",
     "Change some settings of a topic",
-    ok(_TOPIC, "`target` and `retry` are merged member by member; null takes away.", **REVISION),
+    ok(_TOPIC, "`target` and `retry` are merged field by field; null takes away.", **REVISION),
     parameters=(IF_MATCH,),
     request=_settings("TopicChange", whole=False),
     optional=True,
@@ -205,10 +244,12 @@ SHOW: Final = Operation(
 )
 DELETE: Final = Operation(
     "deleteTopic",
-    "Delete a topic that has no message which has not ended",
+    "Delete a topic that has no open message",
     ok(
-        Shape("Deleted", {"topic": schema.TOPIC, "result": schema.choice(("deleted",))}),
-        "Its keys are forgotten, and its dead messages no longer listed.",
+        Shape(
+            "Deleted", {"topic": schema.NAMED, "result": schema.said(schema.choice(("deleted",)), "What it is now.")}
+        ),
+        "Its keys are forgotten, and its dead messages are no longer listed.",
     ),
     parameters=(IF_MATCH,),
     errors=("unknown-topic", "not-empty", "revision-mismatch", "over-limit", "change-in-progress"),
