@@ -40,7 +40,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "unsupported-media-type": "Send the `Content-Type` that `detail` names.",
     "invalid-field": _CORRECT,
     "unknown-field": "Correct the name: `detail` says which one is meant.",
-    "beyond-max-delay": "Take an earlier due time. `[limits] max_delay` is the limit.",
+    "beyond-max-delay": "Take an earlier due time. `[limits] max_delay_ms` is the limit.",
     "not-supported-yet": "Leave it out, or wait for the version that has it.",
     "revision-required": _NOT_YET,
     "over-limit": "Nothing happened. `detail` says which limit is reached. Send it again after `Retry-After`.",

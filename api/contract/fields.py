@@ -1,7 +1,7 @@
 """The fields of a message as clients send them to /v1/messages: a row each.
 
 To add an optional field, add its row, with `stored=EXTENSION` (the default). That row alone makes the field read,
-refused, fingerprinted, kept, shown and printed into docs/openapi.json.
+refused, fingerprinted, kept, shown and printed into docs/openapi.json and docs/http.
 """
 
 from typing import Final
@@ -126,7 +126,7 @@ MESSAGE: Final = MessageFields(
                 _INT_BYTES,
                 schema.TIME,
             ),
-            "Due at that time. The past means now, and so does no due time at all.",
+            "Due at that time; the past means now.",
             "2026-11-21T14:35:27.263Z",
             _FIRST,
             stored="asked_due_ms",

@@ -44,6 +44,7 @@ PROBLEM: Final = Shape(
         "term": {"type": "integer", "description": "The term that the node knows."},
         "request_id": {"type": "string", "description": "Finds the request in the log of the node."},
     },
+    "What was refused, and why.",
     optional=("errors", "leader", "term", "request_id"),
     rules={"additionalProperties": True},
 )
@@ -158,7 +159,9 @@ def _tag(pattern: str) -> str:
 def _of_path(pattern: str) -> list[Parameter]:
     known = {"topic": Parameter("topic", schema.TOPIC, "The topic's name.", "path")}
     names = findall(r"\{(\w+)\}", pattern)
-    return [known.get(name, Parameter(name, schema.text(64), "As answers have it.", "path")) for name in names]
+    return [
+        known.get(name, Parameter(name, schema.text(64), "The id, as an answer gave it.", "path")) for name in names
+    ]
 
 
 def _parameter(parameter: Parameter, examples: Sequence[Example], pattern: str, shapes: _Shapes) -> dict[str, Any]:

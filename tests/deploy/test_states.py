@@ -12,7 +12,7 @@ from storage.format.states import OPEN_STANDINGS, STANDINGS, STATES, words
 from tests.storage.new_state import COMMITTED, HALF, added
 
 ROOT = Path(__file__).parents[2]
-API = (ROOT / "docs" / "http-api.md").read_text(encoding="utf-8")
+HTTP = ROOT / "docs" / "http"
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,9 @@ def test_a_row_that_is_added_is_a_line_that_is_missing(script: ModuleType) -> No
     }
 
 
-def test_the_page_of_the_api_names_each_word() -> None:
+def test_the_pages_of_the_api_name_each_word() -> None:
     """Those that GET says, and those that a count takes if none is named."""
-    (sentence,) = re.findall(r"States: (.*?)\. `target`", API, re.DOTALL)
-    assert re.findall(r"`(\w+)`", sentence) == list(STANDINGS)
-    assert f"counted: `{','.join(words(OPEN_STANDINGS))}`" in API
+    messages, counts = ((HTTP / name).read_text(encoding="utf-8") for name in ("messages.md", "counts.md"))
+    _, _, table = messages.partition("| state | meaning |\n|---|---|\n")
+    assert re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE) == list(STANDINGS)
+    assert f"`{','.join(words(OPEN_STANDINGS))}`" in counts

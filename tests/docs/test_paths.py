@@ -12,10 +12,8 @@ FOLDERS = (
     "storage",
 )  # fmt: skip
 PAGES = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "examples/README.md",
-    *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))),
+    *("README.md", "CONTRIBUTING.md", "examples/README.md"),
+    *(str(page.relative_to(ROOT)) for folder in ("docs", "docs/http") for page in sorted((ROOT / folder).glob("*.md"))),
 ]
 """Not CHANGELOG.md and docs/adr: they tell what was."""
 FILES = [

@@ -20,6 +20,7 @@ _DISPATCH: Final = Shape(
         "local_index": schema.said(schema.COUNT, "How many messages of that second are dispatched."),
         "applied_index": schema.said(schema.COUNT, "The log entry that this is as of."),
     },
+    "How far the leader has dispatched.",
 )
 _PROGRESS: Final = Shape(
     "SnapshotProgress",
@@ -55,10 +56,12 @@ _GROUP: Final = Shape(
         "dispatch": _DISPATCH,
     },
 )
+_QUANTILES: Final = ("p50", "p99", "p99_9", "max")
 _LATENESS: Final = Shape(
     "Lateness",
-    dict.fromkeys(("p50", "p99", "p99_9", "max"), _FIGURE),
-    "How late the deliveries of this leader were, in ms; null without any.",
+    {name: {"type": "integer"} for name in _QUANTILES},
+    "How late the newest deliveries of this node were, in ms; empty before the first.",
+    optional=_QUANTILES,
 )
 _AGREEMENT: Final = Shape(
     "Agreement",
@@ -66,6 +69,7 @@ _AGREEMENT: Final = Shape(
         "index": schema.said(schema.COUNT, "The nodes compared what they applied up to this entry."),
         "split": {"description": "Null while they agree, else who differs."},
     },
+    "Whether the nodes applied the same.",
 )
 _CLUSTER: Final = Shape(
     "Cluster",

@@ -111,6 +111,7 @@ LEDGER_OF_MESSAGE: Final = Shape(
         "window": _WINDOW,
         "why": {**schema.WORD, "description": "Why there is no class, and no other field."},
     },
+    "What the records of all nodes say of it.",
     optional=(*(name for name in _JUDGED if name != "class"), "deliveries", "window", "why"),
 )
 _ANY_OBJECT: Final = {"type": "object", "additionalProperties": True}

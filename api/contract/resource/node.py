@@ -17,6 +17,7 @@ _HELD: Final = Shape(
         "held_bytes_max": schema.said(schema.COUNT, "As much as they may hold."),
         "refused": schema.said(schema.COUNT, "Requests refused with `busy` since the start."),
     },
+    "What its clients hold of it.",
 )
 _FIGURES: Final[dict[str, Schema | Shape]] = {
     "id": schema.said(NODE, "The id of the node."),

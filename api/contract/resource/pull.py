@@ -37,7 +37,7 @@ def _delivery() -> Mapping[str, Schema | Shape]:
         "order_key": schema.said(nullable(schema.WORD), "Null, until order keys are supported."),
         **body_members(),
         "dead": DEAD,
-        **{name: MESSAGE.rows[name].kind.schema for name in _pulled()},
+        **{name: schema.said(MESSAGE.rows[name].kind.schema, MESSAGE.rows[name].said) for name in _pulled()},
     }
 
 
