@@ -67,7 +67,7 @@ _AGREEMENT: Final = Shape(
     "Agreement",
     {
         "index": schema.said(schema.COUNT, "The nodes compared what they applied up to this entry."),
-        "split": {"description": "Null while they agree, else who differs."},
+        "split": schema.said(nullable(schema.WORD), "Null while they agree, else who differs."),
     },
     "Whether the nodes applied the same.",
 )
