@@ -8,10 +8,15 @@ import signal
 import sys
 import threading
 
+import structlog
+
 from node.node import Node
 from node.notify import Announced, Notifier
 from node.runtime.config import Config
 from node.runtime.memory import give_back_often, settle_memory
+from storage.file.disk import missing_calls
+
+log = structlog.get_logger()
 
 #: How long the loop may keep the interpreter while the journal's thread waits for it. On a busy leader every fdatasync
 #: waits for it once before and once after. Python's default is 5 ms.
@@ -21,6 +26,8 @@ SWITCH_S = 0.0005
 async def run(config: Config) -> None:
     """Run one node until SIGTERM or SIGINT. Raises the error that ended it otherwise."""
     sys.setswitchinterval(SWITCH_S)
+    if missing := missing_calls():
+        log.warning("for development only: this system lacks calls that Linux has", missing=missing)
     notifier = Notifier()
     node = Node(config, Announced(notifier))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.local_nodes import this_build
+from cli.local.local_nodes import this_build
 from tests.examples import register_profiles
 from tests.held import Logs, at_pace, bound_of, measured, worst
 from tests.pace import slowness

@@ -21,10 +21,16 @@ def descriptor_of(transport: asyncio.BaseTransport) -> int:
     return cast(int, transport.get_extra_info("socket").fileno())
 
 
+_SHUT: Final[int] = getattr(select, "POLLRDHUP", select.POLLHUP)
+"""macOS has the second only, and tells by it of a client's side too."""
+_HAS_EPOLL: Final = hasattr(select, "epoll")
+"""Without it, the loop reads all that wait as it reads the others."""
+
+
 def has_shut(descriptor: int) -> bool:
     """True if the client of this socket has closed its side, or the connection. The end may be unread."""
     look = select.poll()
-    look.register(descriptor, select.POLLRDHUP)
+    look.register(descriptor, _SHUT)
     return bool(look.poll(0))
 
 
@@ -58,7 +64,7 @@ class Watch:
 
     def again(self, connection: Watched) -> None:
         """Watch the connection again after bytes that were not the client's end, such as the rest of the body."""
-        if self._waiting > READ_MAX:
+        if _HAS_EPOLL and self._waiting > READ_MAX:
             self._loop.call_soon(self._add, connection)
 
     def end(self, connection: Watched) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from chaos.cluster.cluster import ClusterFailed
-from chaos.cluster.local_nodes import this_build
+from cli.local.local_nodes import this_build
 
 STOP_S = 30.0
 #: Settings that let a cluster push to this machine.

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.client.receivers import Received, Receivers, firsts, repeats
-from chaos.cluster.local_nodes import LocalNode
 from chaos.history.event import Answered, Event
 from chaos.history.history import History
 from chaos.history.verdict import percentiles
 from chaos.load.producer import Producer
 from chaos.load.workload import configure
 from chaos.plan.load_plan import Plan
+from cli.local.local_nodes import LocalNode
 
 LOOK_S = 0.05
 #: Short, because a push on the wire comes again after its leader died, when its lease ends: timeout plus 5 s.

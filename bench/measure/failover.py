@@ -25,7 +25,7 @@ from bench.client.pump import Caller
 from bench.row import Row, at_most
 from bench.scale import Scale
 from chaos.cluster.cluster import Cluster, ClusterFailed
-from chaos.cluster.local_nodes import LocalNode
+from cli.local.local_nodes import LocalNode
 from hourwheel.core.addresses import parse_address
 from hourwheel.core.errors import Refused, error_of
 from hourwheel.core.problem import read_problem

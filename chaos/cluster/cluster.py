@@ -19,10 +19,11 @@ from typing import Any, Self
 import aiohttp
 
 from chaos.cluster.faulty_disk import FaultyDisk
-from chaos.cluster.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
 from chaos.cluster.network import ClusterNetwork
 from chaos.cluster.preload import together
 from chaos.cluster.skewed_clock import SkewedClock
+from cli.local.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
+from cli.local.process_end import end_of
 from storage.directory.verify import digest
 from storage.format.level import LEVELS
 
@@ -341,18 +342,7 @@ class Cluster:
 
     async def end_of(self, node_id: str) -> int:
         """Wait without a limit for the end of the node's present process. Return its return code."""
-        process, loop, gone = self._processes[node_id], asyncio.get_running_loop(), asyncio.Event()
-        try:
-            watched = os.pidfd_open(process.pid)
-        except ProcessLookupError:
-            return process.wait()
-        loop.add_reader(watched, gone.set)
-        try:
-            await gone.wait()
-        finally:
-            loop.remove_reader(watched)
-            os.close(watched)
-        return process.wait()
+        return await end_of(self._processes[node_id])
 
     async def ended(self, node_id: str) -> int:
         """Wait for the end of the node's process. Return its return code. Raises ClusterFailed if it does not end."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from chaos.cluster.links import Links
-from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.cluster.ports import free_ports
+from cli.local.local_nodes import LOOPBACK, LocalNode
 
 
 class ClusterNetwork:

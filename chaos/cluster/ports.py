@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from chaos.cluster.local_nodes import LOOPBACK
+from cli.local.local_nodes import LOOPBACK
 
 #: Below the ports that Linux gives to connections (ip_local_port_range).
 FIRST: Final = 12_000

@@ -9,8 +9,8 @@ from typing import Final, Self
 
 import aiohttp
 
-from chaos.cluster.local_nodes import LocalNode
 from chaos.hostile.attacks import ATTACKS, AttackSetup
+from cli.local.local_nodes import LocalNode
 
 #: A fork would copy this process's event loop and threads.
 _SPAWN: Final = multiprocessing.get_context("spawn")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from chaos.cluster.local_nodes import LocalNode
+from cli.local.local_nodes import LocalNode
 
 NDJSON: Final = {"Content-Type": "application/x-ndjson"}
 PACE_S: Final = 0.01

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 import aiohttp
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import LOOPBACK
+from cli.local.local_nodes import LOOPBACK
 from hourwheel.webhook_receiver import Receiver, Reply, Request
 
 PULLED: Final = "calm-pull"

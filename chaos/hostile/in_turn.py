@@ -8,8 +8,8 @@ from typing import Final
 
 import aiohttp
 
-from chaos.cluster.local_nodes import LocalNode
 from chaos.hostile.attacks import ATTACKS, AttackSetup
+from cli.local.local_nodes import LocalNode
 
 #: The attacks that need no receiver of webhooks on loopback.
 CHOSEN: Final = tuple(name for name in ATTACKS if name not in ("receivers", "lookups", "ports"))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Final, Self
 
-from chaos.cluster.local_nodes import LOOPBACK
+from cli.local.local_nodes import LOOPBACK
 
 Misbehave = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 _LARGE_BYTES: Final = 1_000_000

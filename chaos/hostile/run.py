@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import LOOPBACK
 from chaos.cluster.network import ClusterNetwork
 from chaos.hostile.attacker import Attacker
 from chaos.hostile.attacks import STORED_BYTES
@@ -15,6 +14,7 @@ from chaos.hostile.bystanders import Bystanders
 from chaos.hostile.silent_names import SilentNames
 from chaos.hostile.verdict import COMES_BACK_S, Verdict, Window, judge
 from chaos.load.webhooks import PUSH_SETTINGS
+from cli.local.local_nodes import LOOPBACK
 
 BEFORE_S: Final = 8.0
 #: By attack: the names of the good receiver where no name server answers.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.cluster.network import ClusterNetwork
+from cli.local.local_nodes import LOOPBACK, LocalNode
 
 #: An unused address of loopback.
 SERVER: Final = "127.53.53.53"

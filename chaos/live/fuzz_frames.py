@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.replacing import add
 from chaos.plan import draw_calls
 from chaos.plan.draw_frames import frame, hello
+from cli.local.local_nodes import LocalNode
 from storage.directory.data_directory import owner_of
 from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, FileHeader

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from chaos.client.account import Accounts
-from chaos.cluster.local_nodes import LocalNode
 from chaos.history.history import History
 from chaos.load.client import Tasks, caller_of, session
+from cli.local.local_nodes import LocalNode
 
 #: The number of messages to ask about, AT_ONCE at a time.
 SAMPLE: Final = 1_000

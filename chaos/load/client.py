@@ -20,7 +20,7 @@ from api.port.timestamp import parse_time
 from chaos.client.caller import Caller, every_node
 from chaos.client.client import Account, Offer, Placed, Sums, View, account_of, sums_of
 from chaos.client.outcome import Outcome, refusal, refused
-from chaos.cluster.local_nodes import LocalNode
+from cli.local.local_nodes import LocalNode
 from hourwheel.core.problem import read_problem
 
 T = TypeVar("T")

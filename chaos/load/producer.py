@@ -9,10 +9,10 @@ import numpy as np
 from chaos.client.caller import every_node
 from chaos.client.client import Offer
 from chaos.client.sender import Sender
-from chaos.cluster.local_nodes import LocalNode
 from chaos.history.history import History
 from chaos.load.client import Tasks, caller_of, session
 from chaos.plan.load_plan import Plan
+from cli.local.local_nodes import LocalNode
 
 
 class Producer:

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from chaos.cluster.local_nodes import LOOPBACK
 from chaos.history.event import HandedOver
 from chaos.history.history import History
 from chaos.plan.load_plan import Plan
+from cli.local.local_nodes import LOOPBACK
 from hourwheel.webhook_receiver import Receiver, Reply, Request
 from storage.file.delivery_file import delivery_files
 from storage.file.disk import Disk

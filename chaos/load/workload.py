@@ -16,13 +16,13 @@ from chaos.client.account import Accounts
 from chaos.client.caller import every_node
 from chaos.client.changer import Changer, Changes
 from chaos.client.consumer import Consumer, ConsumerBehaviour, Fate
-from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.history.event import Answered, Cancelled, Event, HandedOver, Rescheduled
 from chaos.history.history import History
 from chaos.load.client import HttpClient, Tasks, caller_of, session
 from chaos.load.producer import Producer
 from chaos.load.webhooks import Webhooks
 from chaos.plan.load_plan import Plan
+from cli.local.local_nodes import LOOPBACK, LocalNode
 from hourwheel.core.addresses import parse_addresses
 from hourwheel.core.errors import HourwheelError, error_of, unanswered
 from hourwheel.core.nodes import Nodes

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from chaos.cluster.local_nodes import python_of
+from cli.local.local_nodes import python_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMED = Path(__file__).with_name("older-commit")

@@ -28,12 +28,12 @@ from typing import Any, Literal
 import aiohttp
 
 from chaos.cluster.cluster import ClusterFailed
-from chaos.cluster.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
 from chaos.live.run import PLAIN, LiveRun
 from chaos.live.verdicts import ONE_BY_ONE
 from chaos.plan.fault_plan import Fault, FaultPlan
 from chaos.plan.load_plan import Plan
 from chaos.versions.older_build import check_out, older_commit, run
+from cli.local.local_nodes import LocalNode, how_it_ended, last_words, start_process, write_config
 from storage.directory.verify import verify
 
 ASK_S = 30.0

@@ -24,7 +24,8 @@ from typing import Final
 
 import click
 
-from chaos.cluster.local_nodes import (
+from cli.failure import Failure
+from cli.local.local_nodes import (
     LOOPBACK,
     LocalNode,
     by_port,
@@ -33,7 +34,7 @@ from chaos.cluster.local_nodes import (
     start_process,
     write_config,
 )
-from cli.failure import Failure
+from cli.local.process_end import end_of
 from cli.output import output_option
 from node.runtime.exit_code import ExitCode
 
@@ -154,15 +155,10 @@ class Watch:
     def __init__(self, nodes: list[LocalNode]) -> None:
         self.processes = {node: start_process(node) for node in nodes}
         self.ended: asyncio.Queue[LocalNode] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        for node, process in self.processes.items():
-            pidfd = os.pidfd_open(process.pid)
-            loop.add_reader(pidfd, self._collect, node, process, pidfd)
+        self._collecting = [asyncio.create_task(self._collect(*each)) for each in self.processes.items()]
 
-    def _collect(self, node: LocalNode, process: subprocess.Popen[bytes], pidfd: int) -> None:
-        asyncio.get_running_loop().remove_reader(pidfd)
-        os.close(pidfd)
-        process.wait()
+    async def _collect(self, node: LocalNode, process: subprocess.Popen[bytes]) -> None:
+        await end_of(process)
         self.ended.put_nowait(node)
 
     def running(self) -> list[subprocess.Popen[bytes]]:

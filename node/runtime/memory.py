@@ -21,6 +21,7 @@ import ctypes
 import gc
 import os
 import resource
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,8 +93,11 @@ class GiveBack:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process, as Linux tells it."""
-    return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """The resident memory of this process, as Linux tells it; without /proc the most that it ever had."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def give_back_often(ended: threading.Event) -> threading.Thread:

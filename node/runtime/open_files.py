@@ -12,13 +12,20 @@ from typing import Final
 #: For the node's own files and its peers.
 RESERVE: Final = 256
 CONNECTIONS_MIN: Final = 16
+#: OPEN_MAX of macOS: a process may have no more there, whatever the hard limit says.
+OPEN_MAX: Final = 10_240
 
 
 def raise_descriptors() -> int:
     """Raise the soft limit to the hard one. Return the limit that counts from now on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except ValueError:  # macOS, where the hard limit is infinite
+            most = max(soft, OPEN_MAX)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            return most
     return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 

@@ -99,7 +99,10 @@ class LoopWatchdog(Watchdog):
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._clock = time.pthread_getcpuclockid(self._thread)
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(self._thread)
+        else:  # macOS has the process's time only: its loop looks busier than it is, and has its timer more often
+            self._clock = time.CLOCK_PROCESS_CPUTIME_ID
         self._schedstat = _Schedstat(threading.get_native_id())
         self._beat_s = self._at_s = time.monotonic()
         self._ran_s, self._queued_s = time.thread_time(), self._schedstat.queued_s()

@@ -7,6 +7,11 @@ Every byte that Hourwheel keeps goes through a `Disk`, so that three rules hold 
 - A test can put a disk underneath that stops, tears or forgets.
 
 Files are written with pwrite, never through a mapping. So a full disk is an error, not a SIGBUS.
+
+Hourwheel runs on Linux. Elsewhere other calls do the work of Linux's, for development only (`missing_calls`):
+- On macOS F_FULLFSYNC stands for fdatasync and fsync: fsync leaves the bytes in the drive's cache there.
+- On other systems without fdatasync, fsync stands for it.
+- For syncfs, each file below the directory is synced by fsync; on macOS one F_FULLFSYNC follows.
 """
 
 import ctypes
@@ -14,6 +19,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +38,9 @@ PAUSE_S = 0.00005
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """Errors of a kernel without sync_file_range, and of a sandbox that forbids it."""
 
+_NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
+"""What a file system says that has no F_FULLFSYNC, such as one of another machine."""
+
 
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     call = getattr(_LIBC, "sync_file_range", None)  # Linux has it
@@ -41,6 +50,54 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 _SYNC_FILE_RANGE = _sync_file_range()
+_SYNCFS: Callable[[int], int] | None = getattr(_LIBC, "syncfs", None)
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS has it
+_HAS_FDATASYNC = hasattr(os, "fdatasync") and _FULL_SYNC is None
+
+
+def missing_calls() -> list[str]:
+    """The calls of Linux that make bytes durable and that this system lacks."""
+    return ["fdatasync"] * (not _HAS_FDATASYNC) + ["syncfs"] * (_SYNCFS is None)
+
+
+def _sync(fd: int) -> None:
+    """fsync, or F_FULLFSYNC where it does more."""
+    if _FULL_SYNC is not None:
+        try:
+            fcntl.fcntl(fd, _FULL_SYNC)
+            return
+        except OSError as error:
+            if error.errno not in _NO_FULL_SYNC:
+                raise
+    os.fsync(fd)
+
+
+def _sync_data(fd: int) -> None:
+    if _HAS_FDATASYNC:
+        os.fdatasync(fd)
+    else:
+        _sync(fd)
+
+
+def _fsync_below(fd: int) -> None:
+    """fsync each file and directory below this directory, and itself; of a file, the file alone."""
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        with os.scandir(fd) as entries:
+            names = [
+                entry.name
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+            ]
+        for name in names:
+            try:
+                below = os.open(name, os.O_RDONLY, dir_fd=fd)
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            try:
+                _fsync_below(below)
+            finally:
+                os.close(below)
+    os.fsync(fd)
 
 
 class DiskFailed(Exception):
@@ -116,7 +173,7 @@ class Disk:
 
     def fdatasync(self, fd: int) -> None:
         """Make the file's bytes and length durable. A failure is final."""
-        self._guard("fdatasync", fd, lambda: os.fdatasync(fd))
+        self._guard("fdatasync", fd, lambda: _sync_data(fd))
 
     def start_writing(self, fd: int, offset: int, size: int) -> None:
         """Let the kernel begin to write these bytes, without waiting, so that a later sync has less to write.
@@ -135,12 +192,12 @@ class Disk:
 
         def write() -> None:
             if _SYNC_FILE_RANGE is None:
-                os.fdatasync(fd)
+                _sync_data(fd)
             elif _SYNC_FILE_RANGE(fd, offset, size, _SYNC_FILE_RANGE_WRITE_AND_WAIT) != 0:
                 number = ctypes.get_errno()
                 if number not in _NO_SUCH_CALL:
                     raise OSError(number, os.strerror(number))
-                os.fdatasync(fd)
+                _sync_data(fd)
 
         self._guard("write out", fd, write)
 
@@ -160,17 +217,23 @@ class Disk:
         def sync() -> None:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                os.fsync(fd)
+                _sync(fd)
             finally:
                 os.close(fd)
 
         self._guard("fsync directory", path, sync)
 
     def syncfs(self, fd: int) -> None:
-        """Make everything on the file system of `fd` durable. Cheaper than one fdatasync for each of many files."""
+        """Make everything on the file system of `fd` durable. Cheaper than one fdatasync for each of many files.
+
+        `fd` is the directory that holds what the caller wrote. Without syncfs only that is synced.
+        """
 
         def sync() -> None:
-            if _LIBC.syncfs(fd) != 0:
+            if _SYNCFS is None:
+                _fsync_below(fd)
+                _sync(fd)  # the files have left the system's cache, and now leave the drive's
+            elif _SYNCFS(fd) != 0:
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number))
 
@@ -243,13 +306,13 @@ class Disk:
 
     def free_bytes(self, path: Path) -> int:
         """Bytes free for this process on the file system of `path`."""
-        stat = self._guard("statvfs", path, lambda: os.statvfs(path))
-        return stat.f_bavail * stat.f_frsize
+        found = self._guard("statvfs", path, lambda: os.statvfs(path))
+        return found.f_bavail * found.f_frsize
 
     def total_bytes(self, path: Path) -> int:
         """Size in bytes of the file system of `path`."""
-        stat = self._guard("statvfs", path, lambda: os.statvfs(path))
-        return stat.f_blocks * stat.f_frsize
+        found = self._guard("statvfs", path, lambda: os.statvfs(path))
+        return found.f_blocks * found.f_frsize
 
     def same_file_system(self, one: Path, other: Path) -> bool:
         """True if files below one path take room below the other."""

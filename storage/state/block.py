@@ -1,6 +1,7 @@
 """A block of states: columns of up to a million units, by their number in it."""
 
 import mmap
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -20,6 +21,9 @@ Columns = tuple[U8, U16, U32, I64, U32]
 
 _SMALL_PAGES: Final[int | None] = getattr(mmap, "MADV_NOHUGEPAGE", None)
 """With huge pages one unit would take 2 MiB of each column."""
+
+_TAKES_PAGES_BACK: Final = sys.platform == "linux"
+"""Elsewhere MADV_DONTNEED may leave in a page what was there."""
 
 _KINDS: Final = (np.uint8, np.uint16, np.uint32, np.int64, np.uint32)
 
@@ -97,7 +101,8 @@ class Block:
         low, high = part * PART_UNITS, (part + 1) * PART_UNITS
         for column, memory in zip(self._all()[1:], self._maps[1:], strict=True):
             begin, end = -(-low * column.itemsize // mmap.PAGESIZE), high * column.itemsize // mmap.PAGESIZE
-            if begin < end:  # a write before would bring pages to memory first, five times as slowly
+            if begin < end and _TAKES_PAGES_BACK:
+                # A write before would bring pages to memory first, five times as slowly.
                 memory.madvise(mmap.MADV_DONTNEED, begin * mmap.PAGESIZE, (end - begin) * mmap.PAGESIZE)
                 column[low : begin * mmap.PAGESIZE // column.itemsize] = 0
                 column[end * mmap.PAGESIZE // column.itemsize : high] = 0

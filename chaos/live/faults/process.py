@@ -9,10 +9,10 @@ import aiohttp
 
 from chaos.cluster import replacing
 from chaos.cluster.cluster import READY_S, ClusterFailed
-from chaos.cluster.local_nodes import how_it_ended
 from chaos.live.faults.handler import Handler, PassedOver
 from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
+from cli.local.local_nodes import how_it_ended
 from node.runtime.exit_code import ExitCode
 
 #: A removed node hears of it within this time, or is cut off and never does.

@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import how_it_ended, last_words
 from chaos.history.event import Crashed
 from chaos.history.history import History
+from cli.local.local_nodes import how_it_ended, last_words
 from node.runtime.exit_code import ExitCode
 
 #: A process that ended by itself is started again after this time.

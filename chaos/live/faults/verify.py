@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from chaos.cluster.cluster import ClusterFailed
-from chaos.cluster.local_nodes import this_build
+from cli.local.local_nodes import this_build
 from node.runtime.exit_code import ExitCode
 from storage.directory.verify import UNWRITTEN
 

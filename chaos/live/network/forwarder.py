@@ -34,8 +34,8 @@ from typing import Any, Final
 import uvloop
 
 from chaos.cluster.links import WHOLE, Condition, Link
-from chaos.cluster.local_nodes import LOOPBACK
 from chaos.live.network.callers import Callers
+from cli.local.local_nodes import LOOPBACK
 
 PIECE_BYTES: Final = 65_536
 #: Pieces on the way in one direction of a connection. More wait in the socket.

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from chaos.cluster.local_nodes import this_build
+from cli.local.local_nodes import this_build
 
 
 class HelperFailed(RuntimeError):

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Final, Self
 
 from chaos.cluster.links import Condition, Link, Links
-from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.network import ClusterNetwork
 from chaos.live.network.helper import Helper, HelperFailed
 from chaos.live.network.relay import TAP
+from cli.local.local_nodes import LocalNode
 
 HTTP_PORT: Final = 7070
 RAFT_PORT: Final = 7170

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Self, cast
 
 from chaos.cluster.links import Condition, Link, Links
-from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.network import ClusterNetwork
 from chaos.cluster.ports import free_ports
 from chaos.live.network.helper import Helper
+from cli.local.local_nodes import LocalNode
 
 
 class ProxyLinks(Links):

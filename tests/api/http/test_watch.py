@@ -1,6 +1,7 @@
 """Many requests that wait: the ends of their clients are read a few at a time, and nothing else changes for them."""
 
 import asyncio
+import select
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -278,3 +279,25 @@ class _Waits:
 
     def read_on(self) -> None:
         self.read += 1
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_without_epoll_the_loop_reads_all(
+    monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Polls that wait find their message, and ends of clients are seen."""
+    monkeypatch.setattr(api.http.watch, "_HAS_EPOLL", False)
+    monkeypatch.delattr(select, "epoll")
+
+    async def story(client: Client) -> None:
+        opened = [await asyncio.open_connection(*client.server.address) for _ in range(3)]
+        for _, writer in opened:
+            writer.write(_POLL)
+        watch = client.server._listener.watch
+        await until(lambda: watch._waiting == 3)
+        for _, writer in opened:
+            writer.close()
+        await until(lambda: watch._waiting == 0)
+        assert not watch._descriptors
+
+    in_loop(new_loop, story)

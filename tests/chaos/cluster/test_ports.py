@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.local_nodes import LOOPBACK
 from chaos.cluster.ports import END, FIRST, free_ports
+from cli.local.local_nodes import LOOPBACK
 
 PROCESSES, DRAWS = 4, 100
 

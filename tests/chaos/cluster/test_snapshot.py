@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import LocalNode
 from cli.connection import Connection
+from cli.local.local_nodes import LocalNode
 from tests.waiting import until
 
 STORAGE = {

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import LocalNode
 from cli.connection import Connection
 from cli.failure import Failure
+from cli.local.local_nodes import LocalNode
 from tests.waiting import until
 
 COUNT = 50

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from chaos.cluster.local_nodes import LocalNode
 from chaos.hostile.attacker import Attacker
+from cli.local.local_nodes import LocalNode
 
 
 def test_an_attack_that_fails_is_told(tmp_path: Path) -> None:

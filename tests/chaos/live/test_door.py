@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import LocalNode
 from chaos.live.fuzz_frames import cluster_id_of
 from cli.connection import Connection
+from cli.local.local_nodes import LocalNode
 from replication.wire.contacts import Contact, Contacts
 from replication.wire.frame import HEADER, Message, encode_frame, encode_message
 from replication.wire.handshake import Hello, Refusal, decode_greeting

@@ -11,8 +11,8 @@ import pytest
 from api.port.port import CancelResult, Delivery, RescheduleResult
 from chaos.client.client import Account, Sums, View
 from chaos.client.outcome import Outcome
-from chaos.cluster.local_nodes import LOOPBACK, LocalNode
 from chaos.load.client import HttpClient, session
+from cli.local.local_nodes import LOOPBACK, LocalNode
 from tests.cli.scripted_node import ScriptedNode
 
 THEN, THEN_MS = "2026-01-02T03:04:00.005Z", 1_767_323_040_005

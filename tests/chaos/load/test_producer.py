@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.cluster.local_nodes import LocalNode
 from chaos.history.event import Answered, Offered
 from chaos.history.history import History
 from chaos.load.client import of_line
 from chaos.load.producer import Producer
 from chaos.plan.load_plan import Plan
+from cli.local.local_nodes import LocalNode
 from tests.cli.scripted_node import ScriptedNode
 
 DUE = "2026-11-21T02:10:20.125Z"

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from bench.dataset.make import make
 from chaos.cluster.cluster import Cluster
-from chaos.cluster.local_nodes import this_build
 from cli.connection import Connection
+from cli.local.local_nodes import this_build
 from cli.main import main
 from node.runtime.exit_code import ExitCode
 from reconcile.output.directory import REDELIVER_REFUSED, REPAIRS_TABLE, REPORT

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chaos.cluster.local_nodes import RAFT_PORT_OFFSET, by_port, this_build, write_config
 from chaos.cluster.ports import free_ports
 from cli.connection import Connection
+from cli.local.local_nodes import RAFT_PORT_OFFSET, by_port, this_build, write_config
 from cli.main import main
 from node.runtime.exit_code import ExitCode
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chaos.cluster.local_nodes import LocalNode, write_config
 from chaos.cluster.ports import free_ports
+from cli.local.local_nodes import LocalNode, write_config
 from cli.main import main
 from node.runtime.config import Config
 from node.runtime.exit_code import ExitCode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import node.runtime.memory
-from node.runtime.memory import memory_bytes
+from node.runtime.memory import memory_bytes, resident_bytes
 
 PROGRAM = """
 import resource
@@ -161,3 +161,14 @@ def test_memory_is_what_the_control_groups_leave(
         path.write_text(text)
     found = memory_bytes(tmp_path / "own", tmp_path / "groups")
     assert found == (least or memory_bytes(tmp_path / "none", tmp_path / "none"))
+
+
+def test_without_proc_the_most_that_the_process_had_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bytes, whatever unit the system has."""
+    now = resident_bytes()
+
+    def none(path: Path) -> bytes:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_bytes", none)
+    assert now * 0.9 < resident_bytes() < now + (1 << 40)

@@ -2,7 +2,9 @@
 
 import resource
 
-from node.runtime.open_files import raise_descriptors
+import pytest
+
+from node.runtime.open_files import OPEN_MAX, raise_descriptors
 
 
 def test_the_limit_becomes_what_the_system_allows() -> None:
@@ -15,3 +17,18 @@ def test_the_limit_becomes_what_the_system_allows() -> None:
         assert limit == raise_descriptors() > 512
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("soft", [256, 20_000])
+def test_macos_refuses_a_soft_limit_without_end(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
+    """Its hard limit is infinite, and it takes OPEN_MAX. One that is higher already stays."""
+    took: list[int] = []
+
+    def refuse(_: int, limits: tuple[int, int]) -> None:
+        if limits[0] == resource.RLIM_INFINITY:
+            raise ValueError("current limit exceeds maximum limit")
+        took.append(limits[0])
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert raise_descriptors() == max(soft, OPEN_MAX) == took[0]

@@ -1,10 +1,12 @@
 """What an hour holds of units that have ended: their states, and the rest when it is asked for."""
 
+import mmap
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import storage.state.block
 import storage.state.unit_states
 from node.runtime.memory import resident_bytes
 from storage.file.disk import Disk
@@ -128,6 +130,17 @@ def test_what_is_let_go_is_the_kernels() -> None:
     assert full - resident_bytes() > 17 * PART_UNITS
     assert [int(column.sum()) for column in block.columns] == [2 * PART_UNITS, *[PART_UNITS] * 4]
     assert len(block.state) == BLOCK_UNITS
+
+
+def test_where_the_kernel_may_keep_what_was_there_it_is_zeroed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS takes a page back when it needs one."""
+    monkeypatch.setattr(storage.state.block, "_TAKES_PAGES_BACK", False)
+    block = Block.mapped()
+    block._maps = [mmap.mmap(-1, 1)] * len(block.columns)  # to which no such part belongs
+    for column in block.columns:
+        column[: 2 * PART_UNITS] = 1
+    block.let_go(1)
+    assert [int(column.sum()) for column in block.columns] == [2 * PART_UNITS, *[PART_UNITS] * 4]
 
 
 def test_homes_of_units_to_come_are_held(quick_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from chaos.cluster.cluster import Cluster, ClusterFailed, Leadership
 from chaos.cluster.links import Condition, Link, Links
-from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.network import ClusterNetwork
+from cli.local.local_nodes import LocalNode
 
 
 class Told(Links):

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.cluster.links import WHOLE, Condition, Link, Links, merged
-from chaos.cluster.local_nodes import LocalNode
 from chaos.cluster.network import ClusterNetwork
 from chaos.live.network.choose import choose_ground, namespaces_refused
 from chaos.live.network.namespaces import NetnsNetwork
 from chaos.live.network.proxy import ProxyNetwork
+from cli.local.local_nodes import LocalNode
 from tests.examples import examples
 from tests.waiting import wait_until
 

@@ -8,9 +8,9 @@ import aiohttp
 
 from chaos.cluster.cluster import Cluster
 from chaos.cluster.links import Condition
-from chaos.cluster.local_nodes import LocalNode
 from chaos.live.network.choose import choose_ground
 from chaos.plan.target import FaultTarget
+from cli.local.local_nodes import LocalNode
 
 #: FAULTS: healed and caught up.
 CAUGHT_UP_S = 5.0
