@@ -9,6 +9,7 @@ the run is as it comes.
 """
 
 import asyncio
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 #: A shorter run leaves no room for faults.
 SECONDS_MIN = 10
+_ROOT = Path(__file__).parents[2]
 
 
 class _Seeds(click.ParamType[range]):
@@ -47,6 +49,10 @@ class _Seeds(click.ParamType[range]):
 @click.group()
 def command() -> None:
     """Break a cluster on purpose, and see what its promises are worth."""
+    if not (_ROOT / "chaos").is_dir():
+        raise Failure(ExitCode.USAGE, "chaos is not in the wheel: run this in a checkout of Hourwheel")
+    if str(_ROOT) not in sys.path:
+        sys.path.append(str(_ROOT))  # `pip install --editable` puts the wheel's packages there alone
 
 
 @command.command()
