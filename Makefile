@@ -1,8 +1,15 @@
-# Every target sets up what it needs: `make test` and `make demo` are all a newcomer has to know.
+# Every target sets up what it needs, and no more: `make test` and `make demo` are all a newcomer has to know.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Each is newer than what it was made from, and has all that stands before it:
+MADE := $(VENV)/.made
+# the product alone,
+CORE := $(VENV)/.core
+# Spark,
+SPARK := $(VENV)/.spark
+# what tests and linters need.
 READY := $(VENV)/.ready
 
 # What is compiled is kept, whatever the machine's default: a node, the command line and each of Spark's workers would
@@ -19,33 +26,60 @@ help: ## list the targets
 
 # pyspark comes as source, of which pip makes a wheel first: beside all else that needs no Spark, and not compressed. A
 # pip of today, for the one of Python 3.11 takes 10 s longer to look at what there is. What is imported is compiled
-# beside the last step: six sessions of tests that start together would each do it.
+# beside the last step: six sessions of tests that start together would each do it, and three nodes of the demo.
 PIP := PYTHONWARNINGS=ignore $(BIN)/python -m pip --quiet --disable-pip-version-check
 HELD := --no-compile --constraint constraints.txt
 WHEELS := $(VENV)/wheels
 COMPILED := $(VENV)/lib client $(filter-out tests,$(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
+DEMO_IMPORTS := import bench.demo.demo, chaos.load.webhooks, cli.run.serve, cli.run.listen, node.process, uvloop
+PYSPARK = $(PIP) wheel --constraint constraints.txt --no-deps --config-settings=--build-option=--compression=stored \
+	--wheel-dir $(WHEELS) pyspark
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --no-compile pip==26.3
-	$(PIP) wheel --constraint constraints.txt --no-deps --config-settings=--build-option=--compression=stored --wheel-dir $(WHEELS) pyspark & \
-	  $(PIP) install $(HELD) --editable '.[dev]' && wait $$!
-	$(BIN)/python -m compileall -qq -x '/tests?/' $(COMPILED) & \
-	  $(PIP) install $(HELD) --find-links $(WHEELS) --editable '.[dev,spark]' && wait
-	rm -rf $(WHEELS)
+$(MADE):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hourwheel needs Python 3.11 or newer")'
+	@echo "setting up $(VENV): an environment"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --no-compile pip==26.3
 	@touch $@
 
-demo: $(READY) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
-	$(BIN)/python -m bench.demo
+$(CORE): $(MADE) pyproject.toml constraints.txt
+	@echo "setting up $(VENV): what Hourwheel runs on (125 MB)"
+	@$(PIP) install $(HELD) --editable .
+	@echo "setting up $(VENV): compiling"
+	@$(BIN)/python -c '$(DEMO_IMPORTS)'
+	@touch $@
 
-reconcile-demo: $(READY) ## the leader killed twice under load, then a report that accounts for every message (about a minute)
+$(SPARK): $(MADE) pyproject.toml constraints.txt
+	@echo "setting up $(VENV): Spark and Java (1.2 GB, a minute)"
+	@$(PYSPARK) & $(PIP) install $(HELD) --editable . && wait $$!
+	@$(PIP) install $(HELD) --find-links $(WHEELS) --editable '.[spark]'
+	@rm -rf $(WHEELS)
+	@touch $(CORE) $@
+
+$(READY): $(MADE) pyproject.toml constraints.txt
+	@echo "setting up $(VENV): what tests and linters need, Spark and Java (1.3 GB, a minute)"
+	@$(PYSPARK) & $(PIP) install $(HELD) --editable '.[dev]' && wait $$!
+	@echo "setting up $(VENV): compiling, and Spark"
+	@$(BIN)/python -m compileall -qq -x '/tests?/' $(COMPILED) & \
+	  $(PIP) install $(HELD) --find-links $(WHEELS) --editable '.[dev,spark]' && wait
+	@rm -rf $(WHEELS)
+	@touch $(CORE) $(SPARK) $@
+
+demo: $(CORE) ## three real nodes, 20,000 messages pushed and pulled, the leader killed: what comes out, and when
+	$(BIN)/python -m bench.demo
+	@echo
+	@echo "Next: a cluster to try things on (Ctrl-C ends it), and from another terminal a message that comes in 5 s."
+	@echo "  $(BIN)/hourwheel dev"
+	@echo "  $(BIN)/hourwheel schedule orders '{\"order\": 7}' --delay 5s"
+	@echo "  $(BIN)/hourwheel pull orders --wait 10s --ack"
+
+reconcile-demo: $(SPARK) ## the leader killed twice under load, then a report that accounts for every message (about a minute)
 	$(BIN)/python -m bench.demo.reconcile
 
-reconcile-proof: $(READY) ## plant 1,000 of every class, flag and cause in 10 million messages, and find them (5 GB of disk, two minutes)
+reconcile-proof: $(SPARK) ## plant 1,000 of every class, flag and cause in 10 million messages, and find them (5 GB of disk, two minutes)
 	$(BIN)/python -m bench.reconcile prove
 
-bench-reconcile: $(READY) ## time and memory of reconciling 10, 30 and 100 million messages (60 GB of disk, a quarter of an hour)
+bench-reconcile: $(SPARK) ## time and memory of reconciling 10, 30 and 100 million messages (60 GB of disk, a quarter of an hour)
 	$(BIN)/python -m bench.reconcile time --picture reconcile-time.svg
 
 check: $(READY) ## lint and types only
@@ -118,7 +152,7 @@ soak-chaos: $(READY) ## twenty seeds of every fault on real processes, 3 minutes
 	rm -rf chaos-data/soak
 	$(BIN)/python -m chaos.live.soak
 
-fuzz-frames: $(READY) ## 200,000 frames with every field at its edges against three real nodes, by a stranger and by one who knows the ids
+fuzz-frames: $(CORE) ## 200,000 frames with every field at its edges against three real nodes, by a stranger and by one who knows the ids
 	$(BIN)/python -m chaos.live.fuzz_frames --frames $(FUZZ_FRAMES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 chaos-scenarios: $(READY) ## one kind of fault at a time: kills, pauses, slow disks, transfers, stops, clocks, 20 of each (about 30 minutes)
@@ -128,17 +162,17 @@ chaos-kills: $(READY) ## the leader killed 100 times in strict mode, 50 in fast 
 	$(BIN)/python -m chaos.scenario kill-leader-strict --times 100
 	$(BIN)/python -m chaos.scenario kill-leader kill-leader-slow --times 50
 
-hostile: $(READY) ## attacks by single clients, each beside clients that behave and must notice nothing (half an hour)
+hostile: $(CORE) ## attacks by single clients, each beside clients that behave and must notice nothing (half an hour)
 	$(BIN)/hourwheel chaos hostile
 
 SOAK_MINUTES ?= 60
-soak-delivery: $(READY) ## an hour of receivers and consumers that fail in all ways: the memory of all nodes stays flat
+soak-delivery: $(CORE) ## an hour of receivers and consumers that fail in all ways: the memory of all nodes stays flat
 	$(BIN)/python -m chaos.hostile.soak --minutes $(SOAK_MINUTES)
 
-soak-sim: $(READY) ## 1,000 simulated clusters, a minute of every fault each (about half an hour on two cores)
+soak-sim: $(CORE) ## 1,000 simulated clusters, a minute of every fault each (about half an hour on two cores)
 	$(BIN)/hourwheel chaos sim --seeds 0:1000 --seconds 60
 
-soak-mutants: $(READY) ## how many seeds it takes to find each of the mistakes planted in the code
+soak-mutants: $(CORE) ## how many seeds it takes to find each of the mistakes planted in the code
 	$(BIN)/python -m chaos.simulator.hunt
 
 mutants: $(READY) ## mistakes planted one by one in a copy of the code: the tests named for each must find it (MUTANTS="S2 X12")
