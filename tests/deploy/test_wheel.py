@@ -64,23 +64,32 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target = source / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
-    here = int(importlib.metadata.version("setuptools").split(".")[0]) >= SETUPTOOLS_MIN
-    pip([*("wheel", "--no-deps", "--wheel-dir", str(built)), *["--no-build-isolation"] * here, str(source)])
+    offline = ["--no-build-isolation"] if has_setuptools() else []
+    pip(["wheel", "--no-deps", *offline, "--wheel-dir", str(built), str(source)])
     (found,) = built.iterdir()
     return found
 
 
+def has_setuptools() -> bool:
+    """True if this environment can build; pip gets what builds otherwise."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return int(importlib.metadata.version("setuptools").split(".")[0]) >= SETUPTOOLS_MIN
+    return False
+
+
 def pip(words: list[str]) -> None:
-    """Run pip of this Python."""
+    """Run pip of this Python, away from the checkout: pip takes what was built there for an installed Hourwheel."""
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def environment(home: Path, python: str) -> Path:
-    """A fresh one of this Python; its interpreter. Dependencies come from the environment of these tests, by a .pth
-    file that does not reach its editable install."""
+def environment(home: Path, python: str, wheel: Path) -> Path:
+    """A fresh one of this Python with the wheel; its interpreter. Dependencies come from the environment of these
+    tests, by a .pth file that does not reach its editable install."""
     subprocess.run([python, "-m", "venv", "--without-pip", home], check=True, capture_output=True)
+    pip(["--python", str(home / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel)])
     (site_packages,) = home.glob("lib/python*/site-packages")
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return home / "bin" / "python"
@@ -107,13 +116,12 @@ def installed(wheel: Path) -> Iterator[Installed]:
         home.chmod(0o755)
         directory = home / "empty"
         directory.mkdir()
-        python = environment(home / "a venv", sys.executable)
+        python = environment(home / "a venv", sys.executable, wheel)
         if os.getuid() == 0:
             same = shutil.which(f"python3.{sys.version_info.minor}", path=os.defpath)
-            for found in [python, *([environment(home / "another venv", same)] if same else [])]:
+            for found in [python, *([environment(home / "another venv", same, wheel)] if same else [])]:
                 if user is None and runs_as_nobody(found, directory):
                     python, user = found, NOBODY
-        pip(["--python", str(python), "install", "--no-deps", "--no-index", str(wheel)])
         yield Installed(python.with_name("hourwheel"), directory, user)
 
 

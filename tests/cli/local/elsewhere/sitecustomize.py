@@ -81,6 +81,7 @@ def give_full_sync(told: str) -> None:
 for module, name in GONE:
     if hasattr(module, name):
         delattr(module, name)
+vars(os)["process_cpu_count"] = os.cpu_count  # since Python 3.13, on Linux by the affinity
 vars(selectors)["DefaultSelector"] = selectors.PollSelector
 vars(ctypes)["CDLL"] = Library
 for module, name in OPENING:
