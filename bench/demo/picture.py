@@ -27,7 +27,7 @@ class Delivered(NamedTuple):
 
 def deliveries(pulled: Sequence[HandedOver], pushed: Sequence[Received]) -> list[Delivered]:
     """Return the deliveries of both halves in the order of their time."""
-    both = [(each.wall_ms, each.wall_ms - each.due_ms, each.message_id) for each in pulled]
+    both = [(float(each.wall_ms), float(each.wall_ms - each.due_ms), each.message_id) for each in pulled]
     both += [(each.received_ms, each.late_ms, each.id or "") for each in pushed]
     seen: set[str] = set()
     made = []

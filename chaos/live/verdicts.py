@@ -45,8 +45,8 @@ ONE_BY_ONE: Final = Bounds(excuse_nothing=frozenset({"slow", "jump", "drift", "t
 #: The kernel keeps written files this long before it writes them out by itself: the expiry of 30 s and a round of 5 s.
 KEPT_BY_KERNEL_MS: Final = 35_000
 #: On a busy machine a receiver reads this late what was sent before its node lost power. The push is of a term that was
-#: led then, and a node without power sends nothing (seed 990119: 49 pushes were read up to 3.2 s after; seed 25, beside
-#: a load of 10: 714 up to 10 s after).
+#: led then, and a node without power sends nothing. Seed 990119: 49 pushes were read up to 3.2 s after. Seed 25, beside
+#: a load of 10: 714 up to 10 s after.
 READ_LATE_MS: Final = 30_000
 #: The promises of a transfer hold if no other fault is this near.
 AROUND_TRANSFER_MS: Final = 1_500

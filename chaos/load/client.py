@@ -1,8 +1,8 @@
 """The calls of `chaos.client.client` over HTTP, and tasks of asyncio.
 
-A connection refused has done nothing. A broken connection, a timeout, and an answer that says nothing of what was done
-leave it open. aiohttp sends a GET or a DELETE again by itself where a kept connection broke, and tells of the second
-try alone: what that was refused leaves the first one open.
+A refused connection has done nothing. A broken connection, a timeout, or an answer without a result leaves it open.
+If a kept connection breaks, aiohttp sends a GET or a DELETE again by itself, and shows the second try alone. Its
+refusal leaves the first try open.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ```
 loop     Store.begin_checkpoint   freezes staged chunks, the files' lengths and the catalog's changes: one moment
 thread   run                      0 remove leftovers, look at lengths   1 write what was staged, then states files,
-                                  all of it in a trickle (file/outflow.py)
+                                  all of it in a trickle (file/sync_pace.py)
                                   2 sync   3 commit the catalog with the record   4 remove
 loop     finish                   forget what was staged; reads of the catalog move on
 ```
@@ -67,13 +67,13 @@ class CheckpointJob:
         """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
         self._make_room()
         self._opening.look_on(*self.hours.there)
-        outflow = SyncPace(self._disk)
-        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, outflow)
+        pace = SyncPace(self._disk)
+        write_staged(self.hours.staged, self.hours.chunks, self._open_files, self.hours.heads, pace)
         self.hours.states.extend(self.hours.rows, self.hours.touched, self._open_files)
-        self._sync(self.hours.synced, outflow)
+        self._sync(self.hours.synced, pace)
         self.hours.prepare()
         self.catalog.commit(self.hours.lengths)
-        read_ahead(self.hours.ahead, self._open_files, self.hours.heads, outflow)
+        read_ahead(self.hours.ahead, self._open_files, self.hours.heads, pace)
         for unlinked in self._pins.removable(self.hours.unlinked.unlinked):
             self._remove(unlinked)
             self._pins.removed(unlinked)
@@ -100,12 +100,12 @@ class CheckpointJob:
         self._disk.remove_tree(self._directory / directory_name(*directory))
         self.hours.unlinked.removed.append(directory)
 
-    def _sync(self, hours: list[tuple[int, int, int]], outflow: SyncPace) -> None:
+    def _sync(self, hours: list[tuple[int, int, int]], pace: SyncPace) -> None:
         if not hours:
             return
         for hour in [hour for hour in hours if hour[0] < self.hours.near_end][-_SYNC_EACH_MAX:]:
             files = self._open_files(*hour)
-            files.drain(outflow)  # near hours and those just before: the loop wrote these bytes
+            files.drain(pace)  # near hours and those just before: the loop wrote these bytes
             files.close()
         if len(hours) > _SYNC_EACH_MAX:
             fd = self._disk.open_read(self._directory)

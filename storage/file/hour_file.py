@@ -139,8 +139,8 @@ class HourFile:
     def _short(self, data: bytes, size: int, offset: int) -> Corrupt:
         return Corrupt(self.name, offset, "length", offset + len(data), f"at least {offset + size}")
 
-    def write(self, data: Buffer, offset: int, outflow: SyncPace | None = None) -> None:
-        """Write at `offset`. A file without header gets it first. `outflow` lets the bytes flow to the device."""
+    def write(self, data: Buffer, offset: int, pace: SyncPace | None = None) -> None:
+        """Write at `offset`. A file without header gets it first. `pace` lets the bytes flow to the device."""
         if self._writer < 0:
             if not self._disk.exists(self._directory):
                 self._disk.make_directory(self._directory)
@@ -148,8 +148,8 @@ class HourFile:
             if self._disk.size(self._writer) < HEADER_SIZE:
                 self._disk.write(self._writer, self.header.encode(), 0)
         self._disk.write(self._writer, data, offset)
-        if outflow is not None:
-            outflow.wrote(self._writer, offset, memoryview(data).nbytes)
+        if pace is not None:
+            pace.wrote(self._writer, offset, memoryview(data).nbytes)
 
     def check_header(self) -> None:
         """Raise Corrupt or FormatRefused unless the file begins with its header."""
@@ -165,11 +165,11 @@ class HourFile:
             self._writer = self._disk.open_write(self.path)
         self._disk.fdatasync(self._writer)
 
-    def drain(self, outflow: SyncPace) -> None:
+    def drain(self, pace: SyncPace) -> None:
         """Let all written bytes, those of other writers too, flow to the device before a sync."""
         if self._writer < 0:
             self._writer = self._disk.open_write(self.path)
-        outflow.drain(self._writer)
+        pace.drain(self._writer)
 
     def close(self) -> None:
         """Close the descriptors. The next use opens the file again."""
@@ -241,9 +241,9 @@ class RowFile(HourFile):
         for first in range(self.first + after, end, BLOCK_ROWS):
             yield first, self.read_rows(first, min(BLOCK_ROWS, end - first))
 
-    def write_rows(self, rows: Rows, first: int, outflow: SyncPace | None = None) -> None:
+    def write_rows(self, rows: Rows, first: int, pace: SyncPace | None = None) -> None:
         """Write sealed rows. `first` is the ordinal of the first one. See `write`."""
-        self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), outflow)
+        self.write(np.ascontiguousarray(rows).view(np.uint8).data, self.offset(first), pace)
 
 
 def directory_name(hour: int, generation: int) -> str:
@@ -302,11 +302,11 @@ class HourFiles:
         """The same files, with `first` as the global_index of the first unit."""
         return self._again(first=first)
 
-    def drain(self, outflow: SyncPace) -> None:
+    def drain(self, pace: SyncPace) -> None:
         """See HourFile.drain."""
         for file in self._all():
             if self.disk.exists(file.path):
-                file.drain(outflow)
+                file.drain(pace)
 
     def sync(self) -> None:
         """Make the written bytes of the three files durable, and their names."""

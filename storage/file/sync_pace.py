@@ -3,7 +3,7 @@
 One sync of hundreds of MiB would fill the device's queue. Every journal on the device, this node's and others', would
 wait behind it for its own sync.
 
-The outflow makes nothing durable. A sync follows, and finds little to do. The caller waits for the device, so this is
+The pace makes nothing durable. A sync follows, and finds little to do. The caller waits for the device, so this is
 for threads. A thread beside the loop must also share the interpreter with it: `pause`.
 """
 
@@ -23,7 +23,7 @@ LITTLE_MAX: Final = 2_048
 
 
 class SyncPace:
-    """The outflow of one writer. Blocks; raises DiskFailed.
+    """The pace of one writer. Blocks; raises DiskFailed.
 
     Invariant: at most UNDER_WAY_MAX of its bytes, LITTLE_MAX little writes and one file's last bytes are under way, if
     the device takes them in order.

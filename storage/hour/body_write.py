@@ -13,12 +13,12 @@ from storage.format.rows import Units
 
 
 def write_bodies(
-    files: HourFiles, words: U64, offset: int, units: Units, first: int, outflow: SyncPace | None = None
+    files: HourFiles, words: U64, offset: int, units: Units, first: int, pace: SyncPace | None = None
 ) -> None:
     """Write records, with their bodies, at `offset` of the log. Write their linked, sealed units from number `first` of
     the index.
 
     The log comes first, so no unit points behind its end. Raises DiskFailed.
     """
-    files.log.write(words.view(np.uint8).data, offset, outflow)
-    files.index.write_rows(units, first, outflow)
+    files.log.write(words.view(np.uint8).data, offset, pace)
+    files.index.write_rows(units, first, pace)

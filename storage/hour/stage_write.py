@@ -56,40 +56,40 @@ def write_staged(
     chunks: Sequence[Chunk],
     open_files: OpenFiles,
     heads: HeadsKept,
-    outflow: SyncPace | None = None,
+    pace: SyncPace | None = None,
 ) -> None:
     """Write units, records and settle records behind the bytes in the files. `hours` rise, and are all that `chunks`
     name.
 
-    In a thread `outflow` lets written bytes flow to the device, and the thread pauses for the loop. Raises Corrupt if
+    In a thread `pace` lets written bytes flow to the device, and the thread pauses for the loop. Raises Corrupt if
     an index on disk is damaged, DiskFailed; both final. Nothing is synced.
     """
-    groups, pause = _groups(hours), _pause_of(outflow)
+    groups, pause = _groups(hours), _pause_of(pace)
     while cut := list(islice(groups, _GROUPS_CUT)):
         grown = [[hour for hour in group if hour.units > hour.saved_units] for group in cut]
         grown = [group for group in grown if group]
         if grown:
             firsts, end = [group[0].number for group in grown], grown[-1][-1].number + 1
             for group, part in zip(grown, parts(chunks, firsts, end, pause), strict=True):
-                _write_units(group, joined(part), open_files, heads, outflow)
+                _write_units(group, joined(part), open_files, heads, pace)
         settled = [hour for group in cut for hour in group if hour.settle_rows is not None]
         for place, hour in enumerate(settled):
             if place % _GROUP_HOURS == 0:
                 pause()
-            _write_settles(hour, open_files, outflow)
+            _write_settles(hour, open_files, pace)
 
 
-def _pause_of(outflow: SyncPace | None) -> Callable[[], None]:
-    """The outflow's pause. Without an outflow the loop itself writes, so nothing waits, and a pause would hold the
+def _pause_of(pace: SyncPace | None) -> Callable[[], None]:
+    """The pace's pause. Without an pace the loop itself writes, so nothing waits, and a pause would hold the
     loop."""
-    return (lambda: None) if outflow is None else outflow.pause
+    return (lambda: None) if pace is None else pace.pause
 
 
 def read_ahead(
-    hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, outflow: SyncPace | None = None
+    hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, pace: SyncPace | None = None
 ) -> None:
-    """Read and keep the heads of hours that are written whole and become near soon. `outflow`: in a thread."""
-    pause = _pause_of(outflow)
+    """Read and keep the heads of hours that are written whole and become near soon. `pace`: in a thread."""
+    pause = _pause_of(pace)
     for hour in hours:
         pause()
         following = hour.first + hour.units
@@ -116,15 +116,15 @@ def _groups(hours: Iterable[FrozenHour]) -> Iterator[list[FrozenHour]]:
         yield group
 
 
-def _write_settles(hour: FrozenHour, open_files: OpenFiles, outflow: SyncPace | None) -> None:
+def _write_settles(hour: FrozenHour, open_files: OpenFiles, pace: SyncPace | None) -> None:
     assert hour.settle_rows is not None
     files = open_files(hour.number, hour.generation, hour.first)
-    files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles, outflow)
+    files.settle.write_rows(hour.settle_rows.joined_settles(), hour.saved_settles, pace)
     files.close()
 
 
 def _write_units(
-    group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept, outflow: SyncPace | None
+    group: list[FrozenHour], chunk: Chunk, open_files: OpenFiles, heads: HeadsKept, pace: SyncPace | None
 ) -> None:
     assert [hour.number for hour in group] == chunk.hours.tolist(), f"hours {chunk.hours} are staged"
     files = [open_files(hour.number, hour.generation, hour.first) for hour in group]
@@ -143,7 +143,7 @@ def _write_units(
         units = chunk.units[rows[place] : rows[place + 1]]
         assert hour.saved_units + len(units) == hour.units, f"{len(units)} units staged of hour {hour.number}"
         words = chunk.words[edges[place] : edges[place + 1]]
-        write_bodies(its, words, offsets[place], units, hour.first + hour.saved_units, outflow)
+        write_bodies(its, words, offsets[place], units, hour.first + hour.saved_units, pace)
         its.close()
         if hour.units >= KEPT_UNITS_MIN:
             seconds = slice(place * SECONDS, (place + 1) * SECONDS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.local.local_nodes import this_build
 from tests.cli.run.test_dev import END_S, described, free_range
 from tests.tidy.tracked import ROOT
 
@@ -103,9 +104,13 @@ def test_the_demo_ends_with_three_commands_that_work(tmp_path: Path) -> None:
     dev, *others = [shlex.split(line)[1:] for line in said.splitlines()]
     assert [dev[0], *(words[0] for words in others)] == ["dev", "schedule", "pull"]
     command, port = [sys.executable, "-m", "cli"], free_range(3)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "HOURWHEEL_URL": f"http://127.0.0.1:{port}"}
+    environment = this_build() | {"HOURWHEEL_URL": f"http://127.0.0.1:{port}"}
     with subprocess.Popen(
-        [*command, *dev, "--port", str(port)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        [*command, *dev, "--port", str(port), "-o", "json"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             described(process)

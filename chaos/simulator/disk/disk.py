@@ -19,7 +19,7 @@ from chaos.simulator.disk.names import Name
 from chaos.simulator.disk.platter import File, Platter, Undo, remove
 from chaos.simulator.time.cost import BYTE_US, CALL_US, OPEN_US, Meter
 from chaos.simulator.time.loop import Gone
-from replication.group import Apart
+from replication.group import LogGap
 from storage.directory.data_directory import DirectoryRefused
 from storage.file.disk import Disk, DiskFailed
 from storage.format.rows import Corrupt, FormatRefused
@@ -39,7 +39,7 @@ def finds_damage(error: BaseException | None) -> bool:
     """True if this error ends a node that has found its files damaged. The cause is a checksum, or a journal and a
     catalog that do not fit. Or LMDB, whose pages have no checksums, met a page without sense: its own errors have no
     errno."""
-    return isinstance(error, Corrupt | FormatRefused | DirectoryRefused | Apart) or (
+    return isinstance(error, Corrupt | FormatRefused | DirectoryRefused | LogGap) or (
         isinstance(error, DiskFailed) and not error.errno
     )
 

@@ -135,7 +135,7 @@ def test_a_file_system_without_a_full_sync_has_fsync(
 
 
 def test_of_a_file_only_the_file_is_synced(elsewhere: Calls, tree: Path) -> None:
-    """An outflow of little writes gives the file that it wrote last."""
+    """An pace of little writes gives the file that it wrote last."""
     disk = Disk()
     fd = disk.open_write(tree / "file")
     disk.syncfs(fd)

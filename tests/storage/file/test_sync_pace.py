@@ -101,12 +101,12 @@ def founded(directory: Path) -> tuple[MeteredDisk, Store]:
 def test_few_bytes_are_under_way(tmp_path: Path) -> None:
     """Many small writes, and one that is larger than the bound."""
     disk = MeteredDisk()
-    outflow = SyncPace(disk)
+    pace = SyncPace(disk)
     fd = disk.open_write(tmp_path / "file")
     at = 0
     for size in [*[10_000] * 100, 10 * UNDER_WAY + 1]:
         disk.write(fd, bytes(size), at)
-        outflow.wrote(fd, at, size)
+        pace.wrote(fd, at, size)
         at += size
     assert 0 < disk.begun_most <= 2 * UNDER_WAY
     assert disk.waits >= at // UNDER_WAY - 10
