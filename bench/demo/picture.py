@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from bench.client.receivers import Received
 from chaos.history.event import HandedOver
@@ -52,14 +53,15 @@ def draw(made: Sequence[Delivered], killed_ms: float, path: Path) -> None:
         rate.set_title("deliveries a second")
         late.scatter(at_s, late_ms, s=1.5, color=AMBER, linewidths=0)
         late.set_yscale("log")
+        late.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         late.set_title("lateness of each delivery, ms")
         twice.bar(edges[:-1], np.histogram(at_s[again], edges)[0], BIN_MS / 1000, align="edge", color=RED)
         twice.set_title("deliveries of messages that had come before, each tenth of a second")
         twice.set_xlabel("seconds")
         for axes in (rate, late, twice):
             _mark(axes, (killed_ms - begun_ms) / 1000)
-        rate.annotate("kill -9 of the leader", ((killed_ms - begun_ms) / 1000, rate.get_ylim()[1]), (4, -10),
-                      textcoords="offset points", color=SOFT)  # fmt: skip
+        rate.annotate("kill -9 of the leader", ((killed_ms - begun_ms) / 1000, rate.get_ylim()[1]), (-5, -10),
+                      textcoords="offset points", ha="right", color=SOFT)  # fmt: skip
         figure.savefig(path, dpi=_DPI)
 
 
