@@ -124,8 +124,8 @@ class Truth:
         """True if no leader died from shortly before a message was sent until its cancel was answered. Each led on, or
         gave its leadership away with all of its work in the log.
 
-        False where all clocks were set back: a message that is due earlier than they had shown may be in doubt at any
-        time.
+        False if all clocks were set back. Then a message may always be in doubt if it is due before a time that the
+        clocks had shown.
         """
         answered = self._acknowledged.get(number)
         if answered is None or not self._changes or self.bounds.clocks_set_back:

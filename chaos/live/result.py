@@ -79,7 +79,7 @@ def otherwise(plan: FaultPlan, result: Result) -> list[str]:
 
 
 def kinds_not_shown(plan: FaultPlan, result: Result, kinds: Sequence[str]) -> list[str]:
-    """Kinds that this run says nothing about, a line each with its reason. None is left out."""
+    """One line for each kind of fault that this run did not show, with the reason."""
     planned = {fault.kind for fault in plan.faults}
     lines = []
     for kind in kinds:

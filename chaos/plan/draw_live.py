@@ -71,8 +71,10 @@ _ALL_SHARE: Final = {"kill": 0.2, "power": 0.25, "slow": 0.25, "full": 0.3, "rol
 
 
 def draw_plan(seed: int, seconds: float, nodes: int, kinds: Collection[str] = ()) -> FaultPlan:
-    """The plan of a seed, a function of the arguments alone. It deals `kinds` (default: all of real machines) over
-    `seconds` of load, at least 10."""
+    """The plan of a seed, a function of the arguments alone. It deals `kinds` over `seconds` of load.
+
+    `kinds`: by default all that real processes can have. `seconds`: 10 or more.
+    """
     assert seconds >= 10, f"{seconds} s leave no room for faults"
     chance = random.Random(f"live plan {seed}")
     dealt = [kind for kind in kinds_of("live") if not kinds or kind in kinds]

@@ -201,7 +201,7 @@ class Group:
         self.port = self._port()
 
     def _make_cluster(self) -> None:
-        """Make the parts that know the members and the leader, and the status of this node."""
+        """Make the parts that change the leader or the members, and the status of this node."""
         self.transfer = Transfer(
             self.members, self.raft, self.store, self.clock, self.skew, self.proposer, self.push_feed, self.peers,
             self.leadership, self.life,

@@ -1,7 +1,8 @@
-"""The first frame of a connection for calls, in both directions: the sender, and how much it keeps for the other node.
+"""The first frame of a connection for calls, in both directions.
 
-It comes in at the Raft address. Its first number tells it from a hello of Raft (replication/wire/handshake.py). An
-older build would close such a connection. Its hello does not name calls, so this node does not dial it for calls.
+It names the sender, and how many unanswered calls and bytes the sender accepts from the other node. It comes in at the
+Raft address. Its first number tells it from a hello of Raft (replication/wire/handshake.py). An older build closes such
+a connection. The hello of an older build does not name calls, so this node does not dial that build for calls.
 """
 
 from __future__ import annotations

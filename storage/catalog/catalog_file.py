@@ -144,7 +144,7 @@ class _File:
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
 
     def require_sound(self) -> None:
-        """Raise Corrupt if a page of the main tree, or of a tree in it, differs from its tree."""
+        """Raise Corrupt if a page has another number or kind than its tree says, or points past its end."""
         self._size = self._disk.size(self._fd)
         if self._size:
             self._meta = meta = self._newest()

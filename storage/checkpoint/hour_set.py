@@ -248,7 +248,10 @@ class HourSet:
         return self._stage.bytes + self._settling.bytes
 
     def bound(self) -> None:
-        """Write some staged hours if there are too many, a few at a time, for the loop waits."""
+        """If too many bytes, or hours with settle records, are staged, write a few hours.
+
+        Only a few, because the loop stands still meanwhile.
+        """
         settling: list[Hour] = []
         if self.staged_bytes > _STAGED_BYTES_MAX:
             first = 0

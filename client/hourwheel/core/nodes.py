@@ -48,11 +48,11 @@ class Nodes:
         return sorted(places, key=lambda address: (address in away, away.get(address, 0.0), places[address]))
 
     def failed(self, address: Address, now_s: float) -> None:
-        """This one could not be reached, did not answer, or sends its clients to another."""
+        """Ask this node last for a while: it was unreachable, silent or draining."""
         self._failed_s[address] = now_s
 
     def answered(self, address: Address) -> None:
-        """This one serves."""
+        """Note that this node serves."""
         self._failed_s.pop(address, None)
 
     def learn_cluster(self, document: Mapping[str, Any]) -> None:
