@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -28,10 +29,16 @@ def command_line(name: str, steps: tuple[str, ...]) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def told_to_the_end() -> Iterator[None]:
-    """End with one line at Ctrl-C, or when something cannot be done."""
+    """End with one line at Ctrl-C or SIGTERM, or when something cannot be done."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    # A shell that starts a program in the background lets it ignore Ctrl-C.
+    before = [signal.signal(each, signal.default_int_handler) for each in signals]
     try:
         yield
     except (HourwheelError, LookupError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         say("stopped")
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)

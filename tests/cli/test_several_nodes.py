@@ -169,7 +169,7 @@ def test_another_cluster_at_a_remembered_address_is_not_asked(
 def test_members_are_looked_for_once_in_a_while(node: ScriptedNode, call: Call, cache: Path) -> None:
     """And `cluster status` needs no look."""
     node.say(200, page(node.url))
-    assert call("cluster", "status").exit_code == ExitCode.OK
+    assert call("cluster", "status", "--local").exit_code == ExitCode.OK
     node.say(200, MESSAGE, BY_N1)
     assert call("get", "0A").exit_code == ExitCode.OK
     assert len(node.requests) == 2
