@@ -250,7 +250,9 @@ async def _run(nodes: list[LocalNode], started: Callable[[Watch], None]) -> None
             raise _ended_early(watch, ended.result())
         if not stopped.done():
             await asyncio.to_thread(started, watch)
-            if not ready.done():
+            if ready.done():
+                ready.result()  # an error of the check itself ends the command
+            else:
                 click.echo("hourwheel dev: not all nodes are ready yet (see their logs)", err=True)
         while not stopped.done():
             await asyncio.wait({stopped, ended}, return_when=asyncio.FIRST_COMPLETED)
