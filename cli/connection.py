@@ -1,10 +1,9 @@
-"""One request to a cluster at a time, and what its failures mean to the caller.
+"""Sends the request of a command to a cluster, one at a time, and tells the caller how it failed.
 
 The standard library's client is used on purpose. These commands make one request each, and importing an async stack
-would cost more than the request. What may be asked of another node says `hourwheel.core`.
+would cost more than the request. `hourwheel.core` decides if another node is asked.
 """
 
-import http.client
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -16,10 +15,11 @@ import click
 from cli.failure import Failure, of_errors
 from cli.known_members import KnownMembers, cache_file
 from hourwheel.core.addresses import Address, BadAddress, parse_addresses
-from hourwheel.core.errors import HourwheelError, Unreachable, error_of, unanswered, unreachable
+from hourwheel.core.errors import HourwheelError, Unreachable, error_of, unreachable
 from hourwheel.core.nodes import Nodes
 from hourwheel.core.problem import read_document, read_problem
 from hourwheel.core.retry import asks_one_node, next_try
+from hourwheel.http_request import ask
 from node.runtime.exit_code import ExitCode
 
 DEFAULT_URL = "http://127.0.0.1:7400"
@@ -94,7 +94,7 @@ class Connection:
         raise of_errors(method, errors)
 
     def _candidates(self, path: str) -> Iterator[tuple[Address, str]]:
-        """Whom to ask, in order. A remembered one comes with the id of the cluster that it has to belong to."""
+        """The addresses to ask, in order. A remembered one comes with the id of the cluster that it must belong to."""
         if asks_one_node(path):
             yield self._nodes.given[0], ""
             return
@@ -108,43 +108,27 @@ class Connection:
     def _ask(
         self, address: Address, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
     ) -> Answer:
-        """One request to one node. Raises HourwheelError; Failure where what listens there is no node."""
-        connection = http.client.HTTPConnection(address.host, address.port, timeout=min(CONNECT_S, timeout_s))
+        """Ask one node. Raises HourwheelError, or Failure if no node listens there."""
         try:
-            self._connect(connection, address)
-            try:
-                if connection.sock is not None:
-                    connection.sock.settimeout(timeout_s)
-                connection.request(method, path, body, dict(headers))
-                response = connection.getresponse()
-                payload = response.read()
-            except (OSError, http.client.HTTPException) as error:
-                raise unanswered(address.url, str(error) or type(error).__name__) from None
-        finally:
-            connection.close()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        document = read_document(payload)
+            found = ask(address, method, path, body, headers, connect_s=min(CONNECT_S, timeout_s), timeout_s=timeout_s)
+        except Unreachable as error:
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                detail = "connection refused; no node listens there (hourwheel dev starts some)"
+                raise unreachable(address.url, detail) from None
+            raise
+        document = read_document(found.payload)
         if document is None:
-            start = payload[:80].decode("utf-8", "replace")
-            detail = f"{address} answered HTTP {response.status} with no JSON object: {start!r}"
+            start = found.payload[:80].decode("utf-8", "replace")
+            detail = f"{address} answered HTTP {found.status} with no JSON object: {start!r}"
             raise Failure(ExitCode.FAILED, f"{detail}; is it a Hourwheel node?")
-        if not 200 <= response.status < 300:
-            raise error_of(read_problem(response.status, found, document), address.url)
-        return Answer(response.status, found, document)
-
-    def _connect(self, connection: http.client.HTTPConnection, address: Address) -> None:
-        try:
-            connection.connect()
-        except ConnectionRefusedError:
-            detail = "connection refused; no node listens there (hourwheel dev starts some)"
-            raise unreachable(address.url, detail) from None
-        except OSError as error:
-            raise unreachable(address.url, str(error)) from None
+        if not 200 <= found.status < 300:
+            raise error_of(read_problem(found.status, found.headers, document), address.url)
+        return Answer(found.status, found.headers, document)
 
     # -- the members that were seen
 
     def _check(self, address: Address, cluster_id: str) -> None:
-        """Whether a remembered address still belongs to that cluster. Raises Unreachable."""
+        """Check that a remembered address still belongs to that cluster. Raises Unreachable."""
         try:
             answer = self._ask(address, "GET", CLUSTER, None, {}, min(CONNECT_S, self._timeout_s))
         except Unreachable:

@@ -1,19 +1,19 @@
-"""Sends requests to a Hourwheel cluster with the standard library's HTTP client.
+"""Sends requests to a Hourwheel cluster, again where that is safe.
 
-The package `hourwheel` knows the rest: which node to ask, what an error means, and whether to send a request again.
+The package `hourwheel` sends one request, and knows which node to ask and what an error means.
 """
 
-import http.client
 import json
 import random
 import time
 from typing import Any
 
 from hourwheel.core.addresses import Address, parse_addresses
-from hourwheel.core.errors import HourwheelError, error_of, unanswered, unreachable
+from hourwheel.core.errors import HourwheelError, error_of
 from hourwheel.core.nodes import Nodes
 from hourwheel.core.problem import read_document, read_problem
 from hourwheel.core.retry import Retry
+from hourwheel.http_request import ask
 
 #: The states of a message that has not ended.
 OPEN = ("scheduled", "ready", "leased")
@@ -67,22 +67,10 @@ class Connection:
         return self.send("GET", f"/v1/messages/{id}?ledger=false")
 
     def _ask(self, address: Address, method: str, path: str, body: bytes | None, timeout_s: float) -> dict[str, Any]:
-        """One request to one node. Raises HourwheelError."""
-        connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-        try:
-            try:
-                connection.connect()
-            except OSError as error:
-                raise unreachable(address.url, str(error)) from None
-            try:
-                connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-                response = connection.getresponse()
-                payload = response.read()
-            except (OSError, http.client.HTTPException) as error:
-                raise unanswered(address.url, str(error) or type(error).__name__) from None
-        finally:
-            connection.close()
-        document = read_document(payload)
-        if response.status >= 300 or document is None:
-            raise error_of(read_problem(response.status, dict(response.headers), payload), address.url)
+        """Ask one node. Raises HourwheelError."""
+        headers = {"Content-Type": "application/json"} if body else {}
+        answer = ask(address, method, path, body, headers, connect_s=self._timeout_s, timeout_s=timeout_s)
+        document = read_document(answer.payload)
+        if answer.status >= 300 or document is None:
+            raise error_of(read_problem(answer.status, answer.headers, answer.payload), address.url)
         return document

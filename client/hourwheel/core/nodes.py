@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from hourwheel.core.addresses import Address, BadAddress, parse_address
-from hourwheel.core.problem import Problem
 
 #: A node that failed is asked after all others for so long.
 AWAY_S: Final = 10.0
@@ -40,7 +39,7 @@ class Nodes:
         return tuple(dict.fromkeys((*self.given, *self.members.values())))
 
     def order(self, now_s: float) -> list[Address]:
-        """In which order to ask. What failed lately comes last, the longest ago first."""
+        """The order in which to ask. Nodes that failed lately come last, the longest ago first."""
         preferred = [self.leader] if self.leader is not None else []
         known = [*preferred, *self.addresses] if self.leader_first else [*self.given, *preferred, *self.addresses]
         away = {address: at_s for address, at_s in self._failed_s.items() if now_s < at_s + self.away_s}
@@ -56,7 +55,7 @@ class Nodes:
         self._failed_s.pop(address, None)
 
     def learn_cluster(self, document: Mapping[str, Any]) -> None:
-        """Takes the members and the leader from a document of GET /v1/cluster.
+        """Take the members and the leader from a document of GET /v1/cluster.
 
         The document of a cluster with another id, or of an older term, says nothing of this one's members.
         """
@@ -69,27 +68,10 @@ class Nodes:
         if members:
             self.cluster_id, self.members = cluster_id, members
             self._failed_s = {address: at_s for address, at_s in self._failed_s.items() if address in self.addresses}
-            self._learn_leader(document.get("leader"), term)
-
-    def learn_problem(self, problem: Problem) -> None:
-        """A refusal names the leader that its node knows, and the term."""
-        self._learn_leader(problem.leader, problem.term)
-
-    def learn_headers(self, headers: Mapping[str, str]) -> None:
-        """The headers of an answer that only the leader gives: it names itself there, whichever node passed it on.
-
-        Do not give those of GET /v1/cluster, or of a request that `asks_one_node`.
-        """
-        found = {name.lower(): value for name, value in headers.items()}
-        term = found.get("hourwheel-term", "")
-        if term.isascii() and term.isdigit() and len(term) < 20:
-            self._learn_leader(found.get("hourwheel-node"), int(term))
-
-    def _learn_leader(self, leader_id: object, term: int) -> None:
-        """The newest term counts. A node that knows no leader takes away that of an older term alone."""
-        known = isinstance(leader_id, str) and bool(leader_id)
-        if term > self.term or (term == self.term and known):
-            self.term, self.leader_id = term, str(leader_id) if known else ""
+            leader = document.get("leader")
+            known = isinstance(leader, str) and bool(leader)
+            if term > self.term or known:  # a node that knows no leader takes away that of an older term alone
+                self.term, self.leader_id = term, str(leader) if known else ""
 
 
 def members_of(document: Mapping[str, Any]) -> dict[str, Address]:

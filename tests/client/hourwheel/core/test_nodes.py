@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hourwheel.core.addresses import Address, parse_addresses
 from hourwheel.core.nodes import AWAY_S, Nodes
-from hourwheel.core.problem import Problem
 
 A, B, C, D = parse_addresses("a:1,b:1,c:1,d:1")
 
@@ -51,23 +50,20 @@ def test_given_first() -> None:
 
 
 def test_the_newest_term_says_who_leads() -> None:
-    """By page, problem or header; an older one says nothing, and one without a leader takes only an older one away."""
+    """An older page says nothing, and one without a leader takes only an older one away."""
     nodes = Nodes([A])
     nodes.learn_cluster(page())
-    nodes.learn_problem(Problem(503, "no-leader", leader="n1", term=3))
+    assert (nodes.term, nodes.leader) == (4, C)
+    nodes.learn_cluster(page(leader="", term=4))
     assert nodes.leader == C
-    nodes.learn_problem(Problem(503, "no-leader", term=4))
-    assert nodes.leader == C
-    nodes.learn_problem(Problem(503, "no-leader", term=5))
+    nodes.learn_cluster(page(leader="", term=5))
     assert nodes.leader is None
-    nodes.learn_headers({"hourwheel-node": "n2", "Hourwheel-Term": "5"})
+    nodes.learn_cluster(page(leader="n2", term=5))
     assert nodes.leader == B
     nodes.learn_cluster(page(leader="n1", term=4, n1="d:1"))
     assert (nodes.leader, nodes.addresses) == (B, (A, B, C))
-    nodes.learn_headers({"Hourwheel-Node": "n9", "Hourwheel-Term": "6"})
+    nodes.learn_cluster(page(leader="n9", term=6))
     assert nodes.leader is None  # its address is not known yet
-    nodes.learn_headers({"Hourwheel-Node": "n1", "Hourwheel-Term": "x"})
-    assert nodes.leader_id == "n9"
 
 
 def test_a_page_of_another_cluster_or_of_none_is_not_learned() -> None:
