@@ -43,7 +43,7 @@ class KnownMembers:
         return None
 
     def is_fresh(self, given: Iterable[Address], now_s: float) -> bool:
-        """Whether the members of the cluster at these addresses were seen a short time ago."""
+        """True if the members of the cluster at these addresses were seen a short time ago."""
         wanted = set(given)
         seen_s = [float(entry["seen_s"]) for entry in self._entries().values() if wanted <= _addresses(entry)]
         return bool(seen_s) and abs(now_s - seen_s[0]) < FRESH_S

@@ -1,4 +1,4 @@
-"""What tables show of the node's documents: words in place of JSON and base64, and how far off a time is.
+"""The values of a node's documents as tables show them: words in place of JSON and base64, and how far off a time is.
 
 Text comes from clients. Characters that a terminal would act on are shown as escapes.
 """

@@ -276,7 +276,7 @@ def _without_null(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _plain_counts(value: Mapping[str, Any]) -> bool:
-    """Whether an object's fields mean what they are called: one row shows them all."""
+    """True if an object's fields mean what they are called. Then one row shows them all."""
     return not any("description" in each or "$ref" in each for each in value.get("properties", {}).values())
 
 

@@ -1,4 +1,4 @@
-"""What the programs share beside requests: the options of their command line, and lines that tell what happens."""
+"""The options of the programs, and the lines that they print."""
 
 import argparse
 import contextlib

@@ -63,7 +63,7 @@ class Answering(Protocol):
 
     @property
     def leader(self) -> bool:
-        """Whether the leader alone answers."""
+        """True if only the leader answers."""
 
 
 def refusals(route: Answering, says: Operation) -> dict[int, list[str]]:

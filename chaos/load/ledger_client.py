@@ -1,4 +1,4 @@
-"""What a running cluster says of its own messages, asked of GET /v1/ledger as any client would ask.
+"""Asks a running cluster by GET /v1/ledger for the account of its own messages, as any client would.
 
 While it has no leader the client asks again, and asks the next node.
 """

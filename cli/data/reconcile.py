@@ -170,7 +170,7 @@ def _follow(spark: Any, request: "Request", options: Mapping[str, Any]) -> dict[
 
 
 def _show(out: Path, document: Mapping[str, Any]) -> None:
-    """What people want to see at once."""
+    """Print the figures that people look for first."""
     show_table(("class", "messages"), document["classes"].items())
     click.echo()
     counts = {name: document[name] for name in ("scheduled", "duplicates", "causes", "flags", "lost")}

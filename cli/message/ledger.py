@@ -119,7 +119,7 @@ def show_message_ledger(ledger: dict[str, Any]) -> None:
 
 
 def _show_missing(window: dict[str, Any]) -> None:
-    """What was not there to judge by."""
+    """Print which accounts were missing when the messages were judged."""
     if window.get("removed_until"):
         click.echo(f"missing: hours before {window['removed_until']}, which were removed by age", err=True)
     for each in window.get("unreachable", []):

@@ -1,4 +1,4 @@
-"""What ack, nack and extend have in common: receipts in, one result per receipt out.
+"""The common part of ack, nack and extend: receipts in, one result per receipt out.
 
 The route never answers 409: each receipt has its own result. A script wants one exit code. So a receipt that was not
 taken (`stale`, `invalid`, or missing) makes the command end with CONFLICT, after everything is shown.

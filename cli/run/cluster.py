@@ -67,7 +67,7 @@ def _by_leader(document: dict[str, Any], timeout: float) -> dict[str, Any]:
 
 
 def _has_figures(document: dict[str, Any], node_id: str) -> bool:
-    """Whether it says how far this node is: of another, only the leader does."""
+    """True if the row says how far its node is. Only the leader says that of other nodes."""
     nodes = document.get("nodes", [])
     return any(node.get("id") == node_id and node.get("applied_index") is not None for node in nodes)
 

@@ -1,4 +1,4 @@
-"""What `hourwheel node journal-term` looks at before it changes anything: is everybody here, and is it needed?"""
+"""The checks of `hourwheel node journal-term` before it changes anything: all members are here, and it is needed."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a request is answered with, `delay_s` after it was received whole."""
+    """The answer to a request, sent `delay_s` after it was received whole."""
 
     status: int = 200
     delay_s: float = 0.0

@@ -39,7 +39,7 @@ _NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """Errors of a kernel without sync_file_range, and of a sandbox that forbids it."""
 
 _NO_FULL_SYNC = (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY)
-"""What a file system says that has no F_FULLFSYNC, such as one of another machine."""
+"""The errors of a file system without F_FULLFSYNC, such as one of another machine."""
 
 
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:

@@ -68,4 +68,7 @@ def test_words_and_names_that_the_glossary_does_not_allow() -> None:
     assert said('"""A list."""\n\n\nclass _Outlet:\n    """One."""\n', "of/list.py") == [
         "'Outlet' of _Outlet is not in docs/glossary.md"
     ]
+    assert said('"""Whether it is old."""\n', "of/list.py") == [
+        "'Whether' begins a docstring: begin with the thing or with a verb"
+    ]
     assert said('"""A list."""\n', "of/pledge.py") == ["'pledge' of of/pledge is not in docs/glossary.md"]

@@ -26,6 +26,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _END = re.compile(r"(?<=[.!?])[\"')\]*]*\s+(?=[\"'(\[*]*[A-Z0-9`_])")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+", re.MULTILINE)
+#: A docstring that begins with one of these hides its subject.
+_OPENING = re.compile(r"(?:What|Whether|Who|Whom|Nobody)\b")
 _NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+")
 
 
@@ -35,6 +37,7 @@ class Text(NamedTuple):
     file: str
     line: int
     words: str
+    opens: bool = False  # a docstring, whose first word counts
 
 
 class Fault(NamedTuple):
@@ -72,7 +75,7 @@ def texts_of_python(file: str, source: str) -> Iterator[Text]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             said = ast.get_docstring(node)
             if said:
-                yield Text(file, node.body[0].lineno, said)
+                yield Text(file, node.body[0].lineno, said, opens=True)
     block: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:
@@ -149,6 +152,8 @@ def faults_of(said: Iterable[Text], words: Glossary) -> Iterator[Fault]:
             count = word_count(sentence)
             if count > SENTENCE_WORDS_MAX:
                 yield Fault(text.file, text.line, f"{count} words: {sentence}")
+        if text.opens and (opening := _OPENING.match(text.words)):
+            yield Fault(text.file, text.line, f"{opening[0]!r} begins a docstring: begin with the thing or with a verb")
         bare = _CODE.sub("code", text.words)
         for word, instead in words.forbidden.items():
             if re.search(rf"\b{word}\b", bare, re.IGNORECASE):

@@ -61,7 +61,7 @@ def _without_words(value: Schema) -> Schema:
 
 
 def _with_defaults(members: dict[str, Any]) -> dict[str, Any]:
-    """What a PUT that leaves them out sets."""
+    """The fields with the values that a PUT sets where it leaves them out."""
     retry = members["retry"]
     policy = {name: {**each, "default": _RETRY_DEFAULT[name]} for name, each in retry["properties"].items()}
     target = members["target"]

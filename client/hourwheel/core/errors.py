@@ -6,7 +6,7 @@ HourwheelError
         Unavailable      no leader, draining, busy, over a limit, disk full
     Refused              nothing was done, and the same again is refused again
         BadRequest       a field, a limit, a type
-        Forbidden        who asks may not do this
+        Forbidden        the client may not do this
         NotFound         no such message, topic, node or route
         Conflict         its state does not allow it
     OutcomeUnknown       it may or may not have been done
@@ -20,7 +20,7 @@ from hourwheel.core.problem import Field, Problem
 
 
 class Effect(Enum):
-    """What a failed request did, as far as its client can know."""
+    """The effect of a failed request, as far as its client can know."""
 
     NONE = "nothing was done; it may be sent again"
     REFUSED = "nothing was done; the same is refused again"
@@ -78,7 +78,7 @@ class BadRequest(Refused):
 
 
 class Forbidden(Refused):
-    """Who asks has not said who it is, or may not do this."""
+    """The client has not said who it is, or may not do this."""
 
 
 class NotFound(Refused):

@@ -18,7 +18,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a refusal says. A member that is missing or has another type is empty here; `document` has all of it.
+    """The members of a refusal. One that is missing or has another type is empty here. `document` has all of them.
 
     `code` is empty if the answer is no problem document. Then it may come from a proxy on the way.
     """

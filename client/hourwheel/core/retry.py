@@ -1,7 +1,7 @@
-"""Whether a request may be sent again, to which node, and when.
+"""Decides if a request may be sent again, to which node, and when.
 
 `next_try` is the contract alone: what is safe and what the node asks for. A `Retry` is a policy on top of it, with a
-bound. A client that wants to know what a single request came to, such as a checker, uses no policy.
+bound. A client such as a checker wants the outcome of each single request, and uses no policy.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class NextTry:
 
 
 def asks_one_node(path: str) -> bool:
-    """Whether a request is about the node that is asked: the answer of another one would answer another question."""
+    """True if a request is about the asked node. Another node would answer another question."""
     path, _, query = path.partition("?")
     return path.startswith(ONE_NODE) or LOCAL in query.split("&")
 
 
 def repeatable(method: str, keyed: bool) -> bool:
-    """Whether to do the request twice is as to do it once.
+    """True if doing the request twice is as doing it once.
 
     `keyed`: it has a key, or its client knows that twice is as once, such as for an ack. A PUT or DELETE without one
     is not repeated: it could undo what another client did in between.
@@ -44,7 +44,7 @@ def repeatable(method: str, keyed: bool) -> bool:
 
 
 def may_send_again(effect: Effect, method: str, keyed: bool) -> bool:
-    """Whether a request that failed like this may be sent again."""
+    """True if a request that failed like this may be sent again."""
     return effect is Effect.NONE or (effect is Effect.UNKNOWN and repeatable(method, keyed))
 
 
@@ -83,7 +83,7 @@ class Retry:
 
 
 def effect_of_all(doubtful: bool, last: Effect) -> Effect:
-    """What the tries of a request that came to no success did, the last one being `last`.
+    """The effect of all tries of a request without success. `last` is that of the last try.
 
     `doubtful`: an earlier one may have been done. Then a refusal of the last one says nothing of it: perhaps it was
     refused because the first was done.

@@ -1,4 +1,4 @@
-"""What a call came to: by the client's core, without its retries."""
+"""The outcome of a call, by the client's core without its retries."""
 
 import pytest
 
