@@ -7,7 +7,6 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -15,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 import aiohttp
 
 from chaos.cluster.cluster import Cluster
+from chaos.hostile.arrivals import Arrivals
 from cli.local.local_nodes import LOOPBACK
 from hourwheel.webhook_receiver import Receiver, Reply, Request
 
@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 class Bystanders:
     """The clients of one cluster whose nodes may push to loopback, which they know as `hosts`. Use as `async with`.
-    Call `stop` before reading `arrived`."""
+    Call `stop` before reading `arrivals`."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[str] = (LOOPBACK,)) -> None:
         self._cluster, self._hosts = cluster, itertools.cycle(hosts)
@@ -51,13 +51,11 @@ class Bystanders:
         self.acks: list[Look] = []
         self.memory: list[Look] = []
         self.failures: list[str] = []
-        self.written: set[str] = set()
-        self.arrived: dict[str, int] = {}  # id -> deliveries
+        self.arrivals = Arrivals()
         self.missing: dict[str, str] = {}  # id -> the cluster's answer about a missing message; a few
         self._tasks: list[asyncio.Task[None]] = []
         self._receiver = Receiver(self._receive)
         self._writing = True
-        self._all = asyncio.Event()  # set when all has arrived, after the last message was written
 
     async def __aenter__(self) -> Self:
         self._port = await self._receiver.listen(LOOPBACK, 0)
@@ -87,10 +85,7 @@ class Bystanders:
         """Stop writing, and wait for messages on their way."""
         self._writing = False
         await self._tasks[0]
-        if self.written - self.arrived.keys():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._all.wait(), ARRIVE_S)
-        for id_text in sorted(self.written - self.arrived.keys())[:TOLD]:
+        for id_text in (await self.arrivals.wait(ARRIVE_S))[:TOLD]:
             async with self._http.get(f"{self._leader}/v1/messages/{id_text}") as answer:
                 self.missing[id_text] = await answer.text()
 
@@ -107,7 +102,7 @@ class Bystanders:
                 async with self._http.post(f"{self._leader}/v1/messages", json=message) as answer:
                     document = await answer.json(content_type=None)
                     if answer.status == 201:
-                        self.written.add(document["id"])
+                        self.arrivals.written.add(document["id"])
                     else:
                         self.failures.append(f"the writer: {answer.status} {document.get('code')}")
             except (aiohttp.ClientError, TimeoutError) as broken:
@@ -153,9 +148,7 @@ class Bystanders:
         return Reply()
 
     def _note(self, topic: str, id_text: str, due: str) -> None:
-        self.arrived[id_text] = self.arrived.get(id_text, 0) + 1
-        if not self._writing and self.written <= self.arrived.keys():
-            self._all.set()
+        self.arrivals.arrive(id_text)
         late_ms = (time.time() - datetime.fromisoformat(due).timestamp()) * 1000
         self.lateness[topic].append(Look(time.monotonic(), topic, late_ms))
 

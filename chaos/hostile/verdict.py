@@ -73,11 +73,11 @@ def judge(
         if stays > STAYS_BYTES + stored_bytes and after.end_s - after.begin_s >= COMES_BACK_S:
             wrong.append(f"{node} stays grown by {stays / 1e6:.0f} MB")
     wrong += sorted(set(seen.failures))
-    lost = seen.written - seen.arrived.keys()
+    lost = seen.arrivals.missing()
     if lost:
         told = "".join(f"; {id_text}: {document}" for id_text, document in seen.missing.items())
-        wrong.append(f"{len(lost)} of {len(seen.written)} messages did not arrive{told}")
-    again = sum(count > 1 for count in seen.arrived.values())
+        wrong.append(f"{len(lost)} of {len(seen.arrivals.written)} messages did not arrive{told}")
+    again = sum(count > 1 for count in seen.arrivals.deliveries.values())
     if again:
         wrong.append(f"{again} messages arrived twice")
     return verdict
