@@ -217,7 +217,7 @@ def _prove(arguments: argparse.Namespace) -> int:
     shown = {name: document[name] for name in ("scheduled", "classes", "causes", "lost", "took_s")}
     planted_rows = {
         "planted": len(planted.expected["home"]) + len(planted.never_stored),
-        "stories": len(planted.stories),
+        "cases": len(planted.cases),
     }
     print(json.dumps(shown | planted_rows | {"differences": len(differences)}))
     return 1 if differences else 0

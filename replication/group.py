@@ -101,7 +101,7 @@ class RaftGroup(GroupState):
         *,
         monotonic: Callable[[], float],
         random: Callable[[], float],
-        vitals: Callable[[], NodeReport],
+        node_report: Callable[[], NodeReport],
         sums: StateHashes | None = None,
         kept_silence_s: float = 0.0,
     ) -> None:
@@ -135,7 +135,7 @@ class RaftGroup(GroupState):
         least_s = options.election_min_s
         self.silence = Silence(least_s, max(least_s, kept_silence_s), monotonic())
         shared = (self.agreement, promises, self.silence, Patience(least_s))
-        context = RaftContext(options, self.roster, core, journal, wire, self._outbox, monotonic, vitals, *shared)
+        context = RaftContext(options, self.roster, core, journal, wire, self._outbox, monotonic, node_report, *shared)
         self._votes = Votes(context, random)
         self._following = Follower(context, self._votes)
         self._leading = Leader(context)

@@ -290,11 +290,11 @@ class Store:
         at, stop = found.states().leased_piece(base, base + end - first)
         return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
-    def hour_count(self, hour: int, which: CountFilter, now_ms: int) -> HourCount | None:
+    def hour_count(self, hour: int, count_filter: CountFilter, now_ms: int) -> HourCount | None:
         """A count of such messages of an hour, in two steps as `slot_read`. None if there are none."""
-        if not which.touches(hour) or not (self.open_units(hour) or which.standings - OPEN_STANDINGS):
+        if not count_filter.touches(hour) or not (self.open_units(hour) or count_filter.standings - OPEN_STANDINGS):
             return None
-        return HourCount(found, which, now_ms) if (found := self._hours.find(hour)) else None
+        return HourCount(found, count_filter, now_ms) if (found := self._hours.find(hour)) else None
 
     def is_linked(self, hour: Hour) -> bool:
         """True if an hour that was read still exists. Otherwise a missing file is no damage."""

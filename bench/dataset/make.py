@@ -53,14 +53,14 @@ _REPEATED: Final = ("home", "other", "cause", "term", "attempt", "before_term", 
 class Planted:
     """The planted messages and their expected ledger.
 
-    - `expected`: a row for each planted message, in order of home. Its columns are `home`, `random`, `story` (an
-      ordinal in `stories`) and those of ledger.columns.LEDGER.
+    - `expected`: a row for each planted message, in order of home. Its columns are `home`, `random`, `case` (an
+      ordinal in `cases`) and those of ledger.columns.LEDGER.
     - `repeats`: the duplicates, as in DUPLICATES.
     """
 
     directories: list[Path]
     messages: int
-    stories: list[str]
+    cases: list[str]
     expected: Columns
     repeats: Columns
     receipts: npt.NDArray[Any]
@@ -70,9 +70,9 @@ class Planted:
     from_ms: int
     until_ms: int
 
-    def homes(self, story: str) -> U64:
+    def homes(self, case: str) -> U64:
         """Return the messages of one story."""
-        homes: U64 = self.expected["home"][self.expected["story"] == self.stories.index(story)]
+        homes: U64 = self.expected["home"][self.expected["case"] == self.cases.index(case)]
         return homes
 
     def differences(self, messages: Columns, duplicates: Columns, *, receipts: bool) -> list[str]:
@@ -111,8 +111,8 @@ def make(root: Path, *, messages: int, each: int, per_hour: int = PER_HOUR, kill
     ]
     assert all(begin < end for begin, end in calm_ms), f"{kills} kills in {hours} h leave no calm between them"
     plan = Plan(chance, terms, calm_ms, FIRST_HOUR * HOUR_MS - 3 * HOUR_MS)
-    for story in STORIES:
-        story(plan, each)
+    for case in STORIES:
+        case(plan, each)
     _at_the_ends(plan, each, until_ms)
     _begin_terms(plan)
     directories = make_directories(root)
@@ -199,21 +199,21 @@ def _told(
     told, again = np.concatenate(plan.expected), np.concatenate(plan.repeats)
     told = told[np.argsort(written.position[told["unit"]])]
     expected = {"home": written.position[told["unit"]], "random": written.random[told["unit"]]}
-    expected |= {name: told[name].copy() for name in ("story", *_EXPECTED)}
+    expected |= {name: told[name].copy() for name in ("case", *_EXPECTED)}
     again = again[np.lexsort((again["attempt"], again["term"], written.position[again["unit"]]))]
     repeats = {"home": written.position[again["unit"]], "other": written.position[again["other"]]}
     repeats |= {name: again[name].copy() for name in _REPEATED[2:]}
-    received = told["story"] == plan.stories.index("received")
+    received = told["case"] == plan.cases.index("received")
     receipts = np.zeros(int(received.sum()), RECEIPT)
     receipts["home"], receipts["random"] = expected["home"][received], expected["random"][received]
     receipts["at_ms"] = units["due_ms"][told["unit"][received]] + 10
     receipts["attempt"] = 1
     receipts["term"] = plan.terms.number[plan.terms.at(receipts["at_ms"])]
-    count = int(np.bincount(told["story"])[0])
+    count = int(np.bincount(told["case"])[0])
     return Planted(
         directories=directories,
         messages=messages + len(told),
-        stories=list(plan.stories),
+        cases=list(plan.cases),
         expected=expected,
         repeats=repeats,
         receipts=_around(receipts, from_ms, until_ms),

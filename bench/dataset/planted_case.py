@@ -74,7 +74,7 @@ DELIVERY_PLAN: Final = np.dtype(
 EXPECTED: Final = np.dtype(
     [
         ("unit", "<i8"),
-        ("story", "<u2"),
+        ("case", "<u2"),
         ("class", "u1"),
         ("late_cause", "u1"),
         ("lost", "u1"),
@@ -126,7 +126,7 @@ class HandOver:
 class Messages:
     """The messages of one story, [k] each. `unit` is their home, `place` their present unit."""
 
-    story: str
+    case: str
     unit: I64
     place: I64
     due_ms: I64
@@ -152,7 +152,7 @@ class Plan:
     terms: Terms
     calm_ms: Sequence[tuple[int, int]]
     created_ms: int  # about when messages are scheduled
-    stories: list[str] = field(default_factory=list)
+    cases: list[str] = field(default_factory=list)
     units: list[npt.NDArray[Any]] = field(default_factory=list)
     settles: list[npt.NDArray[Any]] = field(default_factory=list)
     deliveries: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -171,7 +171,7 @@ class Plan:
 
     def messages(
         self,
-        story: str,
+        case: str,
         due_ms: I64,
         topic: int = ORDERS,
         *,
@@ -188,7 +188,7 @@ class Plan:
             count, appended_ms=created_ms, due_ms=due_ms, asked_due_ms=due_ms, created_ms=created_ms, body=body,
             topic=topic, home=np.arange(self.count, self.count + count),
         )  # fmt: skip
-        return Messages(story, unit, unit, due_ms, topic, created_ms, created_ms, body)
+        return Messages(case, unit, unit, due_ms, topic, created_ms, created_ms, body)
 
     def _units(self, count: int, **columns: Any) -> I64:
         rows = np.zeros(count, UNIT_PLAN)
@@ -312,9 +312,9 @@ class Plan:
     ) -> None:
         """End the story, with the expected rows of the ledger."""
         rows = np.zeros(len(messages.unit), EXPECTED)
-        if messages.story not in self.stories:
-            self.stories.append(messages.story)
-        rows["unit"], rows["story"], rows["class"] = messages.unit, self.stories.index(messages.story), kind
+        if messages.case not in self.cases:
+            self.cases.append(messages.case)
+        rows["unit"], rows["case"], rows["class"] = messages.unit, self.cases.index(messages.case), kind
         rows["flags"], rows["late_cause"], rows["lost"] = int(flags), late_cause, lost
         for name in ("hand_overs", "retries", "duplicates"):
             rows[name] = getattr(messages, name)

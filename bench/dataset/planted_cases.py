@@ -22,8 +22,8 @@ RETRY_MS: Final = 20_000
 UNKNOWN: Final = Flag.UNKNOWN_OUTCOME
 
 
-def _calm(plan: Plan, story: str, count: int, topic: int = ORDERS) -> Messages:
-    return plan.messages(story, plan.calm(count), topic)
+def _calm(plan: Plan, case: str, count: int, topic: int = ORDERS) -> Messages:
+    return plan.messages(case, plan.calm(count), topic)
 
 
 # -- classes

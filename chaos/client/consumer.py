@@ -69,7 +69,7 @@ class Consumer:
         caller: Caller[Client],
         history: History,
         topic: str,
-        manners: ConsumerBehaviour,
+        behaviour: ConsumerBehaviour,
         name: str,
         *,
         begun_ms: Callable[[Delivery], int] = no_begin,
@@ -78,7 +78,7 @@ class Consumer:
         self.calm = False  # True: it acks everything
         self.acks = 0  # under way
         self._client, self._caller, self._history, self._topic = client, caller, history, topic
-        self._manners, self._name, self._begun_ms, self._letters = manners, name, begun_ms, letters
+        self._behaviour, self._name, self._begun_ms, self._letters = behaviour, name, begun_ms, letters
         self._runner, self._chance = caller.runner, caller.chance
         self._responses = 0
         self._together: dict[str, list[Delivery]] = {}  # fate: messages to ack at the next beat
@@ -87,23 +87,23 @@ class Consumer:
     async def answered(self) -> None:
         """Return when no ack is under way, or waits to go alone or with its beat."""
         while self.acks or self._together or self._alone:
-            await self._runner.sleep(self._manners.beat_s)
+            await self._runner.sleep(self._behaviour.beat_s)
 
     async def run(self) -> None:
         """Poll for ever, while the node is a member."""
-        manners, chance = self._manners, self._chance
+        behaviour, chance = self._behaviour, self._chance
         while True:
             if not self._caller.is_member(self._client.node):
-                await self._runner.sleep(manners.refused_s)
+                await self._runner.sleep(behaviour.refused_s)
                 continue
             asked_ms = self._history.now()[0]
-            outcome = await self._client.pull(self._topic, chance.choice(manners.pulled), manners.wait_ms)
+            outcome = await self._client.pull(self._topic, chance.choice(behaviour.pulled), behaviour.wait_ms)
             if outcome.value is None:
                 self._brought_nothing(outcome, asked_ms)
-                await self._runner.sleep(manners.refused_s * (0.5 + chance.random()))
+                await self._runner.sleep(behaviour.refused_s * (0.5 + chance.random()))
                 continue
             self._receive(outcome.value)
-            low_s, more_s = manners.rest_s
+            low_s, more_s = behaviour.rest_s
             await self._runner.sleep(low_s + more_s * chance.random())
 
     def _brought_nothing(self, outcome: Outcome[Any], asked_ms: float) -> None:
@@ -119,7 +119,7 @@ class Consumer:
         )
 
     def _receive(self, deliveries: Sequence[Delivery]) -> None:
-        manners, chance = self._manners, self._chance
+        behaviour, chance = self._behaviour, self._chance
         stamp = self._history.stamp()
         self._responses += 1
         fates: dict[str, list[Delivery]] = {}
@@ -129,10 +129,10 @@ class Consumer:
                 fates.setdefault("ack letter", []).append(delivery)
                 continue
             self._history.record(self._handed_over(delivery, stamp))
-            fate = "ack" if self.calm else chance.choices(*zip(*manners.fates, strict=True))[0]
+            fate = "ack" if self.calm else chance.choices(*zip(*behaviour.fates, strict=True))[0]
             fates.setdefault(fate, []).append(delivery)
-        odd = manners.all_back_share and not self.calm and not self._letters
-        if odd and chance.random() < manners.all_back_share:
+        odd = behaviour.all_back_share and not self.calm and not self._letters
+        if odd and chance.random() < behaviour.all_back_share:
             fates = {"give all back": list(deliveries)}
         for fate, several in sorted(fates.items()):
             self._meet(fate, several)
@@ -157,8 +157,8 @@ class Consumer:
     # -- the fates
 
     def _meet(self, fate: str, deliveries: list[Delivery]) -> None:
-        manners, chance, after = self._manners, self._chance, self._runner.after
-        lease_s = manners.lease_ms / 1000
+        behaviour, chance, after = self._behaviour, self._chance, self._runner.after
+        lease_s = behaviour.lease_ms / 1000
         match fate:
             case "ack" | "ack letter" if chance.random() < ALONE_SHARE:
                 self._alone += 1
@@ -166,7 +166,7 @@ class Consumer:
             case "ack" | "ack letter":
                 self._ack_together(fate, deliveries)
             case "late":
-                low, more = manners.late
+                low, more = behaviour.late
                 after(lease_s * (low + more * chance.random()), self._ack, deliveries)
             case "twice":
                 for _ in range(2):
@@ -174,15 +174,15 @@ class Consumer:
             case "give all back":
                 after(SOON_S * chance.random(), self._give_back, deliveries, ALL_BACK_MS, 0.0)
             case "give back":
-                after(SOON_S * chance.random(), self._give_back, deliveries, chance.choice(manners.nack_delays_ms))
+                after(SOON_S * chance.random(), self._give_back, deliveries, chance.choice(behaviour.nack_delays_ms))
             case "extend":
                 after(lease_s * chance.random(), self._extend, deliveries)
-                after((manners.lease_ms + manners.extend_ms) / 1000 * chance.random(), self._ack, deliveries)
+                after((behaviour.lease_ms + behaviour.extend_ms) / 1000 * chance.random(), self._ack, deliveries)
 
     def _ack_together(self, fate: str, deliveries: list[Delivery]) -> None:
         together = self._together.setdefault(fate, [])
         if not together:
-            beat_s = self._manners.beat_s
+            beat_s = self._behaviour.beat_s
             self._runner.after(beat_s - self._runner.now_s() % beat_s, self._beat, fate)
         together += deliveries
 
@@ -195,7 +195,7 @@ class Consumer:
 
     async def _ack(self, deliveries: list[Delivery], told: bool = True) -> None:
         self.acks += 1
-        kind, for_s, topic = Acked if told else None, self._manners.ack_s, self._topic
+        kind, for_s, topic = Acked if told else None, self._behaviour.ack_s, self._topic
         await self._ask(kind, deliveries, lambda client, receipts: client.ack(topic, receipts), for_s, again=True)
         self.acks -= 1
 
@@ -204,7 +204,7 @@ class Consumer:
         await self._ask(Nacked, deliveries, lambda client, receipts: client.nack(topic, receipts, delay_ms), for_s)
 
     async def _extend(self, deliveries: list[Delivery]) -> None:
-        topic, ms = self._topic, self._manners.extend_ms
+        topic, ms = self._topic, self._behaviour.extend_ms
         await self._ask(
             Extended, deliveries, lambda client, receipts: client.extend(topic, receipts, ms), ONCE_S, lease_ms=ms
         )

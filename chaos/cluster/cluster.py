@@ -54,7 +54,7 @@ class Cluster:
     - `settings` are further config tables.
     - `slow` lets their disks be slowed and fail. `skewed` gives each a wall clock of its own.
     - `spare` further nodes can join later.
-    - `ground` is where the nodes stand if not on loopback.
+    - `cluster_network` is where the nodes stand if not on loopback.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Cluster:
         slow: bool = False,
         skewed: bool = False,
         spare: int = 0,
-        ground: ClusterNetwork | None = None,
+        cluster_network: ClusterNetwork | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         total = count + spare
-        self.ground = ground or ClusterNetwork()
-        rows = self.ground.place([f"n{i + 1}" for i in range(total)], directory)
+        self.cluster_network = cluster_network or ClusterNetwork()
+        rows = self.cluster_network.place([f"n{i + 1}" for i in range(total)], directory)
         founders, spares = rows[:count], rows[count:]
         self.nodes = {node.node_id: node for node in founders}
         self.spare = {node.node_id: node for node in spares}
@@ -130,10 +130,10 @@ class Cluster:
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
             tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
-            prefix = self.ground.prefix(node_id)
+            prefix = self.cluster_network.prefix(node_id)
             environment, other = together(self.environment, *tools), self.other_builds.get(node_id)
             self._processes[node_id] = start_process(self.nodes[node_id], environment, prefix, other)
-            self.ground.started(node_id, self._processes[node_id].pid)
+            self.cluster_network.started(node_id, self._processes[node_id].pid)
 
     async def stop(self, node_id: str) -> None:
         """Send SIGTERM and wait for the end. Raises ClusterFailed if it does not end in time or not with 0."""

@@ -58,8 +58,8 @@ async def _attack(
 ) -> list[str]:
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=60, sock_connect=5)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
-        scene = AttackSetup(leader, nodes, http, size)
-        attacks = [asyncio.create_task(_endless(name, scene)) for name in names]
+        setup = AttackSetup(leader, nodes, http, size)
+        attacks = [asyncio.create_task(_endless(name, setup)) for name in names]
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         says.send(None)
@@ -70,5 +70,5 @@ async def _attack(
         return [repr(each) for each in results if each is not None and not isinstance(each, asyncio.CancelledError)]
 
 
-async def _endless(name: str, scene: AttackSetup) -> None:
-    await ATTACKS[name](scene)
+async def _endless(name: str, setup: AttackSetup) -> None:
+    await ATTACKS[name](setup)

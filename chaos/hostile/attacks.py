@@ -60,27 +60,27 @@ def _names(count: int) -> bytes:
     return b"{" + b",".join(b'"n%06d":1' % number for number in range(count)) + b"}"
 
 
-async def many_names(scene: AttackSetup) -> None:
+async def many_names(setup: AttackSetup) -> None:
     """B1: documents with unknown names, and batches in which every line is wrong."""
     json_type = {"Content-Type": "application/json"}
-    names = _names(scene.count(75_000))
+    names = _names(setup.count(75_000))
     lines = [_names(50)] * 9_999
     wrong = [b'{"topic":"calm","body":1,"dealy":"1s"}'] * 9_900
     while True:
-        await scene.send("POST", "/v1/messages", data=names, headers=json_type)
-        await scene.send("PUT", "/v1/topics/b1", data=b'{"target":' + names + b"}", headers=json_type)
+        await setup.send("POST", "/v1/messages", data=names, headers=json_type)
+        await setup.send("PUT", "/v1/topics/b1", data=b'{"target":' + names + b"}", headers=json_type)
         for batch in (lines, wrong, [b'{"body":1}'] * 9_900):
-            await scene.batch(batch)
+            await setup.batch(batch)
 
 
-async def many_connections(scene: AttackSetup) -> None:
+async def many_connections(setup: AttackSetup) -> None:
     """B2: idle connections to every node, opened again when they are closed."""
     held: list[socket.socket] = []
     loop = asyncio.get_running_loop()
     try:
         while True:
-            for _ in range(scene.count(3_000)):
-                for node in scene.nodes:
+            for _ in range(setup.count(3_000)):
+                for node in setup.nodes:
                     one = socket.socket()
                     one.setblocking(False)
                     held.append(one)
@@ -96,23 +96,23 @@ async def many_connections(scene: AttackSetup) -> None:
             one.close()
 
 
-async def many_polls(scene: AttackSetup) -> None:
+async def many_polls(setup: AttackSetup) -> None:
     """8,000 waiting consumers of one client, closed in one moment."""
     body = b'{"wait":"30s"}'
     poll = _head(b"/v1/topics/polls/pull", b"application/json", len(body)) + body
-    await scene.send("PUT", "/v1/topics/polls", data=b"{}", headers={"Content-Type": "application/json"})
-    await _opened(scene, scene.count(8_000), poll, hold_s=2.0)
+    await setup.send("PUT", "/v1/topics/polls", data=b"{}", headers={"Content-Type": "application/json"})
+    await _opened(setup, setup.count(8_000), poll, hold_s=2.0)
 
 
-async def half_requests(scene: AttackSetup) -> None:
+async def half_requests(setup: AttackSetup) -> None:
     """9,500 connections to the leader that send a request without its last byte."""
-    await _opened(scene, scene.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
+    await _opened(setup, setup.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
 
 
-async def _opened(scene: AttackSetup, count: int, request: bytes, hold_s: float) -> None:
+async def _opened(setup: AttackSetup, count: int, request: bytes, hold_s: float) -> None:
     """Open `count` connections to the leader that send this, as fast as it takes them. Close them together. Repeat."""
     loop = asyncio.get_running_loop()
-    where = scene.leader.host, scene.leader.http_port
+    where = setup.leader.host, setup.leader.http_port
     while True:
         with ExitStack() as held:
             for _ in range(count):
@@ -148,11 +148,11 @@ async def _unread(node: LocalNode, requests: Iterator[bytes]) -> None:
         one.close()
 
 
-async def unread_answers(scene: AttackSetup) -> None:
+async def unread_answers(setup: AttackSetup) -> None:
     """B3: 15,000 pipelined requests for 40 KB, and none of the answers read. Also pulls of megabytes."""
-    await scene.batch([b'{"topic":"b3","body":"' + b"x" * 200_000 + b'"}'] * 70)
+    await setup.batch([b'{"topic":"b3","body":"' + b"x" * 200_000 + b'"}'] * 70)
     message = {"topic": "b3-one", "body": "x" * 40_000, "delay": "1h"}
-    async with scene.http.post(f"{scene.leader.url}/v1/messages", json=message) as answer:
+    async with setup.http.post(f"{setup.leader.url}/v1/messages", json=message) as answer:
         path = f"/v1/messages/{(await answer.json())['id']}?ledger=false"
     get = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     body = b'{"max":35,"lease":"1s"}'
@@ -163,28 +163,28 @@ async def unread_answers(scene: AttackSetup) -> None:
 
     async def again(request: bytes, count: int) -> None:
         while True:
-            await _unread(scene.leader, iter([request * 100] * count))
+            await _unread(setup.leader, iter([request * 100] * count))
 
-    await asyncio.gather(*(again(get, 150) for _ in range(3)), *(again(pull, 1) for _ in range(scene.count(45))))
+    await asyncio.gather(*(again(get, 150) for _ in range(3)), *(again(pull, 1) for _ in range(setup.count(45))))
 
 
-async def large_questions(scene: AttackSetup) -> None:
+async def large_questions(setup: AttackSetup) -> None:
     """500 connections that ask for a message of 255 KB, a thousand times each, and read nothing."""
     message = {"topic": "asked", "body": "x" * 255_000, "delay": "1h"}
-    async with scene.http.post(f"{scene.leader.url}/v1/messages", json=message) as answer:
+    async with setup.http.post(f"{setup.leader.url}/v1/messages", json=message) as answer:
         path = f"/v1/messages/{(await answer.json())['id']}"
     asked = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 1_000
 
     async def again() -> None:
         while True:
-            await _unread(scene.leader, iter([asked]))
+            await _unread(setup.leader, iter([asked]))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(scene.count(500)):
+        for _ in range(setup.count(500)):
             group.create_task(again())
 
 
-async def odd_framing(scene: AttackSetup) -> None:
+async def odd_framing(setup: AttackSetup) -> None:
     """Eight connections, half with a body in chunks of a byte, half with a header without end. They are opened again
     when they are closed."""
     chunked = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -192,14 +192,14 @@ async def odd_framing(scene: AttackSetup) -> None:
 
     async def again(begins: bytes, goes_on: bytes) -> None:
         while True:
-            await _unread(scene.leader, itertools.chain([begins], itertools.repeat(goes_on)))
+            await _unread(setup.leader, itertools.chain([begins], itertools.repeat(goes_on)))
 
     async with asyncio.TaskGroup() as group:
         for number in range(8):
             group.create_task(again(*kinds[number % 2]))
 
 
-async def bodies_under_way(scene: AttackSetup) -> None:
+async def bodies_under_way(setup: AttackSetup) -> None:
     """B4: batches to every node that lack one byte."""
     size = 16 * 1024 * 1024
     head = _head(b"/v1/messages/batch", b"application/x-ndjson", size)
@@ -208,47 +208,47 @@ async def bodies_under_way(scene: AttackSetup) -> None:
         while True:
             await _unread(node, iter([head, *[b" " * 65_536] * (size // 65_536 - 1)]))
 
-    await asyncio.gather(*(again(node) for node in scene.nodes for _ in range(scene.count(40))))
+    await asyncio.gather(*(again(node) for node in setup.nodes for _ in range(setup.count(40))))
 
 
-async def many_topics(scene: AttackSetup) -> None:
+async def many_topics(setup: AttackSetup) -> None:
     """B5 and B6: topics with one ready message each, lists of them, and scrapes."""
-    count = scene.count(100_000)
+    count = setup.count(100_000)
     for first in range(0, count, 5_000):
         numbers = range(first, min(count, first + 5_000))
-        await scene.batch([b'{"topic":"b5-%d","body":1}' % number for number in numbers])
+        await setup.batch([b'{"topic":"b5-%d","body":1}' % number for number in numbers])
     while True:
-        await scene.send("GET", "/v1/topics?limit=1000&counts=false")
-        await scene.send("GET", "/metrics")
+        await setup.send("GET", "/v1/topics?limit=1000&counts=false")
+        await setup.send("GET", "/metrics")
         await asyncio.sleep(0.1)
 
 
-async def many_filters(scene: AttackSetup) -> None:
+async def many_filters(setup: AttackSetup) -> None:
     """B7: consumers that wait, each with a filter that none of 150,000 ready messages fits."""
-    count = scene.count(150_000)
+    count = setup.count(150_000)
     for _ in range(0, count, 10_000):
-        await scene.batch([b'{"topic":"b7","body":1,"tags":["none"]}'] * min(count, 9_900))
+        await setup.batch([b'{"topic":"b7","body":1,"tags":["none"]}'] * min(count, 9_900))
 
     async def again(number: int) -> None:
         while True:
-            await scene.send("POST", "/v1/topics/b7/pull", json={"wait": "20s", "tags": f"x{number}"})
+            await setup.send("POST", "/v1/topics/b7/pull", json={"wait": "20s", "tags": f"x{number}"})
 
-    await asyncio.gather(*(again(number) for number in range(scene.count(400))))
+    await asyncio.gather(*(again(number) for number in range(setup.count(400))))
 
 
-async def one_message_changed_often(scene: AttackSetup) -> None:
+async def one_message_changed_often(setup: AttackSetup) -> None:
     """B8: a message is moved 10,000 times, and looked at."""
-    async with scene.http.post(
-        f"{scene.leader.url}/v1/messages", json={"topic": "b8", "body": 1, "delay": "1h"}
+    async with setup.http.post(
+        f"{setup.leader.url}/v1/messages", json={"topic": "b8", "body": 1, "delay": "1h"}
     ) as answer:
         path = f"/v1/messages/{(await answer.json())['id']}"
-    for number in range(scene.count(10_000)):
-        await scene.send("PATCH", path, json={"delay": f"{3_600_000 + number}ms"})
+    for number in range(setup.count(10_000)):
+        await setup.send("PATCH", path, json={"delay": f"{3_600_000 + number}ms"})
     while True:
-        await scene.send("GET", path)
+        await setup.send("GET", path)
 
 
-async def full_batches(scene: AttackSetup) -> None:
+async def full_batches(setup: AttackSetup) -> None:
     """B9: valid batches with full lines, six at a time."""
     line = json.dumps(
         {
@@ -266,8 +266,8 @@ async def full_batches(scene: AttackSetup) -> None:
     async def again() -> None:
         while True:
             round_ = next(rounds)
-            lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(scene.count(9_900))]
-            assert await scene.batch(lines) in (0, 200, 429) or not scene.sound
+            lines = [line.replace(b'"k"', b'"%d-%d"' % (round_, number)) for number in range(setup.count(9_900))]
+            assert await setup.batch(lines) in (0, 200, 429) or not setup.sound
             await asyncio.sleep(0.5)
 
     async with asyncio.TaskGroup() as group:
@@ -275,19 +275,19 @@ async def full_batches(scene: AttackSetup) -> None:
             group.create_task(again())
 
 
-async def hanging_receivers(scene: AttackSetup) -> None:
+async def hanging_receivers(setup: AttackSetup) -> None:
     """B11: 2,300 receivers of one topic that accept and never answer."""
     held: list[asyncio.StreamWriter] = []
     listening = await asyncio.start_server(lambda reader, writer: held.append(writer), "0.0.0.0", 0)
     port = listening.sockets[0].getsockname()[1]
-    await scene.send("PUT", "/v1/topics/b11", json={"mode": "push"})
-    rows = [(number // 250 + 1, number % 250 + 1) for number in range(scene.count(2_300))]
+    await setup.send("PUT", "/v1/topics/b11", json={"mode": "push"})
+    rows = [(number // 250 + 1, number % 250 + 1) for number in range(setup.count(2_300))]
     lines = [
         b'{"topic":"b11","body":1,"target":{"url":"http://127.9.%d.%d:%d/","timeout":"5m"}}' % (high, low, port)
         for high, low in rows
     ]
     try:
-        await scene.batch(lines)
+        await setup.batch(lines)
         await asyncio.Event().wait()
     finally:
         listening.close()
@@ -295,47 +295,47 @@ async def hanging_receivers(scene: AttackSetup) -> None:
             writer.transport.abort()
 
 
-async def silent_names(scene: AttackSetup) -> None:
+async def silent_names(setup: AttackSetup) -> None:
     """B12: 900 receivers of one topic under names without an answer of a name server (silent_names.py). Every ten
     seconds again, under other names."""
-    await scene.send("PUT", "/v1/topics/b12", json={"mode": "push"})
+    await setup.send("PUT", "/v1/topics/b12", json={"mode": "push"})
     for round_ in itertools.count():
-        names = (b"s%d-%d.slow.test" % (round_, number) for number in range(scene.count(900)))
-        await scene.batch([b'{"topic":"b12","body":1,"target":{"url":"http://%s/"}}' % name for name in names])
+        names = (b"s%d-%d.slow.test" % (round_, number) for number in range(setup.count(900)))
+        await setup.batch([b'{"topic":"b12","body":1,"target":{"url":"http://%s/"}}' % name for name in names])
         await asyncio.sleep(10)
 
 
-async def new_hours(scene: AttackSetup) -> None:
+async def new_hours(setup: AttackSetup) -> None:
     """B14: batches into as many new hours as they have lines."""
     first = 100
     while first < 60_000:
-        lines = [b'{"topic":"b14","body":1,"delay":"%dh"}' % hour for hour in range(first, first + scene.count(9_900))]
-        await scene.batch(lines)
+        lines = [b'{"topic":"b14","body":1,"delay":"%dh"}' % hour for hour in range(first, first + setup.count(9_900))]
+        await setup.batch(lines)
         first += len(lines)
         await asyncio.sleep(0.2)
     await asyncio.Event().wait()
 
 
-async def closed_ports(scene: AttackSetup) -> None:
+async def closed_ports(setup: AttackSetup) -> None:
     """B15: 20 topics that push to closed ports."""
     for number in range(20):
         target = {"url": f"http://127.0.0.1:{9 + number}/"}
-        await scene.send("PUT", f"/v1/topics/b15-{number}", json={"mode": "push", "target": target})
-    await scene.batch([b'{"topic":"b15-%d","body":1}' % (number % 20) for number in range(scene.count(9_900))])
+        await setup.send("PUT", f"/v1/topics/b15-{number}", json={"mode": "push", "target": target})
+    await setup.batch([b'{"topic":"b15-%d","body":1}' % (number % 20) for number in range(setup.count(9_900))])
     await asyncio.Event().wait()
 
 
-async def searches(scene: AttackSetup) -> None:
+async def searches(setup: AttackSetup) -> None:
     """B16: 32 clients that search the whole delivery log of every node."""
     message = {"topic": "b16", "body": 1, "delay": "1h"}
 
     async def again(node: LocalNode) -> None:
         query = {"from": "2020-01-01T00:00:00Z", "to": "2039-01-01T00:00:00Z"}
         while True:
-            await scene.send("GET", "/v1/ledger/summary", node, params=query)
+            await setup.send("GET", "/v1/ledger/summary", node, params=query)
 
-    await scene.send("POST", "/v1/messages", json=message)
-    await asyncio.gather(*(again(node) for node in scene.nodes for _ in range(scene.count(11))))
+    await setup.send("POST", "/v1/messages", json=message)
+    await asyncio.gather(*(again(node) for node in setup.nodes for _ in range(setup.count(11))))
 
 
 ATTACKS: Final[dict[str, Attack]] = {

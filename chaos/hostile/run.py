@@ -61,8 +61,8 @@ async def run(directory: Path, names: Sequence[str], during_s: float, say: Calla
     for name in names:
         hosts = SILENT.get(name, (LOOPBACK,))
         async with (
-            SilentNames(hosts) if name in SILENT else ClusterNetwork() as ground,
-            Cluster(directory / name, settings=PUSH_SETTINGS, ground=ground) as cluster,
+            SilentNames(hosts) if name in SILENT else ClusterNetwork() as cluster_network,
+            Cluster(directory / name, settings=PUSH_SETTINGS, cluster_network=cluster_network) as cluster,
         ):
             cluster.start()
             await cluster.wait_ready()

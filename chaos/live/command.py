@@ -37,11 +37,11 @@ def run_plan(
 
     async def run() -> Result:
         chosen = await choose_ground(directory, plan.seed)
-        say(f"{plan.nodes} nodes on {chosen.ground.name}; {len(plan.faults)} faults in {plan.seconds:g} s")
+        say(f"{plan.nodes} nodes on {chosen.cluster_network.name}; {len(plan.faults)} faults in {plan.seconds:g} s")
         for why in filter(None, (chosen.why, lacking and f"no disks of their own for nodes: there is no {lacking}")):
             say(f"this machine: {why}")
         setup = Setup(no_disks=lacking, hostile=hostile)
-        async with LiveRun(plan, load, directory, chosen.ground, setup, say) as live:
+        async with LiveRun(plan, load, directory, chosen.cluster_network, setup, say) as live:
             await live.run()
             return await live.judge()
 

@@ -107,12 +107,12 @@ class LiveRun:
         plan: FaultPlan,
         load: Plan,
         directory: Path,
-        ground: ClusterNetwork | None = None,
+        cluster_network: ClusterNetwork | None = None,
         setup: Setup = PLAIN,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._plan, self._directory, self._setup, self._say = plan, directory, setup, say
-        self._ground = ground or ClusterNetwork()
+        self._cluster_network = cluster_network or ClusterNetwork()
         self.load = replace(load, duration_s=plan.seconds, seed=plan.seed)
         self.history = History()
         self._spare = setup.spare + sum(fault.kind == "replace" for fault in plan.faults)
@@ -125,10 +125,10 @@ class LiveRun:
         async with AsyncExitStack() as stack:
             stack.callback(lambda: self.history.write(self._directory / "history.ndjson"))
             await stack.enter_async_context(self._disks)
-            await stack.enter_async_context(self._ground)
+            await stack.enter_async_context(self._cluster_network)
             self.cluster = self._made()
             everybody = [*self.cluster.nodes.values(), *self.cluster.spare.values()]
-            self.workload = Workload(everybody, self.load, self.history, self._ground.host, self._is_member)
+            self.workload = Workload(everybody, self.load, self.history, self._cluster_network.host, self._is_member)
             await stack.enter_async_context(self.workload.webhooks)
             await stack.enter_async_context(self.cluster)
             self.cluster.start()
@@ -149,11 +149,11 @@ class LiveRun:
         cluster = Cluster(
             self._directory,
             self._plan.nodes,
-            {"push": {"allow": [self._ground.network]}, **self._setup.settings},
+            {"push": {"allow": [self._cluster_network.network]}, **self._setup.settings},
             slow=bool(kinds & DISK_KINDS),
             skewed=bool(kinds & CLOCK_KINDS),
             spare=self._spare,
-            ground=self._ground,
+            cluster_network=self._cluster_network,
         )
         cluster.environment = dict(self._setup.environment)
         if self._setup.older is not None:

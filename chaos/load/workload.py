@@ -149,7 +149,7 @@ class Workload:
                 for number in range(plan.consumers_per_node):
                     poll = await polls.enter_async_context(session(plan.request_s, connections=1))
                     client, name = HttpClient(node, poll), f"{node.node_id}/{number}"
-                    self._consumers.append(Consumer(client, caller, self.history, plan.topic, manners(plan), name))
+                    self._consumers.append(Consumer(client, caller, self.history, plan.topic, behaviour(plan), name))
                     tasks.start(self._consumers[-1].run())
             changes = Changes(plan.cancel_share, plan.reschedule_share, plan.reschedule_ms, aim_ms=AIM_MS)
             changer, accounts = Changer(caller, self.history, changes), Accounts(caller, self.history)
@@ -177,7 +177,7 @@ class Workload:
         return True
 
 
-def manners(plan: Plan) -> ConsumerBehaviour:
+def behaviour(plan: Plan) -> ConsumerBehaviour:
     """How the plan's consumers treat their messages."""
     odd: tuple[tuple[Fate, float], ...] = (
         ("twice", plan.twice_share),

@@ -110,7 +110,7 @@ class Timeline:
     nodes: tuple[str, ...]
     faults: tuple[FaultSpan, ...]
     ends: tuple[End, ...]
-    reigns: tuple[SeenTerm, ...]
+    seen_terms: tuple[SeenTerm, ...]
     changes: tuple[TermChange, ...]
     offered_s: Floats
     acknowledged_s: Floats
@@ -134,17 +134,17 @@ class Timeline:
         for repeat in repeats(history, bounds):
             came[_CALLED.get(repeat.cause, repeat.cause)].append(repeat.after.mono_ms)
         faults = _faults(history, start)
-        reigns = _reigns(history, start, length_s, faults)
+        seen_terms = _seen_terms(history, start, length_s, faults)
         return cls(
             began_wall_ms=min(event.wall_ms for event in history.events),
             length_s=length_s,
-            nodes=_nodes(history, reigns),
+            nodes=_nodes(history, seen_terms),
             faults=faults,
             ends=tuple(
                 End(each.node, (each.mono_ms - start) / 1000, each.error, each.expected) for each in history.of(Crashed)
             ),
-            reigns=reigns,
-            changes=_changes(history, bounds, reigns),
+            seen_terms=seen_terms,
+            changes=_changes(history, bounds, seen_terms),
             offered_s=_seconds([event.mono_ms for event in history.of(Offered)], start),
             acknowledged_s=_seconds([each.mono_ms for each in answers if each.outcome == "acknowledged"], start),
             not_acknowledged_s=_seconds([each.mono_ms for each in answers if each.outcome != "acknowledged"], start),
@@ -186,7 +186,7 @@ class Timeline:
         return {
             "length_s": round(self.length_s, 3),
             "faults": len(self.faults),
-            "terms": len(self.reigns),
+            "terms": len(self.seen_terms),
             "acknowledged": len(self.acknowledged_s),
             "not_acknowledged": len(self.not_acknowledged_s),
             "handed_over": len(self.handed_over_s),
@@ -218,7 +218,7 @@ class Timeline:
             "nodes": list(self.nodes),
             "faults": [_rounded(fault) for fault in self.faults],
             "ends": [_rounded(end) for end in self.ends],
-            "reigns": [_rounded(reign) for reign in self.reigns],
+            "seen_terms": [_rounded(seen_term) for seen_term in self.seen_terms],
             "term_changes": [_rounded(change) for change in self.changes],
             "bin_s": round(bins.width_s, 3),
             "bins": columns,
@@ -272,10 +272,10 @@ def _faults(history: History, start: float) -> tuple[FaultSpan, ...]:
     return tuple(spans)
 
 
-def _nodes(history: History, reigns: Sequence[SeenTerm]) -> tuple[str, ...]:
+def _nodes(history: History, seen_terms: Sequence[SeenTerm]) -> tuple[str, ...]:
     """All nodes that the history names, in order. Links and groups of nodes do not count."""
     named = {event.node for event in history.of(Answered)} | {event.node for event in history.of(HandedOver)}
-    named |= {reign.node for reign in reigns} | {event.node for event in history.of(Fault)}
+    named |= {seen_term.node for seen_term in seen_terms} | {event.node for event in history.of(Fault)}
     return tuple(sorted(name for name in named if name and name.isalnum()))
 
 
@@ -285,7 +285,7 @@ def hits(target: str, node: str) -> bool:
     return node in names or "*" in names
 
 
-def _reigns(history: History, start: float, length_s: float, faults: Sequence[FaultSpan]) -> tuple[SeenTerm, ...]:
+def _seen_terms(history: History, start: float, length_s: float, faults: Sequence[FaultSpan]) -> tuple[SeenTerm, ...]:
     """One row for each seen term, from its first sign to its last, or to the fault that ended it."""
     signs: dict[int, list[float]] = {}
     leaders: dict[int, str] = {}
@@ -299,7 +299,7 @@ def _reigns(history: History, start: float, length_s: float, faults: Sequence[Fa
         elif isinstance(event, HandedOver) and event.pushed and event.node:  # a pull may be answered by any node
             leaders.setdefault(event.term, event.node)
     terms = sorted(signs)
-    reigns: list[SeenTerm] = []
+    seen_terms: list[SeenTerm] = []
     for place, term in enumerate(terms):
         begin_s = signs[term][0] if place else 0.0
         until_s = signs[terms[place + 1]][0] if place + 1 < len(terms) else length_s
@@ -309,11 +309,11 @@ def _reigns(history: History, start: float, length_s: float, faults: Sequence[Fa
             fault.begin_s for fault in faults if last_s - 0.25 <= fault.begin_s < until_s and hits(fault.node, name)
         )
         end_s = until_s if place + 1 == len(terms) else min(until_s, next(ended, until_s))
-        reigns.append(SeenTerm(term, name, begin_s, max(begin_s, end_s)))
-    return tuple(reigns)
+        seen_terms.append(SeenTerm(term, name, begin_s, max(begin_s, end_s)))
+    return tuple(seen_terms)
 
 
-def _changes(history: History, bounds: Bounds, reigns: Sequence[SeenTerm]) -> tuple[TermChange, ...]:
+def _changes(history: History, bounds: Bounds, seen_terms: Sequence[SeenTerm]) -> tuple[TermChange, ...]:
     """One row for each pair of neighbouring terms. Failover duplicates belong to the change that ended the term of the
     earlier hand-over."""
     planned = {event.term_before for event in history.of(Transferred)}
@@ -322,7 +322,7 @@ def _changes(history: History, bounds: Bounds, reigns: Sequence[SeenTerm]) -> tu
         if repeat.cause == "failover":
             earlier_ms.setdefault(repeat.before.term, []).append(repeat.before.handed_over_ms)
     changes = []
-    for before, after in itertools.pairwise(reigns):
+    for before, after in itertools.pairwise(seen_terms):
         times = earlier_ms.get(before.term, [])
         changes.append(
             TermChange(

@@ -128,21 +128,22 @@ def draw_lanes(axes: Axes, timeline: Timeline, lanes: Sequence[Lane], width_in: 
 def _draw_node(axes: Axes, timeline: Timeline, lane: Lane, top_in: float, inch_s: float) -> None:
     middle_in = top_in - _REIGN_IN / 2
     axes.plot([0, timeline.length_s], [middle_in] * 2, color=FAINT, linewidth=2.2, zorder=1, solid_capstyle="butt")
-    for reign in timeline.reigns:
-        if reign.node == lane.name:
-            _draw_reign(axes, reign, top_in, inch_s)
+    for seen_term in timeline.seen_terms:
+        if seen_term.node == lane.name:
+            _draw_term(axes, seen_term, top_in, inch_s)
     for end in timeline.ends:
         if end.node == lane.name:
             axes.plot([end.at_s], [middle_in], "X", color=AMBER if end.expected else RED, markersize=6, zorder=4)
 
 
-def _draw_reign(axes: Axes, reign: SeenTerm, top_in: float, inch_s: float) -> None:
-    width_s = max(reign.end_s - reign.begin_s, _LEAST_IN * inch_s)
-    axes.broken_barh([(reign.begin_s, width_s)], (top_in - _REIGN_IN, _REIGN_IN), color=INK, zorder=2)
+def _draw_term(axes: Axes, seen_term: SeenTerm, top_in: float, inch_s: float) -> None:
+    width_s = max(seen_term.end_s - seen_term.begin_s, _LEAST_IN * inch_s)
+    axes.broken_barh([(seen_term.begin_s, width_s)], (top_in - _REIGN_IN, _REIGN_IN), color=INK, zorder=2)
     text = next(
-        (text for text in (f"term {reign.term}", str(reign.term)) if len(text) * _LETTER_IN < width_s / inch_s), ""
+        (text for text in (f"term {seen_term.term}", str(seen_term.term)) if len(text) * _LETTER_IN < width_s / inch_s),
+        "",
     )
-    where = (reign.begin_s + width_s / 2, top_in - _REIGN_IN / 2 - 0.005)
+    where = (seen_term.begin_s + width_s / 2, top_in - _REIGN_IN / 2 - 0.005)
     axes.text(*where, text, color=PAPER, fontsize=_SMALL, ha="center", va="center", zorder=3, clip_on=True)
 
 

@@ -50,9 +50,9 @@ def _lanes(timeline: Timeline) -> Iterator[str]:
     yield f"{'seconds':<{_LABEL}}{axis}{timeline.length_s:.1f}"
     for node in timeline.nodes:
         lane = [_FOLLOWS] * _COLUMNS
-        for reign in timeline.reigns:
-            if reign.node == node:
-                _fill(lane, reign.begin_s / second, reign.end_s / second, "", _LEADS)
+        for seen_term in timeline.seen_terms:
+            if seen_term.node == node:
+                _fill(lane, seen_term.begin_s / second, seen_term.end_s / second, "", _LEADS)
         yield _lane(node, lane, [fault for fault in timeline.faults if fault.node == node], timeline)
     others = [fault for fault in timeline.faults if fault.node not in timeline.nodes]
     if others:
@@ -110,13 +110,13 @@ def _story(timeline: Timeline) -> Iterator[str]:
         text = f"{end.node} ends by itself{' as it should' if end.expected else ''}: {end.error}"
         lines.append((end.at_s, text))
     changes = {change.after: change for change in timeline.changes}
-    for reign in timeline.reigns:
-        text = f"{reign.node or 'somebody'} leads term {reign.term}"
-        change = changes.get(reign.term)
+    for seen_term in timeline.seen_terms:
+        text = f"{seen_term.node or 'somebody'} leads term {seen_term.term}"
+        change = changes.get(seen_term.term)
         if change is not None:
             how = "moved on purpose, " if change.planned else ""
             text += f": {how}{change.gap_s * 1000:.0f} ms without a leader, failover duplicates: "
             text += f"{change.failover} within {change.span_ms} ms" if change.failover else "none"
-        lines.append((reign.begin_s, text))
+        lines.append((seen_term.begin_s, text))
     for at_s, text in sorted(lines, key=lambda line: line[0]):
         yield f"{at_s:9.3f} s  {text}"

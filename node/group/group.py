@@ -132,7 +132,7 @@ class Group:
         self.transport = self.outside.transport(identity, (config.raft.host, config.raft.port), peers)
         self.raft = open_group(
             config, self.number, tuple(sorted(peers)), self.journal, self.transport, self.machine, self.clock,
-            self.entropy, disk, self.life, vitals=self._vitals, created=directory.created,
+            self.entropy, disk, self.life, node_report=self._node_report, created=directory.created,
         )  # fmt: skip
         self.raft.start_at(self.machine.applied_index)
         self.machine.told.on_founded = self._founded
@@ -369,7 +369,7 @@ class Group:
         machine = self.machine
         return DispatchState(machine.tick, machine.local_index, machine.dispatched.applied_index)
 
-    def _vitals(self) -> NodeReport:
+    def _node_report(self) -> NodeReport:
         return NodeReport(
             self.clock.own_ms(), self.reserve.free_bytes, self.reserve.low, retiring=self.drain.retiring,
             leaving=self.life.draining, busy=self.push_feed.busy, ahead_ms=self.skew.told_ms,

@@ -178,12 +178,12 @@ class GroupService:
             term = await self._leadership.sure()
             await term.recorded(found.place)
         found, told = await tell(store, asked.id)  # it may have been moved meanwhile
-        pledged = None if term is None else term.handing_over.strict.pledged(found.place)
+        leased_ahead = None if term is None else term.handing_over.strict.leased_ahead(found.place)
         topic = store.catalog.topic_by_number(found.record.topic)
         return view_message(
             store, found, asked.id, topic=topic.name if topic else "", now_ms=parts.clock.now_ms(),
             term=parts.group.term, nodes=[member.id for member in parts.members.table.all()], told=told,
-            leads=term is not None, pledged=pledged,
+            leads=term is not None, leased_ahead=leased_ahead,
         )  # fmt: skip
 
     @_reads_files

@@ -61,7 +61,7 @@ def open_group(
     disk: Disk,
     life: Lifecycle,
     *,
-    vitals: Callable[[], NodeReport],
+    node_report: Callable[[], NodeReport],
     created: bool,
 ) -> RaftGroup:
     """Open the group of a node that has opened its directory. `created`: True if this start made the directory. Raises
@@ -73,7 +73,7 @@ def open_group(
         machine.apply,
         monotonic=clock.monotonic,
         random=entropy.random().random,
-        vitals=vitals,
+        node_report=node_report,
         sums=machine.sums,
         kept_silence_s=_owed_ms(config, disk, created) / 1000,
     )

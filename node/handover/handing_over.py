@@ -221,7 +221,7 @@ class HandingOver:
                 count = self._units.take_wanted(kind, subscription, tags, most, now_ms, taking)
             self._went(kind, count)
         made = taking.hand_over(subscription, now_ms + lease_ms, now_ms)
-        return self.strict.pledge(made) if strict and len(made) else self._made(made)
+        return self.strict.add_leased_ahead(made) if strict and len(made) else self._made(made)
 
     def _most(self, kind: LaneKind, units: int) -> int:
         return min(units, self._pace_left) if kind is LaneKind.OVERDUE else units

@@ -174,13 +174,13 @@ class LeaseAhead:
                 self._units.give(kind, subscription, now_due, len(due), now_ms, taking, known)
         made = taking.hand_over(subscription, now_ms + lease_ms, now_ms)
         send_ms = np.maximum(made.due_ms, now_ms)
-        pledged = [
-            self._strict.pledge(
+        leased_ahead = [
+            self._strict.add_leased_ahead(
                 replace(made.select(rows), handed_over_ms=at_ms, lease_end_ms=at_ms + lease_ms), planned=True
             )
             for at_ms, rows in rows_by(send_ms)
         ]
-        return Planned(pledged, NOTHING.position)
+        return Planned(leased_ahead, NOTHING.position)
 
     def _take_early(
         self, subscription: Subscription, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None

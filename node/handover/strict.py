@@ -1,6 +1,6 @@
 """Strict hand-overs: leased first, made once the Lease is committed, released if they are not made after all.
 
-    `pledge` -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
+    lease ahead -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
       |                                      |
       '-- withdraw (a command that ends or moves the unit, a consumer that went away, leadership that moves)
                 '----> Release, in the entry of that command or an earlier one: pending as if nothing had been, and not
@@ -28,7 +28,7 @@ from storage.format.states import LEASED
 from storage.store import Store
 from storage.tables.topic import Subscription
 
-PLEDGED_MAX: Final = 20_000
+LEASED_AHEAD_MAX: Final = 20_000
 """Units that may wait for their Lease or their time. Their Leases take half a MiB of an entry."""
 
 
@@ -39,7 +39,7 @@ class Strict:
         self._book = book
         self.term = term
         self._number = 0
-        self._pledged: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
+        self._leased_ahead: dict[int, tuple[int, int]] = {}  # position -> number of its hand-over, attempt
         self.subscriptions: set[Subscription] = set()
         self.pushed: set[Subscription] = set()  # the pushed ones of these
         self.released = 0
@@ -64,28 +64,28 @@ class Strict:
     @property
     def full(self) -> bool:
         """True if too many units wait for more to be leased ahead."""
-        return len(self._pledged) >= PLEDGED_MAX
+        return len(self._leased_ahead) >= LEASED_AHEAD_MAX
 
     @property
     def waiting(self) -> int:
         """Units that are leased ahead and whose hand-over has not begun."""
-        return len(self._pledged)
+        return len(self._leased_ahead)
 
-    def pledge(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
+    def add_leased_ahead(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
         """Lease a hand-over ahead. It is to be made once its Lease is committed, and its units are claimed until then.
         Return it as it stands in the book, under a number. An older hand-over of a unit loses it to this one. That
         happens in a node that stood still until the older lease had ended."""
         self._number += 1
-        pledged = replace(hand_over, strict=self._number, planned=planned)
-        self._book.add(pledged)
-        for position, attempt in zip(pledged.position.tolist(), pledged.attempt.tolist(), strict=True):
-            self._pledged[position] = self._number, attempt
-        return pledged
+        leased_ahead = replace(hand_over, strict=self._number, planned=planned)
+        self._book.add(leased_ahead)
+        for position, attempt in zip(leased_ahead.position.tolist(), leased_ahead.attempt.tolist(), strict=True):
+            self._leased_ahead[position] = self._number, attempt
+        return leased_ahead
 
     def failed(self, hand_over: HandOver) -> None:
         """Forget what is left of a hand-over. Its Leases took no effect, or have ended, so it does not begin."""
         for position in self._still(hand_over):
-            del self._pledged[position]
+            del self._leased_ahead[position]
 
     def begin(self, hand_over: HandOver, now_ms: int) -> HandOver:
         """Make what is left of a hand-over now, perhaps nothing. Its Lease is committed, and this node acts as leader
@@ -93,7 +93,7 @@ class Strict:
         named = zip(hand_over.position.tolist(), hand_over.due_ms.tolist(), strict=True)
         rows = [row for row, (at, due_ms) in enumerate(named) if due_ms <= now_ms and self._holds(hand_over, at)]
         for position in hand_over.position[rows].tolist():
-            del self._pledged[position]
+            del self._leased_ahead[position]
         return replace(hand_over.select(np.array(rows, np.intp)), handed_over_ms=now_ms)
 
     def withdraw(self, hand_over: HandOver) -> None:
@@ -102,35 +102,35 @@ class Strict:
 
     def withdraw_places(self, places: U64) -> None:
         """Release the units at these positions. Nothing that stands there is handed over any more."""
-        if self._pledged:
-            self._release([place for place in places.tolist() if place in self._pledged])
+        if self._leased_ahead:
+            self._release([place for place in places.tolist() if place in self._leased_ahead])
 
     def withdraw_all(self) -> None:
         """Release all units. Leadership is about to move."""
-        self._release(list(self._pledged))
+        self._release(list(self._leased_ahead))
 
     def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
         """See LeaseBook.taken_back."""
         return self._book.taken_back(positions)
 
-    def pledged(self, position: int) -> tuple[int, int] | None:
+    def leased_ahead(self, position: int) -> tuple[int, int] | None:
         """(term, attempt) of the unit's hand-over. None unless it has one that has not begun."""
-        kept = self._pledged.get(position)
+        kept = self._leased_ahead.get(position)
         return None if kept is None else (self.term, kept[1])
 
     def clear(self) -> None:
         """Forget all units. The term is over, and each unit waits for its lease to end."""
-        self._pledged.clear()
+        self._leased_ahead.clear()
 
     def _holds(self, hand_over: HandOver, position: int) -> bool:
-        kept = self._pledged.get(position)
+        kept = self._leased_ahead.get(position)
         return kept is not None and kept[0] == hand_over.strict
 
     def _still(self, hand_over: HandOver) -> list[int]:
         return [position for position in hand_over.position.tolist() if self._holds(hand_over, position)]
 
     def _release(self, positions: Iterable[int]) -> None:
-        taken = [(position, self._pledged.pop(position)[1]) for position in positions]
+        taken = [(position, self._leased_ahead.pop(position)[1]) for position in positions]
         if taken:
             self.released += len(taken)
             term: U32 = np.full(len(taken), self.term, np.uint32)

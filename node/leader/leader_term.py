@@ -298,9 +298,9 @@ class LeaderTerm:
 
     async def leased(self, hand_over: HandOver) -> None:
         """Wait until the Lease of a strict hand-over is applied. Raises `no-leader` when the term ends meanwhile."""
-        pledge = self._pledges[hand_over.strict] = self._loop.create_future()
+        add_leased_ahead = self._pledges[hand_over.strict] = self._loop.create_future()
         try:
-            await pledge
+            await add_leased_ahead
         finally:
             self._pledges.pop(hand_over.strict, None)
         self.raise_if_over()

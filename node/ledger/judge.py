@@ -56,7 +56,7 @@ class Judged:
       account. The number is 0 if no record says which node led.
     """
 
-    story: HourMessages
+    hour_messages: HourMessages
     ledger: Ledger
     messages: Columns
     duplicates: Columns
@@ -70,20 +70,22 @@ class Judged:
         return take_rows(self.deliveries, np.flatnonzero(self.deliveries["home"] == np.uint64(home)))
 
 
-def may_be_handed_over(story: HourMessages, moment_ms: int) -> bool:
+def may_be_handed_over(hour_messages: HourMessages, moment_ms: int) -> bool:
     """True if any of the messages can have been handed over by now. False if none is due and none has a settle
     record."""
-    return len(story.trail.settles) > 0 or int(story.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
+    return (
+        len(hour_messages.trail.settles) > 0 or int(hour_messages.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
+    )
 
 
-def hand_over_time(story: HourMessages, moment_ms: int) -> HandOverTime:
+def hand_over_time(hour_messages: HourMessages, moment_ms: int) -> HandOverTime:
     """The time in which the messages can have been handed over. It begins before the first fell due, or was settled by
     a clock that was set back. It ends a while after the last ended, or now if one has not."""
-    settled_ms = np.concatenate([story.trail.settles["at_ms"], story.abroad["at_ms"]])
-    due_ms = np.concatenate([story.trail.units["due_ms"], story.places["due_ms"]])
+    settled_ms = np.concatenate([hour_messages.trail.settles["at_ms"], hour_messages.abroad["at_ms"]])
+    due_ms = np.concatenate([hour_messages.trail.units["due_ms"], hour_messages.places["due_ms"]])
     earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))
     ended_ms = int(settled_ms.max(initial=0))
-    until_ms = moment_ms if _open(story).any() else min(moment_ms, ended_ms + AFTER_MS)
+    until_ms = moment_ms if _open(hour_messages).any() else min(moment_ms, ended_ms + AFTER_MS)
     return HandOverTime(earliest_ms - BEFORE_MS, until_ms + 1, min(moment_ms, ended_ms + AFTER_SEVERAL_MS) + 1)
 
 
@@ -95,7 +97,7 @@ def handed_over_again(rows: Deliveries) -> U64:
 
 
 def judge_story(
-    story: HourMessages,
+    hour_messages: HourMessages,
     accounts: Accounts,
     *,
     moment_ms: int,
@@ -105,10 +107,10 @@ def judge_story(
 ) -> Judged:
     """Make the ledger of these messages, whose records were read at `moment_ms`. `restored`: in a cluster made from a
     backup."""
-    settles, abroad = story.trail.settles, story.abroad
+    settles, abroad = hour_messages.trail.settles, hour_messages.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
-        (number, 0, 0, _covered_from(story, number, *begun), moment_ms + COVER_AFTER_MS)
+        (number, 0, 0, _covered_from(hour_messages, number, *begun), moment_ms + COVER_AFTER_MS)
         for number, begun in accounts.begun.items()
     ]
     terms = merge_terms([terms_of(accounts.edges), terms_of(accounts.rows)])
@@ -129,24 +131,24 @@ def judge_story(
                 closed(open_holes, terms),
                 unrecorded(terms, window_ms),
                 beyond(terms, moment_ms, accounts.until_ms, window_ms),
-                _not_yet(story, moment_ms),
+                _not_yet(hour_messages, moment_ms),
             ]
         ),
         topics=topics,
     )
     unheard = tuple(sorted(named - accounts.begun.keys()))
-    had = restored.had(story.homes) if restored is not None else None
-    ledger = judge(story.bucket(accounts.rows, had), context)
-    order = np.lexsort((story.homes, story.trail.units["due_ms"]))
+    had = restored.had(hour_messages.homes) if restored is not None else None
+    ledger = judge(hour_messages.bucket(accounts.rows, had), context)
+    order = np.lexsort((hour_messages.homes, hour_messages.trail.units["due_ms"]))
     touched = context.gaps[list(ledger.gaps)]
     gaps = list(zip(*(touched[name].tolist() for name in ("node", "from_ms", "until_ms")), strict=True))
     if restored is not None and ledger.restored:
         gaps.append((NOBODY, 0, restored.restored_ms))
     return Judged(
-        story=story,
+        hour_messages=hour_messages,
         ledger=ledger,
-        messages=story.named(ledger.messages),
-        duplicates=story.named(ledger.duplicates),
+        messages=hour_messages.named(ledger.messages),
+        duplicates=hour_messages.named(ledger.duplicates),
         rows=order,
         deliveries=accounts.rows,
         unheard=unheard,
@@ -154,14 +156,14 @@ def judge_story(
     )
 
 
-def _covered_from(story: HourMessages, number: int, first_ms: int, removed: bool) -> int:
+def _covered_from(hour_messages: HourMessages, number: int, first_ms: int, removed: bool) -> int:
     """Return since when a node's account is whole, 0 for ever. Older files are removed by age. If the records say that
     the node leased before its log begins, the earlier log was lost with its directory. Then the log covers only its own
     time."""
     leased_ms = min(
         (
             int(rows["at_ms"][its].min())
-            for rows in (story.trail.settles, story.abroad)
+            for rows in (hour_messages.trail.settles, hour_messages.abroad)
             if (its := (rows["what"] == LEASED) & (rows["node"] == number)).any()
         ),
         default=0,
@@ -171,11 +173,11 @@ def _covered_from(story: HourMessages, number: int, first_ms: int, removed: bool
     return whole_from_ms(first_ms) if removed or 0 < leased_ms < first_ms - AHEAD_MS else 0
 
 
-def _not_yet(story: HourMessages, moment_ms: int) -> Rows:
+def _not_yet(hour_messages: HourMessages, moment_ms: int) -> Rows:
     """SPAN rows from now up to the latest record, if a leader whose clock was ahead wrote it. None if it is no more
     than AHEAD_MS ahead. No account was searched there. A planned lease does not count: its hand-over is still to
     come."""
-    settles, abroad = story.trail.settles, story.abroad
+    settles, abroad = hour_messages.trail.settles, hour_messages.abroad
     latest_ms = 0
     for rows in (settles, abroad):
         planned = (rows["what"] == LEASED) & (rows["code"] & PLANNED > 0)
@@ -184,11 +186,11 @@ def _not_yet(story: HourMessages, moment_ms: int) -> Rows:
     return np.array([(NOBODY, 0, 0, moment_ms, latest_ms + 1)] if ahead else [], SPAN)
 
 
-def _open(story: HourMessages) -> npt.NDArray[np.bool_]:
+def _open(hour_messages: HourMessages) -> npt.NDArray[np.bool_]:
     """Mark the messages that had not ended, [n]."""
-    what = np.zeros(len(story.homes), np.uint8)
-    settles = story.trail.settles
-    at = story.trail.units["global_index"].searchsorted(settles["global_index"])
+    what = np.zeros(len(hour_messages.homes), np.uint8)
+    settles = hour_messages.trail.settles
+    at = hour_messages.trail.units["global_index"].searchsorted(settles["global_index"])
     what[at] = settles["what"]  # in the order of the file: the newest stays
     open_: npt.NDArray[np.bool_] = KEEPS_HOUR[what]
     return open_

@@ -52,7 +52,7 @@ from node.ledger.judge import (
     may_be_handed_over,
 )
 from node.ledger.own_log import HandOverRecords
-from node.ledger.read import HourGone, HourMessages, read_story
+from node.ledger.read import HourGone, HourMessages, read_hour_messages
 from node.ledger.view import show_entries, show_hand_overs
 from node.message.view import FoundMessage
 from node.runtime.clock import NodeClock
@@ -129,7 +129,7 @@ class Ledgers:
                     rows = rows[np.isin(judged.messages["class"][rows], wanted)]
                 rows = rows[: query.limit + 1 - len(items)]
                 items += self._shown(judged, rows)
-                due_ms = judged.story.trail.units["due_ms"][rows].tolist()
+                due_ms = judged.hour_messages.trail.units["due_ms"][rows].tolist()
                 places += zip(due_ms, judged.messages["home"][rows].tolist(), strict=True)
                 if len(items) > query.limit:
                     break
@@ -163,7 +163,7 @@ class Ledgers:
             judged = await self._judge(hour, np.sort(at), seen, ASK_ONE_S)
         except HourGone:
             raise Problem("unknown-message", "this message is past its retention since a moment ago") from None
-        row = int(judged.story.homes.searchsorted(np.uint64(found.home)))
+        row = int(judged.hour_messages.homes.searchsorted(np.uint64(found.home)))
         (entry,) = self._shown(judged, np.array([row], np.int64))
 
         def shows() -> list[HandOverEntry]:
@@ -226,15 +226,15 @@ class Ledgers:
     async def _judge(self, hour: Hour, at: I64, seen: _Seen, within_s: float) -> Judged:
         """Judge messages of one hour by their global indexes, ascending. Raises HourGone."""
         moment_ms = self._clock.now_ms()
-        story = await read_story(self._store, hour, at)
+        hour_messages = await read_hour_messages(self._store, hour, at)
         accounts = Accounts()
-        if may_be_handed_over(story, moment_ms):
-            accounts = await self._accounts(story, moment_ms, within_s)
+        if may_be_handed_over(hour_messages, moment_ms):
+            accounts = await self._accounts(hour_messages, moment_ms, within_s)
         for node_id, why in accounts.unreachable.items():
             seen.unreachable.setdefault(node_id, why)
         judging = partial(
             judge_story,
-            story,
+            hour_messages,
             accounts,
             moment_ms=moment_ms,
             members=[member.number for member in self._members.table.current()],
@@ -250,12 +250,12 @@ class Ledgers:
             seen.unreachable.setdefault(node_id, "made hand-overs, and is no member any more")
         return judged
 
-    async def _accounts(self, story: HourMessages, moment_ms: int, within_s: float) -> Accounts:
+    async def _accounts(self, hour_messages: HourMessages, moment_ms: int, within_s: float) -> Accounts:
         """Ask the members for these messages' hand-overs."""
-        quick = len(story.homes) <= INLINE_ROWS
-        when = partial(hand_over_time, story, moment_ms)
+        quick = len(hour_messages.homes) <= INLINE_ROWS
+        when = partial(hand_over_time, hour_messages, moment_ms)
         time = when() if quick else await asyncio.to_thread(when)
-        found = await self._member_accounts.gather(story.homes, time.from_ms, time.until_ms, within_s)
+        found = await self._member_accounts.gather(hour_messages.homes, time.from_ms, time.until_ms, within_s)
         again = partial(handed_over_again, found.rows)
         several = again() if len(found.rows) <= INLINE_ROWS else await asyncio.to_thread(again)
         if time.later_ms > time.until_ms and len(several):
@@ -285,7 +285,7 @@ class Ledgers:
             return topic.name if topic else ""
 
         def twin(home: int) -> int:
-            row = int(judged.story.homes.searchsorted(np.uint64(home)))
+            row = int(judged.hour_messages.homes.searchsorted(np.uint64(home)))
             return int(judged.messages["random"][row])
 
         return show_entries(

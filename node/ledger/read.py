@@ -85,7 +85,7 @@ class HourMessages:
         return rows
 
 
-async def read_story(store: Store, hour: Hour, at: I64) -> HourMessages:
+async def read_hour_messages(store: Store, hour: Hour, at: I64) -> HourMessages:
     """Read the messages born in this hour with these global indexes, ascending, each once.
 
     Raises HourGone, and Corrupt or DiskFailed, which are final.

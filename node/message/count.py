@@ -61,16 +61,16 @@ class Counting:
 
     async def count(self, query: CountQuery, leads: Leads) -> int:
         """Count the messages that match. Raises `unknown-topic`, `over-limit`."""
-        which, total = self._which(query), Total()
-        await self._pass(which, total, leads)
+        count_filter, total = self._count_filter(query), Total()
+        await self._pass(count_filter, total, leads)
         return total.count
 
     async def histogram(self, query: CountQuery, step_ms: int, leads: Leads) -> Sequence[HistogramBucket]:
         """Count the messages that match by due time (see api.port.port)."""
         origin_ms = query.from_ms or 0
-        which, tally = self._which(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
+        count_filter, tally = self._count_filter(query), DueTally(origin_ms, step_ms, HISTOGRAM_BUCKETS_MAX)
         try:
-            await self._pass(which, tally, leads)
+            await self._pass(count_filter, tally, leads)
         except TooManyBuckets:
             raise _too_many(step_ms) from None
         found = tally.buckets
@@ -111,7 +111,7 @@ class Counting:
         """True while the counts of topics still serve. Those of another term do not, because they may know of less."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
-    def _which(self, query: CountQuery) -> CountFilter:
+    def _count_filter(self, query: CountQuery) -> CountFilter:
         number = None
         if query.topic is not None:
             topic = self._store.catalog.topic(query.topic)
@@ -127,13 +127,13 @@ class Counting:
         )
 
     async def _pass(
-        self, which: CountFilter, tally: Tally, leads: Leads, counted: list[Extents] | None = None
+        self, count_filter: CountFilter, tally: Tally, leads: Leads, counted: list[Extents] | None = None
     ) -> float:
         """Work through all hours that may hold some, and return the seconds of work. `counted` gets what each hour
         held."""
         clock, took_s = self._clock, 0.0
-        now_ms, which = clock.now_ms(), replace(which, term=leads().term)
-        pieces = self._pieces(which, tally, now_ms, counted)
+        now_ms, count_filter = clock.now_ms(), replace(count_filter, term=leads().term)
+        pieces = self._pieces(count_filter, tally, now_ms, counted)
         async with self._turns.shared() as turn:
             while True:
                 async with turn:
@@ -146,7 +146,7 @@ class Counting:
                 leads()
 
     def _pieces(
-        self, which: CountFilter, tally: Tally, now_ms: int, counted: list[Extents] | None
+        self, count_filter: CountFilter, tally: Tally, now_ms: int, counted: list[Extents] | None
     ) -> Iterator[list[HourCount]]:
         """Yield the pieces to read, each made when it is asked for. The last may be empty. Counts known without reading
         are added at once."""
@@ -155,9 +155,9 @@ class Counting:
         units, looked = 0, list[int]()
         for hour in store.hours():
             looked.append(hour)
-            if isinstance(tally, Total) and which.all_open(hour):
+            if isinstance(tally, Total) and count_filter.all_open(hour):
                 tally.count += store.open_units(hour)
-            elif (count := store.hour_count(hour, which, now_ms)) is not None:
+            elif (count := store.hour_count(hour, count_filter, now_ms)) is not None:
                 piece.append(count)
                 units += count.units
             if len(piece) >= PIECE_HOURS or units >= PIECE_UNITS or len(looked) >= LOOK_HOURS:

@@ -110,7 +110,7 @@ def view_message(
     nodes: Sequence[str],
     told: Settles,
     leads: bool = False,
-    pledged: tuple[int, int] | None = None,
+    leased_ahead: tuple[int, int] | None = None,
 ) -> MessageView:
     """Make the answer to a GET in a `term`.
 
@@ -118,14 +118,14 @@ def view_message(
     - `nodes`: the names of the nodes, by number from 1.
     - `told`: the history of the message (Store.history).
     - `leads`: true if this node leads in this term.
-    - `pledged`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is no
-      hand-over yet, and is not shown.
+    - `leased_ahead`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is
+      no hand-over yet, and is not shown.
     """
     record = found.record
     at = np.array([found.place], np.uint64)
     state, unit = store.states(at), store.units(at)[0]
     due_ms = int(unit["due_ms"])
-    history, begun = _made(told, pledged, None if leads else now_ms, term)
+    history, begun = _made(told, leased_ahead, None if leads else now_ms, term)
     attempt = int(state.attempt[0] if begun else store.before_newest(at)["attempt"][0])
     ends_ms = lease_ends_ms(state.lease_end_ms, state.term, term)
     shown = _shown(int(state.state[0]) if begun else PENDING, int(ends_ms[0]), due_ms, now_ms)
@@ -211,12 +211,14 @@ def _moved_since(history: Settles) -> bool:
     return bool(((after["what"] == FORWARDED) & np.isin(after["code"], MOVES)).any())
 
 
-def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int | None, term: int) -> tuple[Settles, bool]:
+def _made(
+    history: Settles, leased_ahead: tuple[int, int] | None, now_ms: int | None, term: int
+) -> tuple[Settles, bool]:
     """The history without leases whose hand-overs were not made, and whether its newest hand-over has begun.
 
     A lease was not made if it was released, or if its hand-over has not begun in this term. The leader knows by
-    `pledged`, whatever its clock shows (`now_ms` is None): the clock may have gone back since. Another node knows of
-    a plan of this term only that it is for later. What an earlier leader planned may have begun by its clock."""
+    `leased_ahead`, whatever its clock shows (`now_ms` is None): the clock may have gone back since. Another node knows
+    of a plan of this term only that it is for later. What an earlier leader planned may have begun by its clock."""
     what = history["what"]
     keep = np.ones(len(history), np.bool_)
     released = np.flatnonzero(what == RELEASED)
@@ -225,7 +227,7 @@ def _made(history: Settles, pledged: tuple[int, int] | None, now_ms: int | None,
     if len(history) and what[-1] == LEASED:
         newest = history[-1]
         later = now_ms is not None and int(newest["code"]) & PLANNED and int(newest["at_ms"]) > now_ms
-        begun = not (later and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != pledged
+        begun = not (later and newest["term"] >= term) and (int(newest["term"]), int(newest["attempt"])) != leased_ahead
         keep[-1] = begun
     return history[keep], begun
 

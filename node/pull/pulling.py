@@ -44,7 +44,7 @@ assert TOPIC_DEFAULTS.lease_ms is not None
 K = TypeVar("K")
 LEASE_MS: Final = TOPIC_DEFAULTS.lease_ms
 #: How long a strict pull waits for its Lease to be written.
-PLEDGE_S: Final = 5.0
+LEASE_WAIT_S: Final = 5.0
 #: At most so many different filters wait for one topic: each of them looks at a message that none of them wants.
 FILTERS_MAX: Final = 1_000
 #: A step looks at topics for this time, and leaves the others to the next step.
@@ -303,7 +303,7 @@ class Pulling:
         nothing will be."""
         strict = self._handing_over.strict
         try:
-            async with asyncio.timeout(PLEDGE_S):
+            async with asyncio.timeout(LEASE_WAIT_S):
                 await self._term.leased(hand_over)
             now_ms = self._clock.now_ms()
             goes = self._term.trusted() and now_ms < hand_over.lease_end_ms and not gone()

@@ -210,7 +210,7 @@ class Settling:
         """Decide for each message that is given back, by the policy of the moment."""
         count = len(named)
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
-        fates = FailColumns(np.full(count, NACKED, np.uint16))
+        fails = FailColumns(np.full(count, NACKED, np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN)
         records = self._store.records(named.position[there])
         for row, attempt, record in zip(there.tolist(), named.attempt[there].tolist(), records, strict=True):
@@ -223,8 +223,8 @@ class Settling:
                 jitter=chance.random(),
                 delay_ms=delay_ms,
             )
-            fates.note(row, decided, counts=counted)
-        return fates.fail(named.position, named.term, named.attempt, random=self._entropy.id_bits(count))
+            fails.note(row, decided, counts=counted)
+        return fails.fail(named.position, named.term, named.attempt, random=self._entropy.id_bits(count))
 
     def _note_nacks(self, topic: Topic, named: ReceiptColumns, results: U8) -> None:
         self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)

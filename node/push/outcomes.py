@@ -179,11 +179,11 @@ class Outcomes:
         """Let the retry policies decide about each failure. An attempt that was never sent says nothing of its receiver
         and does not count: its message is due at once."""
         now_ms = self._clock.now_ms()
-        fates = FailColumns(np.array([outcome.done.code for outcome in failed], np.uint16))
+        fails = FailColumns(np.array([outcome.done.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):
-            fates.note(row, self._fate(outcome, now_ms), counts=outcome.done.code != STOPPED)
+            fails.note(row, self._fate(outcome, now_ms), counts=outcome.done.code != STOPPED)
         random = self._entropy.id_bits(len(failed))
-        return fates.fail(*_claims(failed), random=random, said=(outcome.done.text for outcome in failed))
+        return fails.fail(*_claims(failed), random=random, said=(outcome.done.text for outcome in failed))
 
     def _fate(self, outcome: Outcome, now_ms: int) -> Retry | Dead:
         attempt, done = outcome.attempt, outcome.done

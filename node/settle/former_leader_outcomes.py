@@ -81,11 +81,11 @@ class FormerLeaderOutcomes:
     def _fail(self, named: ReceiptColumns, told: Sequence[PushOutcome]) -> Fail:
         """Decide about each failure by the retry policies, as push/outcomes.py does for this node's own pushes."""
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
-        fates = FailColumns(np.array([outcome.code for outcome in told], np.uint16))
+        fails = FailColumns(np.array([outcome.code for outcome in told], np.uint16))
         there = np.flatnonzero(self._store.state_only(named.position) != UNKNOWN).tolist()
         for row, record in zip(there, self._store.records(named.position[there]), strict=True):
             if told[row].code == STOPPED:  # it was never sent, which says nothing of its receiver, and does not count
-                fates.note(row, Retry(now_ms), counts=False)
+                fails.note(row, Retry(now_ms), counts=False)
                 continue
             topic = self._store.catalog.topic_by_number(int(named.topic[row]))
             decided = decide(
@@ -97,7 +97,7 @@ class FormerLeaderOutcomes:
                 jitter=chance.random(),
                 retry_after_ms=told[row].retry_after_ms,
             )
-            fates.note(row, decided)
+            fails.note(row, decided)
         random = self._entropy.id_bits(len(told))
         said = (outcome.text for outcome in told)
-        return fates.fail(named.position, named.term, named.attempt, random=random, said=said)
+        return fails.fail(named.position, named.term, named.attempt, random=random, said=said)

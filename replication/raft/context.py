@@ -33,7 +33,7 @@ class RaftContext:
     wire: Wire
     outbox: Outbox
     monotonic: Callable[[], float]
-    vitals: Callable[[], NodeReport]
+    node_report: Callable[[], NodeReport]
     agreement: Agreement
     promises: Promises
     silence: Silence

@@ -163,19 +163,19 @@ class Follower:
         term, verified = self._verified
         if term == core.term:
             core.commit_index = max(core.commit_index, min(message["commit_index"], verified))
-        vitals, index = context.vitals(), message["check_index"]
+        node_report, index = context.node_report(), message["check_index"]
         held = context.agreement.sum_at(index)
         echo = {
             "type": "echo",
             "term": core.term,
             "stamp_us": message["stamp_us"],
-            "wall_ms": vitals.wall_ms,
+            "wall_ms": node_report.wall_ms,
             "applied_index": core.applied_index,
-            "free_bytes": vitals.free_bytes,
-            "low": vitals.low,
-            "retiring": vitals.retiring,
-            "leaving": vitals.leaving,
-            "busy": vitals.busy,
+            "free_bytes": node_report.free_bytes,
+            "low": node_report.low,
+            "retiring": node_report.retiring,
+            "leaving": node_report.leaving,
+            "busy": node_report.busy,
             "voter": context.journal.voter,
             "silence_ms": int(context.silence.promise_s * 1000),  # rounded down: never more than it owes
             "sum_index": index if held else 0,

@@ -174,7 +174,7 @@ class Leader:
 
     def outnumbered(self) -> bool:
         """True if the nodes that are up and do not leave are no majority. This node may be one of them."""
-        staying = int(self._context.roster.votes and not self._context.vitals().leaving)
+        staying = int(self._context.roster.votes and not self._context.node_report().leaving)
         staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
         return staying < self._context.roster.majority
 
@@ -182,21 +182,21 @@ class Leader:
         return heartbeat | {"released": self.peers[peer].leaving and (self.lets_go or not self.outnumbered())}
 
     def _heartbeat(self, now: float) -> Message:
-        vitals, agreement = self._context.vitals(), self._context.agreement
+        node_report, agreement = self._context.node_report(), self._context.agreement
         durable = self._context.journal.durable_index
-        ahead_ms, slack_ms = vitals.ahead_ms()
+        ahead_ms, slack_ms = node_report.ahead_ms()
         self._context.promises.made(self._core.term, durable)
         return {
             "type": "heartbeat",
             "term": self._core.term,
             "stamp_us": int(now * 1e6),  # rounded down: never later than the sending
-            "wall_ms": vitals.wall_ms,
+            "wall_ms": node_report.wall_ms,
             "commit_index": self._core.commit_index,
             "last_index": self._core.last_index,
             "low_water": self.low_water,
             "wish_ms": int(self._context.patience.silence_s(now) * 1000),
             "released": False,
-            "median_ms": max(0, vitals.wall_ms - ahead_ms),
+            "median_ms": max(0, node_report.wall_ms - ahead_ms),
             "median_slack_ms": slack_ms,
             "durable_index": durable,
             "check_index": agreement.asked,
@@ -253,7 +253,7 @@ class Leader:
         if message["term"] != self._core.term or self._core.state != LEADER or peer not in self.peers:
             return
         now, stamp = self._context.monotonic(), message["stamp_us"] / 1e6
-        self.peers[peer].echoed(message, now, stamp, self._context.vitals().wall_ms)
+        self.peers[peer].echoed(message, now, stamp, self._context.node_report().wall_ms)
         self._context.agreement.answered(peer, message["sum_index"], message["sum"], self._context.roster.others)
         follower = self._progress.followers[peer]
         follower.voter = message["voter"]

@@ -97,7 +97,7 @@ class Votes:
         """
         self._regain.heartbeat(term, last_index)
         if median_ms is not None:
-            apart_ms = abs(self._context.vitals().wall_ms - median_ms)
+            apart_ms = abs(self._context.node_report().wall_ms - median_ms)
             self._election.reluctant = apart_ms > self._context.options.apart_ms
 
     def granted(self) -> None:
@@ -127,9 +127,9 @@ class Votes:
         return self._core.term == 0 and self._core.last_index <= 1
 
     def _ready(self, now: float) -> bool:
-        vitals = self._context.vitals()
+        node_report = self._context.node_report()
         alone = now - self._heard_s >= YIELDS_FOR * self._context.options.election_max_s
-        return (not vitals.retiring or (alone and not vitals.leaving)) and self._may_stand()
+        return (not node_report.retiring or (alone and not node_report.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
         """True by rule 2 of members.py. What is known to be committed is applied first. False in the last possible

@@ -93,19 +93,19 @@ class CountFilter:
 class HourCount:
     """The count of one hour, as it is when this is made. Made on the loop's thread, run once in any."""
 
-    def __init__(self, hour: Hour, which: CountFilter, now_ms: int) -> None:
+    def __init__(self, hour: Hour, count_filter: CountFilter, now_ms: int) -> None:
         self.source = hour
         self.units = hour.units
         self._hour = hour.snapshot()
-        self._which = which
+        self._which = count_filter
         self._now_ms = now_ms
-        states = {PENDING if standing == READY else standing for standing in which.standings}
+        states = {PENDING if standing == READY else standing for standing in count_filter.standings}
         self._by_state = _table(states)[COUNTED_AS]
-        self._by_standing = _table(which.standings)
+        self._by_standing = _table(count_filter.standings)
         held = hour.states_held if hour.states_held is not None and not hour.states_held.lacks_states else None
         # Only the settle file shows the homes that were forwarded before they ended.
-        use = held is not None and not (held.forwards and which.standings & ENDED_STANDINGS)
-        self._state = _copied(held, hour, now_ms, which.term) if held is not None and use else None
+        use = held is not None and not (held.forwards and count_filter.standings & ENDED_STANDINGS)
+        self._state = _copied(held, hour, now_ms, count_filter.term) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
         """Add the messages to `tally`, unless `stopped` on the way. Raises what the tally raises.
@@ -130,23 +130,23 @@ class HourCount:
         yield from self._hour.staged.units.arrays
 
     def _count(self, units: Units, state: U8, first: int, tally: Tally) -> None:
-        which = self._which
+        count_filter = self._which
         keep = self._by_state[state]
-        if which.topic is not None:
-            keep &= units["topic"] == np.uint32(which.topic)
-        if which.from_ms is not None:
-            keep &= units["due_ms"] >= which.from_ms
-        if which.to_ms is not None:
-            keep &= units["due_ms"] < which.to_ms
-        if which.tags is not None:
-            keep &= which.tags.may_match(units["tags"])
+        if count_filter.topic is not None:
+            keep &= units["topic"] == np.uint32(count_filter.topic)
+        if count_filter.from_ms is not None:
+            keep &= units["due_ms"] >= count_filter.from_ms
+        if count_filter.to_ms is not None:
+            keep &= units["due_ms"] < count_filter.to_ms
+        if count_filter.tags is not None:
+            keep &= count_filter.tags.may_match(units["tags"])
         rows = np.flatnonzero(keep)
         due_ms = units["due_ms"][rows]
         standing = COUNTED_AS.take(state[rows])
         standing[(standing == PENDING) & (due_ms <= self._now_ms)] = READY
         keep = self._by_standing[standing]
-        if which.tags is not None:
-            keep[keep] = self._tagged(rows[keep] + first, units["size"][rows[keep]], which.tags)
+        if count_filter.tags is not None:
+            keep[keep] = self._tagged(rows[keep] + first, units["size"][rows[keep]], count_filter.tags)
         if not keep.all():
             rows, due_ms, standing = rows[keep], due_ms[keep], standing[keep]
         if len(rows):

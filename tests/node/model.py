@@ -99,7 +99,7 @@ class Model(StrictModel):
         dispatcher, number = self.leader_term.dispatcher, self.numbers[topic]
         found = dispatcher.handing_over.hand_over(number, most, lease_ms, self.now_ms, trusted=True, tags=tags)
         if found.strict:
-            return self.pledge(topic, found)
+            return self.add_leased_ahead(topic, found)
         self.check_hand_over(topic, found)
         if tags is not None:
             self.filtered += len(found)
@@ -161,18 +161,18 @@ class Model(StrictModel):
         held, by its place: else it could go out once more, and after the move again under the same attempt."""
         if (done := self._done()) is not None and len(done[0]):
             self._hold(done[0].tolist())
-            fates = [self.random.choice([DEAD, *[RETRY] * 7]) for _ in done[0]]
-            self._fail(*done, fates)
+            fails = [self.random.choice([DEAD, *[RETRY] * 7]) for _ in done[0]]
+            self._fail(*done, fails)
             if self.random.random() < 0.5:  # and a client wants them gone meanwhile
                 self.propose()
                 self._cancel(list({self.book.units[position].home for position in done[0].tolist()}))
 
-    def _fail(self, position: U64, term: U32, attempt: U16, fates: list[int]) -> None:
+    def _fail(self, position: U64, term: U32, attempt: U16, fails: list[int]) -> None:
         n = len(position)
-        due_ms = np.array([self._due() if fate == RETRY else 0 for fate in fates], np.int64)
+        due_ms = np.array([self._due() if fate == RETRY else 0 for fate in fails], np.int64)
         random = np.ones(n, np.uint64)
         code = np.full(n, 500, np.uint16)
-        self.queue.append(Fail(position, term, attempt, code, np.array(fates, np.uint8), due_ms, random))
+        self.queue.append(Fail(position, term, attempt, code, np.array(fails, np.uint8), due_ms, random))
 
     def bury(self) -> None:
         """What is over its limit ends; it is held until then."""

@@ -56,7 +56,7 @@ class SeenTerm:
     hand_overs: list[HandOver] = field(default_factory=list)
     uncommitted: dict[int, int] = field(default_factory=dict)  # position -> hand-over time
     staged: dict[str, list[int]] = field(default_factory=lambda: {topic: [] for topic in TOPICS})
-    pledged: list[HandOver] = field(default_factory=list)  # strict ones whose Lease may begin them
+    leased_ahead: list[HandOver] = field(default_factory=list)  # strict ones whose Lease may begin them
     reads: list[tuple[int, Any]] = field(default_factory=list)  # slots read and not given to the dispatcher yet
 
 
@@ -237,7 +237,7 @@ class LoggedModel:
         flight, self.flight = self.flight, None
         self._record(self._apply_committed(flight.entry), flight)
         if flight.with_leases:
-            self.leader_term.pledged += self.leader_term.dispatcher.committed()
+            self.leader_term.leased_ahead += self.leader_term.dispatcher.committed()
         self.leader_term.dispatcher.handing_over.release(flight.held)
 
     def _record(self, applied: Applied, flight: Flight) -> None:

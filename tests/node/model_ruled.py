@@ -59,10 +59,10 @@ class RuledModel(Model):
         super().check_hand_over(topic, found)
         self._check_free(found)
 
-    def pledge(self, topic: str, made: HandOver) -> HandOver:
+    def add_leased_ahead(self, topic: str, made: HandOver) -> HandOver:
         """Nor is it leased."""
         self._check_free(made)
-        return super().pledge(topic, made)
+        return super().add_leased_ahead(topic, made)
 
     def _check_free(self, made: HandOver) -> None:
         held = [position for position in made.position.tolist() if self.rule.holds(position)]

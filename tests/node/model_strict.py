@@ -39,10 +39,10 @@ class StrictModel(LoggedModel):
         self.leader_term.staged[name] += planned.left.tolist()
         assert trusted or not planned.hand_overs
         for made in planned.hand_overs:
-            self.pledge(name, made)
+            self.add_leased_ahead(name, made)
             self.early += int(np.count_nonzero(made.due_ms > self.now_ms))
 
-    def pledge(self, topic: str, made: HandOver) -> HandOver:
+    def add_leased_ahead(self, topic: str, made: HandOver) -> HandOver:
         """Leased, and not handed over: that is judged when it begins. Nothing that runs or has ended is leased."""
         self.pledges += len(made)
         for position in made.position.tolist():
@@ -54,10 +54,10 @@ class StrictModel(LoggedModel):
 
     def begin(self) -> None:
         """Strict hand-overs whose Leases are committed are made at their time, or given up."""
-        for _ in range(len(self.leader_term.pledged)):
-            made = self.leader_term.pledged.pop(0)
+        for _ in range(len(self.leader_term.leased_ahead)):
+            made = self.leader_term.leased_ahead.pop(0)
             if made.planned and made.handed_over_ms > self.now_ms:
-                self.leader_term.pledged.append(made)
+                self.leader_term.leased_ahead.append(made)
             elif self.random.random() < 0.8 and self.now_ms < made.lease_end_ms:
                 self._begin(made)
             else:
@@ -86,7 +86,7 @@ class StrictModel(LoggedModel):
         """Messages that are leased and not handed over are cancelled, at the moment when their hand-overs begin."""
         self.plan()
         self.settle_flight()
-        for made in self.leader_term.pledged:
+        for made in self.leader_term.leased_ahead:
             self._cancel(list({self.book.units[position].home for position in made.position.tolist()}))
         if self.random.random() < 0.5:
             self.propose()

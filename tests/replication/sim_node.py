@@ -66,7 +66,7 @@ class SimNode:
             self.apply,
             monotonic=lambda: network.now,
             random=network.random.random,
-            vitals=self._vitals,
+            node_report=self._node_report,
             kept_silence_s=network.silence_s[node_id],
         )
         network.silence_s[node_id] = self.group.silence.kept_s  # as node.group.options does before the start
@@ -78,7 +78,7 @@ class SimNode:
         self.group.set_members(self.voters, self.learners)
         network.after(0, self._tick)
 
-    def _vitals(self) -> NodeReport:
+    def _node_report(self) -> NodeReport:
         network = self.network
         wall_ms, says = int(network.now * 1000) + network.skew_ms[self.id], network.says[self.id]
         told: dict[str, Any] = dict.fromkeys(says, True)

@@ -71,7 +71,7 @@ class Process:
             self._apply,
             monotonic=time.monotonic,
             random=random.Random(node_id).random,
-            vitals=lambda: NodeReport(0, 0),
+            node_report=lambda: NodeReport(0, 0),
         )
         self.group.start_at(0)
         self.driver = GroupDriver(self.group, self.transport, on_fatal=self.fatal.append)

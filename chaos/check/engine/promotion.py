@@ -28,15 +28,17 @@ def check_promotion(history: History, bounds: Bounds) -> Verdict:
         if count > 1
     ]
     promoted = history.of(Promoted)
-    for reign in promoted:
-        left = [name for name in reign.open_ids if begun[name] < reign.term and name not in ended]
-        faults += [f"{name}: open when {reign.node} began term {reign.term}, never handed over after" for name in left]
+    for seen_term in promoted:
+        left = [name for name in seen_term.open_ids if begun[name] < seen_term.term and name not in ended]
+        faults += [
+            f"{name}: open when {seen_term.node} began term {seen_term.term}, never handed over after" for name in left
+        ]
     faults += [
         f"{back.node} sets the unit at {back.position:#x} back to the hand-over of term {back.fence[0]}, attempt "
         f"{back.fence[1]}, after that of term {back.newest[0]}, attempt {back.newest[1]}"
         for back in history.of(SetBack)
     ]
-    figure = {"promotions": len(promoted), "brought_back": sum(len(reign.open_ids) for reign in promoted)}
+    figure = {"promotions": len(promoted), "brought_back": sum(len(seen_term.open_ids) for seen_term in promoted)}
     return Verdict("promotion", figure, faults)
 
 

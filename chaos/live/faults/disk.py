@@ -64,7 +64,7 @@ class Damage:
     """One wound and its finders. `log_bytes` is the length of the node's log at that moment."""
 
     node: str
-    wound: rot.FileDamage
+    file_damage: rot.FileDamage
     kind: str
     found_by: list[str] = field(default_factory=list)
     harmless: str = ""
@@ -76,7 +76,7 @@ class Damage:
     def describe(self) -> str:
         """A line for the report."""
         found = f"found by {', '.join(self.found_by)}" if self.found_by else self.harmless or "found by nobody"
-        return f"{self.node}: {self.wound.describe()}: {found}"
+        return f"{self.node}: {self.file_damage.describe()}: {found}"
 
 
 class DiskFaults:
@@ -90,7 +90,7 @@ class DiskFaults:
     ) -> None:
         """`no_loops` says why there are none."""
         assert nemesis.cluster.disks is not None, "the cluster's disks cannot be hurt"
-        self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.hands
+        self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.holds
         self._disks: FaultyDisk = nemesis.cluster.disks
         self._loops, self._no_loops = loops, no_loops
         self._chance = random.Random(f"disk faults {nemesis.plan.seed}")
@@ -226,13 +226,13 @@ class DiskFaults:
                 async with self._hands.files(node_id):
                     await asyncio.to_thread(self._cluster.keep_deliveries, node_id)
                     noted = await asyncio.to_thread(unwritten_rows, data) if kind == DELIVERIES and not harmless else ""
-                    wound = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
-                    if wound is None:
+                    file_damage = await asyncio.to_thread(ROT[fault.kind], data, kind, fault.number("at"), self._chance)
+                    if file_damage is None:
                         raise PassedOver(f"{node_id} has no such bytes in its {kind}")
                     if harmless:
                         self._disks.reboot(node_id)  # only a power cut tears the end of a file
                     else:
-                        await self._wounded(Damage(node_id, wound, kind, relied_on=not in_doubt), noted)
+                        await self._wounded(Damage(node_id, file_damage, kind, relied_on=not in_doubt), noted)
                 yield
             await self._settle(node_id)
 
@@ -273,7 +273,7 @@ class DiskFaults:
         self._nemesis.rotten.add(damage.node)
         damage.log_bytes = self._log_bytes(damage.node)
         said = await asyncio.to_thread(verify_command, self._cluster.nodes[damage.node].data_path)
-        lost_rows = damage.kind == DELIVERIES and damage.wound.what == rot.ZEROS and unwritten_in(said) != noted
+        lost_rows = damage.kind == DELIVERIES and damage.file_damage.what == rot.ZEROS and unwritten_in(said) != noted
         if said.returncode == ExitCode.DATA or lost_rows:
             damage.found_by.append("verify")
         self._rotten.setdefault(damage.node, []).append(damage)
@@ -345,17 +345,17 @@ class DiskFaults:
             return
         damage.harmless = _harmless(damage)
         if not damage.harmless:
-            self.broken.append(f"{damage.node}: {damage.wound.describe()}: found by nobody")
+            self.broken.append(f"{damage.node}: {damage.file_damage.describe()}: found by nobody")
 
 
 def _harmless(damage: Damage) -> str:
     """The reason why the damage did not have to be found. Empty if it had to."""
-    old_copy = damage.wound.what == OLD
-    if damage.kind == DELIVERIES and (old_copy or damage.wound.what == rot.CUT):
+    old_copy = damage.file_damage.what == OLD
+    if damage.kind == DELIVERIES and (old_copy or damage.file_damage.what == rot.CUT):
         return "a node's log of its own hand-overs, not synced: nothing of it is replicated"
-    if old_copy or damage.wound.mended():
+    if old_copy or damage.file_damage.mended():
         return "its start made that anew from the journal"
-    if damage.kind == "hours" and _left_over(damage.wound.path.parent):
+    if damage.kind == "hours" and _left_over(damage.file_damage.path.parent):
         return "no checkpoint names that directory: its start began the hour anew in another one"
     if damage.kind == "journal" and not damage.relied_on:  # the last record: the node finds any other
         return "its node had an empty disk and had not caught up: nothing it promised counted"

@@ -16,7 +16,7 @@ class LinkFaults:
     """The link faults of one nemesis. Its cluster stands on a ground with links."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
-        self._nemesis, self._ground = nemesis, nemesis.cluster.ground
+        self._nemesis, self._cluster_network = nemesis, nemesis.cluster.cluster_network
 
     def handlers(self) -> Mapping[str, Handler]:
         """The handlers by kind."""
@@ -50,11 +50,17 @@ class LinkFaults:
 
     def _aimed(self, fault: Fault) -> tuple[Links, list[Link]]:
         """The links of the ground, and those of them that the fault hits."""
-        links = self._ground.links
-        if links is None or fault.kind in self._ground.not_run:
-            raise NotRun(self._ground.not_run.get(fault.kind, f"nothing lies between nodes on {self._ground.name}"))
-        aim = self._nemesis.aim
-        hit = aim.links(fault.target) if KINDS[fault.kind].shape == "link" else aim.apart(fault.target)
+        links = self._cluster_network.links
+        if links is None or fault.kind in self._cluster_network.not_run:
+            raise NotRun(
+                self._cluster_network.not_run.get(
+                    fault.kind, f"nothing lies between nodes on {self._cluster_network.name}"
+                )
+            )
+        fault_target = self._nemesis.fault_target
+        hit = (
+            fault_target.links(fault.target) if KINDS[fault.kind].shape == "link" else fault_target.apart(fault.target)
+        )
         if not hit:
             raise PassedOver(f"{fault.target} is no link of this cluster")
         return links, hit

@@ -65,9 +65,9 @@ class LiveNemesis:
         self, cluster: Cluster, history: History, plan: FaultPlan, rate: float = 0.0, after_s: float = 0.0
     ) -> None:
         self.cluster, self.history, self.plan = cluster, history, plan
-        self.hands = ProcessHolds(cluster, history)
+        self.holds = ProcessHolds(cluster, history)
         self.watch = Watch(cluster, history)
-        self.aim = FaultTarget(lambda: list(cluster.nodes), self.watch.leader)
+        self.fault_target = FaultTarget(lambda: list(cluster.nodes), self.watch.leader)
         self.fired: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
@@ -89,7 +89,7 @@ class LiveNemesis:
 
     async def __aenter__(self) -> Self:
         await self.watch.__aenter__()
-        self.hands.start(*self.cluster.nodes)
+        self.holds.start(*self.cluster.nodes)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -121,13 +121,13 @@ class LiveNemesis:
         """End all faults now. Return when every node runs, hears all others and is ready. Raises ClusterFailed if that
         does not happen, or if a node ends by itself again and again."""
         self._healed.set()
-        self.hands.ends_alone.clear()
+        self.holds.ends_alone.clear()
         await asyncio.gather(*self._strikes, return_exceptions=True)  # `run` has raised their exceptions
-        if self.cluster.ground.links is not None:
-            self.cluster.ground.links.heal()
-        self.hands.start(*self.cluster.nodes)
+        if self.cluster.cluster_network.links is not None:
+            self.cluster.cluster_network.links.heal()
+        self.holds.start(*self.cluster.nodes)
         ready = asyncio.create_task(self.cluster.wait_ready(*self.cluster.nodes, timeout_s=timeout_s))
-        ended = asyncio.create_task(self.hands.ended_alone(ENDS_MAX))
+        ended = asyncio.create_task(self.holds.ended_alone(ENDS_MAX))
         try:
             await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
@@ -140,7 +140,7 @@ class LiveNemesis:
 
     async def rest(self) -> None:
         """Stop watching the nodes: they are about to be stopped."""
-        await self.hands.rest()
+        await self.holds.rest()
         await self.watch.__aexit__()
 
     # -- for handlers, and stories
@@ -152,7 +152,7 @@ class LiveNemesis:
         handler = self._handlers.get(fault.kind)
         if handler is None:
             raise NotRun("nothing here carries it out")
-        nodes = tuple(self.aim.nodes(fault.target)) if KINDS[fault.kind].shape == "node" else ()
+        nodes = tuple(self.fault_target.nodes(fault.target)) if KINDS[fault.kind].shape == "node" else ()
         if KINDS[fault.kind].shape == "node" and not nodes:
             raise PassedOver(f"there is no {fault.target}")
         try:
@@ -177,11 +177,11 @@ class LiveNemesis:
         at the moment of the signal. For all other handlers the nemesis calls it when the fault is on."""
         if id(fault) in self._begun:
             return
-        leader = self.watch.leader() or self.aim.leader
+        leader = self.watch.leader() or self.fault_target.leader
         if KINDS[fault.kind].shape == "node":
             hit: list[tuple[str, Role]] = [(name, "leader" if name == leader else "follower") for name in nodes]
         else:
-            target = self.aim.named(fault.target)
+            target = self.fault_target.named(fault.target)
             touched = {leader, "*"} & set(_ENDS.split(target))
             hit = [(target, "leader" if touched else "follower")]
         self._begun[id(fault)] = hit
@@ -303,7 +303,7 @@ class LiveNemesis:
     def _serves(self) -> bool:
         """True if a node leads that no fault holds."""
         leader = self.watch.leader()
-        return leader is not None and not self.hands.away(leader)
+        return leader is not None and not self.holds.away(leader)
 
     async def lasts(self, seconds: float) -> bool:
         """Wait this long. False if all was healed before."""

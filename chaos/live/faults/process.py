@@ -26,7 +26,7 @@ class ProcessFaults:
     """The process faults of one nemesis."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
-        self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.hands
+        self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.holds
         self._asked = -1
 
     def handlers(self) -> Mapping[str, Handler]:

@@ -21,19 +21,19 @@ EVERYTHING = Condition(loss=0.1, duplicate=0.1, low_s=0.01, high_s=0.02, bits_pe
 class Chosen:
     """The ground for a run, and why it is not a better one ("" if there is none)."""
 
-    ground: ClusterNetwork
+    cluster_network: ClusterNetwork
     why: str
 
 
 async def namespaces_refused(directory: Path) -> str:
     """The reason why a network of namespaces cannot be made and changed here. "" if it can."""
     try:
-        async with NetnsNetwork() as ground:
-            ground.place(["n1", "n2"], directory)
-            assert ground.links is not None
-            ground.links.put([("n1", "n2")], Condition(cut=True))
-            ground.links.put([("n2", "n1")], EVERYTHING)
-            ground.links.heal()
+        async with NetnsNetwork() as cluster_network:
+            cluster_network.place(["n1", "n2"], directory)
+            assert cluster_network.links is not None
+            cluster_network.links.put([("n1", "n2")], Condition(cut=True))
+            cluster_network.links.put([("n2", "n1")], EVERYTHING)
+            cluster_network.links.heal()
     except NetworkRefused as refused:
         return str(refused)
     return ""

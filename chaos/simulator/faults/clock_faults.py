@@ -16,10 +16,10 @@ class ClockFaults:
     """
 
     def __init__(
-        self, world: World, aim: FaultTarget, mark: Callable[[str, str], None], after: Callable[..., None]
+        self, world: World, fault_target: FaultTarget, mark: Callable[[str, str], None], after: Callable[..., None]
     ) -> None:
         self.ahead_s = 0.0
-        self._world, self._aim, self._mark, self._after = world, aim, mark, after
+        self._world, self._fault_target, self._mark, self._after = world, fault_target, mark, after
         self._wrong: str | None = None
 
     def jump(self, fault: Fault) -> bool:
@@ -39,7 +39,7 @@ class ClockFaults:
             process.clock.jump(self.ahead_s)
 
     def _put_wrong(self, fault: Fault, move: Callable[[Process], None]) -> bool:
-        nodes = self._aim.nodes(fault.target)
+        nodes = self._fault_target.nodes(fault.target)
         if fault.target == "*" and fault.kind == "jump":
             return self._all_clocks(fault)
         if self._wrong is not None or len(nodes) != 1:

@@ -60,8 +60,8 @@ class Nemesis:
         self._down_until_s: dict[str, float] = {}
         self._again_s: dict[str, float] = {}  # the time from a node's end to its next start
         self._over = False
-        self._aim = FaultTarget(lambda: world.ids, world.leader)
-        self.clocks = ClockFaults(world, self._aim, self._mark, self._after)
+        self._fault_target = FaultTarget(lambda: world.ids, world.leader)
+        self.clocks = ClockFaults(world, self._fault_target, self._mark, self._after)
         self._strangers, self._upgrade, self._drains = Strangers(world), upgrade, Drains(world)
         world.on_end = self._ended
         self._catches = Catches(world, history, self._kill, self._power)
@@ -119,7 +119,7 @@ class Nemesis:
 
     def _each(self, fault: PlannedFault, strike: Callable[[Process], object]) -> bool:
         hit = False
-        for node_id in self._aim.nodes(fault.target):
+        for node_id in self._fault_target.nodes(fault.target):
             self._mark(fault.kind, node_id)
             hit |= strike(self._world.processes[node_id]) is not False
         return hit
@@ -286,10 +286,10 @@ class Nemesis:
     # -- the network
 
     def _partition(self, fault: PlannedFault) -> bool:
-        return self._cut_links(fault, self._aim.apart(fault.target))
+        return self._cut_links(fault, self._fault_target.apart(fault.target))
 
     def _cut(self, fault: PlannedFault) -> bool:
-        return self._cut_links(fault, self._aim.links(fault.target))
+        return self._cut_links(fault, self._fault_target.links(fault.target))
 
     def _cut_links(self, fault: PlannedFault, links: list[tuple[str, str]]) -> bool:
         """Cut links. Several faults may cut one link: it is whole again when the last of them ends."""
@@ -306,7 +306,7 @@ class Nemesis:
                 self._world.network.heal(*link)
 
     def _loss(self, fault: PlannedFault) -> bool:
-        links = self._aim.links(fault.target)
+        links = self._fault_target.links(fault.target)
         for link in links:
             self._world.network.loss(*link, fault.number("share"))
             self._after(fault, self._world.network.loss, *link, 0.0)
@@ -314,12 +314,13 @@ class Nemesis:
 
     def _stranger(self, fault: PlannedFault) -> bool:
         came = [
-            self._strangers.come(node_id, fault.word("knows"), fault.for_s) for node_id in self._aim.nodes(fault.target)
+            self._strangers.come(node_id, fault.word("knows"), fault.for_s)
+            for node_id in self._fault_target.nodes(fault.target)
         ]
         return any(came)
 
     def _delay(self, fault: PlannedFault) -> bool:
-        links = self._aim.links(fault.target)
+        links = self._fault_target.links(fault.target)
         low_s, high_s = sorted((fault.number("low"), fault.number("high")))
         for link in links:
             self._world.network.delay(*link, low_s, high_s)
@@ -367,13 +368,13 @@ class Nemesis:
     # -- leadership
 
     def _transfer(self, fault: PlannedFault) -> bool:
-        (to, *_) = self._aim.nodes(fault.target) or [self._aim.leader]
+        (to, *_) = self._fault_target.nodes(fault.target) or [self._fault_target.leader]
 
         def done(outcome: Outcome[Any]) -> None:
             if outcome.kind == "ok":
                 self._transferred(outcome.result, to)
 
-        client = self._world.client(self._aim.leader)
+        client = self._world.client(self._fault_target.leader)
         client.call(lambda port: port.transfer(to, principal=ANONYMOUS), done, label="transfer", timeout_s=15)
         return True
 

@@ -33,7 +33,7 @@ ALL_BACK_SHARE: Final = 0.08
 
 def consumer(world: World, history: History, probe: Probe, node_id: str, topic: str, *, asks: bool = False) -> Consumer:
     """A consumer of one topic at one node. With `asks` it is odder, and gives some responses back as a whole."""
-    manners = ConsumerBehaviour(
+    behaviour = ConsumerBehaviour(
         fates=ASKED_FATES if asks else FATES,
         lease_ms=LEASE_MS,
         pulled=(1, 5, 50, 50),
@@ -51,4 +51,4 @@ def consumer(world: World, history: History, probe: Probe, node_id: str, topic: 
 
     caller = caller_of(world, f"consumer {node_id} {topic}")
     client, name = caller.clients[node_id], f"{node_id}/{topic}"
-    return Consumer(client, caller, history, topic, manners, name, begun_ms=begun_ms, letters=topic == DEAD)
+    return Consumer(client, caller, history, topic, behaviour, name, begun_ms=begun_ms, letters=topic == DEAD)

@@ -39,8 +39,8 @@ async def _opened(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, a
     reader, writer = await asyncio.open_connection(*client.server.address)
     try:
         await until(lambda: client.server._listener.opened)
-        (inlet,) = client.server._listener.opened
-        yield reader, writer, inlet
+        (protocol,) = client.server._listener.opened
+        yield reader, writer, protocol
     finally:
         writer.close()
 
@@ -50,10 +50,10 @@ def _all_of(other: socket.socket) -> bytes:
     return b"".join(iter(lambda: other.recv(65_536), b""))
 
 
-def _receive(inlet: ClientProtocol, piece: bytes) -> None:
+def _receive(protocol: ClientProtocol, piece: bytes) -> None:
     """As if the loop had read it."""
-    inlet.get_buffer(-1)[: len(piece)] = piece
-    inlet.buffer_updated(len(piece))
+    protocol.get_buffer(-1)[: len(piece)] = piece
+    protocol.buffer_updated(len(piece))
 
 
 async def _sent(client: Client, text: bytes) -> bytes:
@@ -149,8 +149,8 @@ def test_b2_a_crowd_that_asks_for_the_first_time_begins_a_few_at_a_time(monkeypa
             crowd = [await asyncio.open_connection(*client.server.address) for _ in range(count)]
             await until(lambda: len(listener.opened) == count)
             assert listener.beginnings.came == count
-            for inlet in list(listener.opened):
-                _receive(inlet, _POLL)
+            for protocol in list(listener.opened):
+                _receive(protocol, _POLL)
             assert not begins
             reader, health = await asyncio.open_connection(*client.server.address)
             await until(lambda: len(listener.opened) + len(begins) > count)
@@ -191,16 +191,16 @@ def test_who_goes_before_its_turn_leaves_nothing_in_line(monkeypatch: pytest.Mon
 
     async def story() -> None:
         port = MemoryPort(budget=Budget(connections_max=1))
-        async with running(port) as client, _opened(client) as (_, _, inlet):
+        async with running(port) as client, _opened(client) as (_, _, protocol):
             listener = client.server._listener
             monkeypatch.setattr(listener.beginnings, "few", lambda: 0)
-            _receive(inlet, _POLL)
+            _receive(protocol, _POLL)
             assert len(listener.beginnings) == 1
             if ends == "makes room":
                 assert listener.admits()
                 assert len(listener.beginnings) == 0
-            elif inlet._transport is not None:
-                inlet._transport.abort()
+            elif protocol._transport is not None:
+                protocol._transport.abort()
             await until(lambda: not listener.opened)
             assert len(listener.beginnings) == 0
 
@@ -212,11 +212,11 @@ def test_who_asks_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(api.http.client_protocol, "HEADER_MAX_S", 0.05)
 
     async def story() -> None:
-        async with running() as client, _opened(client) as (reader, _, inlet):
+        async with running() as client, _opened(client) as (reader, _, protocol):
             listener = client.server._listener
-            inlet.close_overdue(inlet.since_s + 0.04)
-            assert inlet.may_go()
-            inlet.close_overdue(inlet.since_s + 0.06)
+            protocol.close_overdue(protocol.since_s + 0.04)
+            assert protocol.may_go()
+            protocol.close_overdue(protocol.since_s + 0.06)
             assert await reader.read() == b""
             await until(lambda: not listener.opened)
             assert listener.budget.connections == 0
@@ -243,11 +243,11 @@ def test_b2_who_waits_to_begin_and_makes_room_is_told_so() -> None:
 
     async def story() -> None:
         port = MemoryPort(budget=Budget(connections_max=1))
-        async with running(port) as client, _opened(client) as (reader, _, inlet):
-            _receive(inlet, _POLL)
+        async with running(port) as client, _opened(client) as (reader, _, protocol):
+            _receive(protocol, _POLL)
             assert client.server._listener.admits()
             assert b'"code":"busy"' in await reader.read()
-            assert inlet.connection is None
+            assert protocol.connection is None
 
     run(story())
 
@@ -258,11 +258,11 @@ def test_who_waits_to_begin_is_the_last_that_makes_room() -> None:
 
     async def story() -> None:
         port = MemoryPort(budget=Budget(connections_max=2))
-        async with running(port) as client, _opened(client) as (_, _, inlet):
+        async with running(port) as client, _opened(client) as (_, _, protocol):
             half, its_writer = await asyncio.open_connection(*client.server.address)
             its_writer.write(_POLL[:10])
             await until(lambda: client.server._listener.connections)
-            _receive(inlet, _POLL)
+            _receive(protocol, _POLL)
             assert client.server._listener.admits()
             assert b'"code":"busy"' in await half.read()
             await until(port.waiting.is_set)
@@ -276,9 +276,9 @@ def test_a_server_that_ends_waits_for_nobody_and_answers_who_waits(asked: bytes,
     """A connection that asked for nothing is closed. One that had sent a request was told `busy`."""
 
     async def story() -> None:
-        async with running() as client, _opened(client) as (reader, _, inlet):
+        async with running() as client, _opened(client) as (reader, _, protocol):
             if asked:
-                _receive(inlet, asked)
+                _receive(protocol, asked)
             await client.server.close()
             said = await reader.read()
             assert answer in said
@@ -291,12 +291,12 @@ def test_the_first_piece_of_a_client_that_went_meanwhile_is_dropped(pieces: list
     """Its turn comes when nobody is there."""
 
     async def story() -> None:
-        async with running() as client, _opened(client) as (_, _, inlet):
-            _receive(inlet, _POLL)
-            assert isinstance(inlet._transport, asyncio.Transport)
-            inlet._transport.abort()
+        async with running() as client, _opened(client) as (_, _, protocol):
+            _receive(protocol, _POLL)
+            assert isinstance(protocol._transport, asyncio.Transport)
+            protocol._transport.abort()
             await until(lambda: not client.server._listener.opened)
-            assert inlet.connection is None
+            assert protocol.connection is None
             assert not client.server._waiting
 
     run(story())

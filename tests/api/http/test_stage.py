@@ -49,8 +49,8 @@ def keeping(client: Client) -> list[Connection]:
 async def begun(server: Server) -> Connection:
     """The one connection of a server, as if its client had sent something."""
     await until(lambda: server._listener.opened)
-    (inlet,) = server._listener.opened
-    return inlet.make_connection()
+    (protocol,) = server._listener.opened
+    return protocol.make_connection()
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ def taken(fate: Fate, refuses: str = "", all_back_share: float = 0.0) -> tuple[A
         history, client = virtual_history(), ScriptedClient()
         begun_s, client.refuses = asyncio.get_running_loop().time(), refuses
         client.messages = [delivery(number, history.now()[1]) for number in range(2)]
-        manners = ConsumerBehaviour(
+        behaviour = ConsumerBehaviour(
             fates=((fate, 1.0),),
             lease_ms=LEASE_MS,
             pulled=(10,),
@@ -45,7 +45,7 @@ def taken(fate: Fate, refuses: str = "", all_back_share: float = 0.0) -> tuple[A
         async with asyncio.TaskGroup() as group:
             tasks = Tasks(group)
             consumer = Consumer(
-                client, Caller([client], tasks, random.Random(1)), history, "topic", manners, "connection"
+                client, Caller([client], tasks, random.Random(1)), history, "topic", behaviour, "connection"
             )
             tasks.start(consumer.run())
             await passes(20.0)
@@ -105,12 +105,12 @@ def test_who_waits_for_all_answers_has_all_acks(alone: float, monkeypatch: pytes
     async def scene() -> list[str]:
         history, client = virtual_history(), ScriptedClient()
         client.messages = [delivery(number, history.now()[1]) for number in range(3)]
-        manners = ConsumerBehaviour(
+        behaviour = ConsumerBehaviour(
             fates=(("ack", 1.0),), lease_ms=LEASE_MS, pulled=(10,), nack_delays_ms=(None,), beat_s=0.5, wait_ms=1_000
         )
         async with asyncio.TaskGroup() as group:
             tasks = Tasks(group)
-            consumer = Consumer(client, Caller([client], tasks, random.Random(1)), history, "topic", manners, "c")
+            consumer = Consumer(client, Caller([client], tasks, random.Random(1)), history, "topic", behaviour, "c")
             tasks.start(consumer.run())
             while not history.of(HandedOver):
                 await passes(0.001)

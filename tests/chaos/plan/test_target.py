@@ -7,7 +7,7 @@ from chaos.plan.target import FaultTarget
 IDS = ["n1", "n2", "n3", "n4", "n5"]
 
 
-def aim(leader: str | None = "n3") -> FaultTarget:
+def fault_target(leader: str | None = "n3") -> FaultTarget:
     """At five nodes."""
     return FaultTarget(lambda: IDS, lambda: leader)
 
@@ -18,13 +18,13 @@ def aim(leader: str | None = "n3") -> FaultTarget:
 )
 def test_nodes_of_a_target(target: str, nodes: list[str]) -> None:
     """An id, a role, or everybody; nobody for an id that is not there."""
-    assert aim().nodes(target) == nodes
+    assert fault_target().nodes(target) == nodes
 
 
 def test_followers_are_all_but_who_leads() -> None:
     """And none where nobody follows."""
-    assert aim().nodes("followers") == ["n1", "n2", "n4", "n5"]
-    assert aim().named("leader|followers") == "n3|n1,n2,n4,n5"
+    assert fault_target().nodes("followers") == ["n1", "n2", "n4", "n5"]
+    assert fault_target().named("leader|followers") == "n3|n1,n2,n4,n5"
     alone = FaultTarget(lambda: ["n1"], lambda: "n1")
     assert [alone.nodes(target) for target in ("followers", "last")] == [[], []]
 
@@ -34,7 +34,7 @@ def test_leader_is_whoever_led_last() -> None:
     said: list[str | None] = ["n2", None]
     aimed = FaultTarget(lambda: IDS, lambda: said.pop(0))
     assert [aimed.nodes("leader"), aimed.nodes("leader")] == [["n2"], ["n2"]]
-    assert aim(None).nodes("leader") == ["n1"]
+    assert fault_target(None).nodes("leader") == ["n1"]
     assert FaultTarget(lambda: ["n1"], lambda: "n1").nodes("follower") == []
 
 
@@ -50,27 +50,27 @@ def test_leader_is_whoever_led_last() -> None:
 )
 def test_links_of_a_target(target: str, links: list[tuple[str, str]]) -> None:
     """One way or both; a node has none with itself."""
-    assert aim().links(target) == links
+    assert fault_target().links(target) == links
 
 
 def test_everybody_with_everybody() -> None:
     """All ways, each once."""
-    assert len(aim().links("*-*")) == len(set(aim().links("*-*"))) == 20
+    assert len(fault_target().links("*-*")) == len(set(fault_target().links("*-*"))) == 20
 
 
 def test_groups_are_apart_both_ways() -> None:
     """`*` is everybody else; who is in no group keeps hearing all: a bridge between two halves."""
-    alone = aim().apart("leader|*")
+    alone = fault_target().apart("leader|*")
     assert len(alone) == 8
     assert all("n3" in link for link in alone)
-    bridge = aim().apart("n1,n2|n4,n5")
+    bridge = fault_target().apart("n1,n2|n4,n5")
     assert len(bridge) == 8
     assert not any("n3" in link for link in bridge)
 
 
 def test_roles_of_a_target_by_name() -> None:
     """The history says who was hit, not as what."""
-    assert [aim().named(target) for target in ("leader>*", "follower|*", "n1,leader|n2")] == [
+    assert [fault_target().named(target) for target in ("leader>*", "follower|*", "n1,leader|n2")] == [
         "n3>*",
         "n1|*",
         "n1,n3|n2",

@@ -58,7 +58,7 @@ def test_duplicates_are_those_of_the_verdict() -> None:
 
 def test_reign_ends_with_the_fault_and_the_gap_is_seen() -> None:
     """n1 led until it was killed, n2 from the first sign of its term; between them nobody did."""
-    first, second = timeline().reigns
+    first, second = timeline().seen_terms
     assert (first.node, first.end_s) == ("n1", KILL_MS / 1000)
     assert (second.node, second.begin_s) == ("n2", 1.5)
     assert timeline().changes[0].gap_s == pytest.approx(0.5)

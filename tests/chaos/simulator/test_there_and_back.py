@@ -45,7 +45,7 @@ class SeenTerm:
     to_ms: float
 
 
-def reigns(history: History) -> list[SeenTerm]:
+def seen_terms(history: History) -> list[SeenTerm]:
     """In the order of their terms."""
     found: dict[int, SeenTerm] = {}
     for event in history.of(Sure):
@@ -102,12 +102,12 @@ def play(monkeypatch: pytest.MonkeyPatch, seed: int, mode: str, raft: dict[str, 
     assert not broken, "\n".join(broken)
     assert len(history.acknowledged()) == MESSAGES
     assert len(history.hand_overs()) == MESSAGES
-    assert len(reigns(history)) >= 3, reigns(history)
-    first, second, third = reigns(history)[-3:]
-    assert first.node == third.node != second.node, reigns(history)
+    assert len(seen_terms(history)) >= 3, seen_terms(history)
+    first, second, third = seen_terms(history)[-3:]
+    assert first.node == third.node != second.node, seen_terms(history)
     assert third.from_ms - first.to_ms < 1_000
     by_term = {event.term for events in history.hand_overs().values() for event in events}
-    assert by_term == {first.term, second.term, third.term}, "each of the three reigns handed something over"
+    assert by_term == {first.term, second.term, third.term}, "each of the three terms handed something over"
     return history
 
 
@@ -171,7 +171,7 @@ def test_leadership_that_is_lost_there_and_back_repeats_what_was_in_flight(
     history = play(monkeypatch, seed, mode, QUICK, lose_it_twice)
     found = repeats(history, BOUNDS)
     assert {repeat.cause for repeat in found} <= {"failover"}
-    ends_ms = {leader_term.term: leader_term.to_ms for leader_term in reigns(history)}
+    ends_ms = {leader_term.term: leader_term.to_ms for leader_term in seen_terms(history)}
     for repeat in found:
         assert mode == "fast"
         handed_over_ms = repeat.before.mono_ms

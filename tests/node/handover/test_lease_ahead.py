@@ -243,8 +243,8 @@ def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
     assert riding.lease is not None
     assert riding.lease.position.tolist() == [fast, strictly]
     leader.propose(PutTopic("default", "orders", {"handover": "strict"}, replace=False), *riding.commands())
-    (pledged,) = leader.dispatcher.committed()
-    assert begin(leader, pledged, T0 + 2) == [strictly]
+    (leased_ahead,) = leader.dispatcher.committed()
+    assert begin(leader, leased_ahead, T0 + 2) == [strictly]
     leader.propose(PutTopic("default", "orders", {"handover": "fast"}, replace=False))
     leader.schedule(T0 + 3)
     leader.run(T0 + 3)
@@ -253,7 +253,7 @@ def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
 
 def test_who_has_pledged_too_much_pledges_no_more(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in the book has a bound; a step after the commit goes on."""
-    monkeypatch.setattr(node.handover.strict, "PLEDGED_MAX", 2)
+    monkeypatch.setattr(node.handover.strict, "LEASED_AHEAD_MAX", 2)
     strict(leader, mode="pull")
     leader.schedule(T0, T0, T0)
     leader.run(T0)

@@ -54,7 +54,7 @@ def delivered(node: Node, ids: Sequence[str]) -> Callable[[], bool]:
     return looked
 
 
-async def pledged(node: Node) -> None:
+async def leased_ahead(node: Node) -> None:
     """Until a hand-over waits for its Lease."""
     leader_term = node.group.leader_term
     assert leader_term is not None
@@ -98,7 +98,7 @@ def test_a_pull_answers_when_its_lease_is_in_the_log(tmp_path: Path) -> None:
         (id,) = await schedule(node, MessageIn("t", b"1"))
         async with Stalled(node):
             waiting = asyncio.ensure_future(pull(node, 5_000))
-            await pledged(node)
+            await leased_ahead(node)
             assert not waiting.done()
             assert (await view(node, id)).state == "ready"
         (got,) = await waiting
@@ -118,7 +118,7 @@ def test_a_consumer_that_goes_away_meanwhile_costs_nobody_a_lease(tmp_path: Path
         await schedule(node, MessageIn("t", b"1"))
         async with Stalled(node):
             gone = asyncio.ensure_future(pull(node, 5_000))
-            await pledged(node)
+            await leased_ahead(node)
             gone.cancel()
             await asyncio.wait((gone,))
         (got,) = await pull(node, 5_000)
@@ -138,7 +138,7 @@ def test_a_connection_that_closes_as_its_lease_is_committed_gets_nothing(tmp_pat
         async with Stalled(node):
             request = PullIn("t", 100, 5_000, gone=lambda: closing)
             gone = asyncio.ensure_future(node.front.pull(request, ANONYMOUS))
-            await pledged(node)
+            await leased_ahead(node)
             closing = True
         assert await gone == []
         (got,) = await pull(node, 5_000)
@@ -181,7 +181,7 @@ def test_a_cancel_of_what_is_leased_and_not_handed_over(tmp_path: Path) -> None:
         (id,) = await schedule(node, MessageIn("t", b"1"))
         async with Stalled(node):
             waiting = asyncio.ensure_future(pull(node, 300))
-            await pledged(node)
+            await leased_ahead(node)
             cancelling = asyncio.ensure_future(node.front.cancel(id, if_match=None, principal=ANONYMOUS))
             await turns()
         cancelled = await cancelling

@@ -138,8 +138,8 @@ def test_a_planned_lease_is_no_sign_of_a_clock_that_was_ahead() -> None:
     def spans(what: int, code: int, at_ms: int) -> list[tuple[int, int]]:
         settles = np.zeros(1, SETTLE)
         settles["what"], settles["code"], settles["at_ms"] = what, code, at_ms
-        story: Any = SimpleNamespace(trail=SimpleNamespace(settles=settles), abroad=settles[:0])
-        rows = _not_yet(story, NOW_MS)
+        hour_messages: Any = SimpleNamespace(trail=SimpleNamespace(settles=settles), abroad=settles[:0])
+        rows = _not_yet(hour_messages, NOW_MS)
         return list(zip(rows["from_ms"].tolist(), rows["until_ms"].tolist(), strict=True))
 
     late_ms = NOW_MS + AHEAD_MS + 1

@@ -43,13 +43,13 @@ def test_what_a_killed_leader_handed_over_last_is_a_failover_duplicate(tmp_path:
     is missing, and that is said: nothing that was open in its term is delivered once. When it is back the ten are
     delivered more than once, because of that change of terms, whichever node is asked, and the others once."""
 
-    async def story() -> None:
+    async def hour_messages() -> None:
         async with (
-            ProxyNetwork() as ground,
-            Cluster(tmp_path, settings={"raft": TRUSTED}, ground=ground) as cluster,
+            ProxyNetwork() as cluster_network,
+            Cluster(tmp_path, settings={"raft": TRUSTED}, cluster_network=cluster_network) as cluster,
             aiohttp.ClientSession() as http,
         ):
-            client, links = Client(cluster, http), ground.links
+            client, links = Client(cluster, http), cluster_network.links
             assert links is not None, "there are doors"
             cluster.start(*cluster.nodes)
             await cluster.wait_ready()
@@ -74,7 +74,7 @@ def test_what_a_killed_leader_handed_over_last_is_a_failover_duplicate(tmp_path:
                 await check_summary(client, node_id, (first.term, second.term))
             await check_message(client, first.node_id, ids[0], first.node_id, second.node_id)
 
-    asyncio.run(story())
+    asyncio.run(hour_messages())
 
 
 async def take_all(client: Client, leader: str, ids: set[str]) -> None:

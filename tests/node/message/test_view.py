@@ -49,7 +49,7 @@ def view(
     term: int = 1,
     now_ms: int = T0 + 1_000,
     leads: bool = False,
-    pledged: tuple[int, int] | None = None,
+    leased_ahead: tuple[int, int] | None = None,
 ) -> MessageView:
     """The message, as a node shows it in this term."""
     id = encode_ids(0, np.array([home], np.uint64), np.array([log.record(home).random], np.uint64))[0].decode()
@@ -57,7 +57,7 @@ def view(
     told, nodes = at_once(log.store.history(found.home)), ["n1", "n2", "n3"]
     return view_message(
         log.store, found, id, topic="orders", now_ms=now_ms, term=term, nodes=nodes, told=told, leads=leads,
-        pledged=pledged,
+        leased_ahead=leased_ahead,
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_a_leader_knows_what_it_has_begun_though_its_clock_went_back(log: Log) -
     back_ms = T0 - 4_000
     begun = view(log, home, now_ms=back_ms, leads=True)
     assert (begun.state, begun.attempt, begun.handed_over_ms) == ("leased", 1, T0)
-    waiting = view(log, home, now_ms=back_ms, leads=True, pledged=(1, 1))
+    waiting = view(log, home, now_ms=back_ms, leads=True, leased_ahead=(1, 1))
     assert (waiting.state, waiting.attempt, waiting.handed_over_ms) == ("scheduled", 0, None)
 
 

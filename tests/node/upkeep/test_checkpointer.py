@@ -99,7 +99,7 @@ def test_what_is_applied_meanwhile_stays_in_the_journal(tmp_path: Path, monkeypa
     machine = Machine(store)
     group = RaftGroup(
         GroupOptions("n1", ()), journal, lambda events: cast(Any, SimpleNamespace(send=None)), machine.apply,
-        monotonic=lambda: 0.0, random=lambda: 0.5, vitals=lambda: NodeReport(0, 1 << 30),
+        monotonic=lambda: 0.0, random=lambda: 0.5, node_report=lambda: NodeReport(0, 1 << 30),
     )  # fmt: skip
     group.start_at(store.applied_index)
     assert 1 < journal.first_index <= store.applied_index == 50

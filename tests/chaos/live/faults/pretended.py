@@ -37,8 +37,8 @@ class Machines:
         self.leaving: set[str] = set()
         self.gone: dict[str, LocalNode] = {}
         self.tended = False
-        self.ground = ClusterNetwork()
-        self.ground.links = self.links = Told()
+        self.cluster_network = ClusterNetwork()
+        self.cluster_network.links = self.links = Told()
         self.clocks: Any = None
         self.leader: str | None = "n1"
         self.term = 1

@@ -229,7 +229,7 @@ def test_kind_that_the_machine_lacks_is_reported_as_not_run(tmp_path: Path) -> N
 
     async def run() -> None:
         machines = Machines(tmp_path)
-        machines.ground.not_run = {"duplicate": "streams"}
+        machines.cluster_network.not_run = {"duplicate": "streams"}
         lines = [
             "0 jump n1 for=1 by=1",
             "0 jump n2 for=1 by=1",

@@ -21,10 +21,10 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def held_twice(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def held_twice(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """Two faults keep a node down: it is started once, when the later one ends."""
-    async with hands.down("n1"):
-        async with hands.down("n1"):
+    async with holds.down("n1"):
+        async with holds.down("n1"):
             await turns()
         await turns()
         assert machines.log == ["end n1 -9"]
@@ -33,16 +33,16 @@ async def held_twice(machines: Machines, hands: ProcessHolds, history: History) 
     assert not history.events
 
 
-async def let_go_before_it_was_noticed(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def let_go_before_it_was_noticed(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """A fault of no length: the end that it made is nobody else's fault."""
-    async with hands.down("n1"):
+    async with holds.down("n1"):
         pass
     await turns()
     assert machines.log == ["end n1 -9", "start n1"]
     assert not history.events
 
 
-async def ends_by_itself(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def ends_by_itself(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """It is told of, asked about, and started again, each time."""
     asked: list[tuple[str, int]] = []
 
@@ -51,7 +51,7 @@ async def ends_by_itself(machines: Machines, hands: ProcessHolds, history: Histo
         asked.append((node_id, returncode))
         return returncode == 11
 
-    hands.asked_of_ends.append(mine)
+    holds.asked_of_ends.append(mine)
     for returncode in (11, -11, 0):
         machines.end("n2", returncode)
         await turns()
@@ -60,9 +60,9 @@ async def ends_by_itself(machines: Machines, hands: ProcessHolds, history: Histo
     assert machines.log.count("start n2") == 3
 
 
-async def fails_while_held(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def fails_while_held(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """An end with an error is told of also where an end was to be expected; who held the node starts it."""
-    async with hands.may_end("n3"):
+    async with holds.may_end("n3"):
         machines.end("n3", 1)
         await turns()
         assert machines.log == ["end n3 1"]
@@ -71,26 +71,26 @@ async def fails_while_held(machines: Machines, hands: ProcessHolds, history: His
     assert [event.node for event in history.of(Crashed)] == ["n3"]
 
 
-async def ends_otherwise_while_it_may_end(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def ends_otherwise_while_it_may_end(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """A fault excuses an end in order and the signals that it sends, not a fault of memory."""
-    async with hands.may_end("n1"), hands.may_end("n2"), hands.may_end("n3"):
+    async with holds.may_end("n1"), holds.may_end("n2"), holds.may_end("n3"):
         for name, returncode in (("n1", -15), ("n2", 0), ("n3", -11)):
             machines.end(name, returncode)
         await turns()
     assert [event.node for event in history.of(Crashed)] == ["n3"]
 
 
-async def told_to_the_end(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def told_to_the_end(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """What happened just before the run ended is told, and nothing is started after it."""
     machines.end("n1", 1)
-    await hands.rest()
+    await holds.rest()
     assert [event.node for event in history.of(Crashed)] == ["n1"]
     assert machines.log == ["end n1 1"]
-    hands.start("n1")
+    holds.start("n1")
     assert machines.log == ["end n1 1"]
 
 
-async def removed(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def removed(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """A node that was removed ends with the code that says so, and is not started. One that is to be removed may have
     its vote still, and the others may need it: chaos run 2102, in which its disk failed, had no majority any more."""
     machines.leaving |= {"n2", "n3"}
@@ -101,23 +101,23 @@ async def removed(machines: Machines, hands: ProcessHolds, history: History) -> 
     assert [line for line in machines.log if line.startswith("start")] == ["start n3"]
 
 
-async def paused_twice(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def paused_twice(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """It goes on when the last pause ends."""
-    async with hands.paused("n1"):
-        async with hands.paused("n1"):
-            assert hands.stands_still("n1")
+    async with holds.paused("n1"):
+        async with holds.paused("n1"):
+            assert holds.stands_still("n1")
         assert "resume n1" not in machines.log
     assert machines.log == ["pause n1", "pause n1", "resume n1"]
 
 
-async def paused_killed_and_paused(machines: Machines, hands: ProcessHolds, history: History) -> None:
+async def paused_killed_and_paused(machines: Machines, holds: ProcessHolds, history: History) -> None:
     """A pause is one process's: the one after it is paused and woken on its own."""
-    async with hands.paused("n1"):
-        async with hands.down("n1"):
+    async with holds.paused("n1"):
+        async with holds.down("n1"):
             pass
         await turns()
-        assert not hands.stands_still("n1")
-        async with hands.paused("n1"):
+        assert not holds.stands_still("n1")
+        async with holds.paused("n1"):
             pass
         assert machines.log[-1] == "resume n1"
     assert machines.log.count("resume n1") == 1
@@ -143,12 +143,12 @@ def test_hands(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     async def run() -> None:
         machines, history = Machines(tmp_path), History()
-        hands = ProcessHolds(machines.cluster(), history)
-        hands.start(*machines.nodes)
+        holds = ProcessHolds(machines.cluster(), history)
+        holds.start(*machines.nodes)
         await turns()
         assert machines.tended
-        await scenario(machines, hands, history)
-        await hands.rest()
+        await scenario(machines, holds, history)
+        await holds.rest()
         assert not machines.tended, "who waits for the cluster has to notice ends again"
 
     asyncio.run(run())

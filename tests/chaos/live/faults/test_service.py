@@ -36,7 +36,7 @@ def test_faults_that_wait_for_calm_come_one_after_the_other(tmp_path: Path) -> N
                     hand_over(nemesis.history)
                     handed_over += 1
                     seen.append((handed_over, len(nemesis.history.of(Seen))))
-                if nemesis.hands.away("n1"):
+                if nemesis.holds.away("n1"):
                     machines.leader, machines.term = "n2", 2
             begun = [next(count for count, marked in seen if marked >= number) for number in range(1, 7)]
             assert begun[0] >= 10
@@ -78,7 +78,7 @@ def test_a_fault_that_was_to_be_beside_another_and_comes_alone_is_told_of(tmp_pa
         async def served(nemesis: LiveNemesis) -> None:
             while not nemesis.turns_over.is_set():
                 await nemesis.lasts(0.005)
-                if nemesis.hands.away("n3") or not nemesis.fired["pause"] or "end" in phases(nemesis):
+                if nemesis.holds.away("n3") or not nemesis.fired["pause"] or "end" in phases(nemesis):
                     hand_over(nemesis.history)
 
         def phases(nemesis: LiveNemesis) -> list[str]:

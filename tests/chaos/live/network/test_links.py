@@ -29,11 +29,11 @@ IDS = ("n1", "n2", "n3")
 class Stations:
     """One process for each node of a ground."""
 
-    def __init__(self, ground: ClusterNetwork, nodes: dict[str, LocalNode]) -> None:
-        self.ground, self.nodes = ground, nodes
+    def __init__(self, cluster_network: ClusterNetwork, nodes: dict[str, LocalNode]) -> None:
+        self.cluster_network, self.nodes = cluster_network, nodes
         self.processes: dict[str, asyncio.subprocess.Process] = {}
-        assert ground.links is not None
-        self.links = ground.links
+        assert cluster_network.links is not None
+        self.links = cluster_network.links
 
     async def say(self, node_id: str, command: str) -> list[str]:
         """What the station answers."""
@@ -58,20 +58,20 @@ class Stations:
 
 
 @asynccontextmanager
-async def stations(ground: ClusterNetwork, directory: Path) -> AsyncIterator[Stations]:
+async def stations(cluster_network: ClusterNetwork, directory: Path) -> AsyncIterator[Stations]:
     """Three of them, all connected with each other."""
-    async with ground:
-        nodes = {node.node_id: node for node in ground.place(IDS, directory)}
-        here = Stations(ground, nodes)
+    async with cluster_network:
+        nodes = {node.node_id: node for node in cluster_network.place(IDS, directory)}
+        here = Stations(cluster_network, nodes)
         try:
             for node_id, node in nodes.items():
                 here.processes[node_id] = await asyncio.create_subprocess_exec(
-                    *ground.prefix(node_id),
+                    *cluster_network.prefix(node_id),
                     *(sys.executable, "-S", STATION, node.host, str(node.http_port)),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                 )
-                ground.started(node_id, here.processes[node_id].pid)
+                cluster_network.started(node_id, here.processes[node_id].pid)
                 stdout = here.processes[node_id].stdout
                 assert stdout is not None
                 assert await stdout.readline() == b"ready\n"
@@ -159,13 +159,13 @@ async def clients_pass(here: Stations) -> None:
 SCENARIOS = (cut_one_way, cut_twice, delayed, throttled, lossy, clients_pass)
 
 
-@pytest.mark.parametrize("ground", GROUNDS)
-def test_conditions_on_real_connections(ground: Callable[[], ClusterNetwork], tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster_network", GROUNDS)
+def test_conditions_on_real_connections(cluster_network: Callable[[], ClusterNetwork], tmp_path: Path) -> None:
     """Each condition does what it says to the link it is put on, and to no other; every scenario has a network of its
     own, and they run side by side."""
 
     async def run(scenario: Callable[[Stations], Awaitable[None]]) -> None:
-        async with stations(ground(), tmp_path) as here:
+        async with stations(cluster_network(), tmp_path) as here:
             await scenario(here)
 
     async def run_all() -> None:
@@ -199,11 +199,11 @@ def test_nothing_is_left_of_a_network(tmp_path: Path) -> None:
     """Interfaces and processes are gone with the ground."""
 
     async def run() -> tuple[str, set[int]]:
-        ground = NetnsNetwork()
-        async with ground:
-            ground.place(IDS, tmp_path)
-            assert cable_of(ground.host).exists()
-            return ground.host, {int(ground.prefix(node_id)[2]) for node_id in IDS}
+        cluster_network = NetnsNetwork()
+        async with cluster_network:
+            cluster_network.place(IDS, tmp_path)
+            assert cable_of(cluster_network.host).exists()
+            return cluster_network.host, {int(cluster_network.prefix(node_id)[2]) for node_id in IDS}
 
     host, holders = asyncio.run(run())
     assert not cable_of(host).exists()
@@ -240,7 +240,7 @@ def test_machine_without_namespaces_gets_proxies_and_a_reason(tmp_path: Path, mo
     """Not root, or no such command: it is said, and the run goes on with what there is."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     chosen = asyncio.run(choose_ground(tmp_path, 1))
-    assert isinstance(chosen.ground, ProxyNetwork)
+    assert isinstance(chosen.cluster_network, ProxyNetwork)
     assert chosen.why == "no network namespaces: network namespaces need root"
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -28,11 +28,11 @@ async def accepts(http: aiohttp.ClientSession, node: LocalNode) -> bool:
 
 async def cut_off(cluster: Cluster, http: aiohttp.ClientSession, target: str) -> None:
     """The links of `target` are cut until another leads and has served; then they are whole."""
-    links = cluster.ground.links
+    links = cluster.cluster_network.links
     assert links is not None
     before = await cluster.wait_leader()
-    aim = FaultTarget(lambda: list(cluster.nodes), lambda: before.node_id)
-    held = links.put(aim.apart(target) if "|" in target else aim.links(target), Condition(cut=True))
+    fault_target = FaultTarget(lambda: list(cluster.nodes), lambda: before.node_id)
+    held = links.put(fault_target.apart(target) if "|" in target else fault_target.links(target), Condition(cut=True))
     after = await cluster.wait_leader(before.term)
     assert after.node_id != before.node_id
     while not await accepts(http, cluster.nodes[after.node_id]):
@@ -53,8 +53,8 @@ def test_leader_that_is_cut_off(tmp_path: Path) -> None:
     async def run() -> None:
         chosen = await choose_ground(tmp_path, 1)
         async with (
-            chosen.ground as ground,
-            Cluster(tmp_path, ground=ground) as cluster,
+            chosen.cluster_network as cluster_network,
+            Cluster(tmp_path, cluster_network=cluster_network) as cluster,
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1.5)) as http,
         ):
             cluster.start()

@@ -23,8 +23,10 @@ def test_leaps_of_all_clocks_are_counted(target: str, by_s: float, leaps: list[i
         leaps=0, processes={f"n{n}": SimpleNamespace(id=f"n{n}", clock=clock) for n, clock in enumerate(clocks, 1)}
     )
     ends: list[Callable[[], None]] = []
-    aim = FaultTarget(lambda: list(world.processes), lambda: "n1")
-    faults = ClockFaults(world, aim, lambda *_: None, lambda fault, right, process: ends.append(lambda: right(process)))
+    fault_target = FaultTarget(lambda: list(world.processes), lambda: "n1")
+    faults = ClockFaults(
+        world, fault_target, lambda *_: None, lambda fault, right, process: ends.append(lambda: right(process))
+    )
     (fault,) = FaultPlan.parse(f"plan seed=1 nodes=3 seconds=60\n3 jump {target} for=30 by={by_s}\n").faults
     seen = []
     assert faults.jump(fault)
