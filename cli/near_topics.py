@@ -1,8 +1,11 @@
-"""Beside the answer that nobody has named a topic: the topics whose names are near."""
+"""The topics whose names are near one that does not exist."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final
+from urllib.parse import quote
+
+import click
 
 from cli.connection import Connection
 from cli.failure import Failure
@@ -18,9 +21,24 @@ def name_near_topics(failure: Failure, options: Mapping[str, Any]) -> None:
     asked = options.get("topic") or options.get("name")
     if not isinstance(asked, str) or "url" not in options:
         return
-    try:
-        items = Connection(options["url"], LIST_S).call("GET", "/v1/topics").document.get("items", [])
-    except Failure:
-        return
-    if near := get_close_matches(asked, [str(item.get("topic")) for item in items]):
+    if near := _near(options["url"], asked):
         failure.message += f"\n  did you mean {' or '.join(near)}?"
+
+
+def note_missing_topic(url: str, topic: str) -> None:
+    """Says on stderr that a topic does not exist, if that is why nothing came from it."""
+    try:
+        Connection(url, LIST_S).call("GET", f"/v1/topics/{quote(topic, safe='')}")
+    except Failure as failure:
+        if failure.document.get("code") == "unknown-topic":
+            near = _near(url, topic)
+            mean = f"; did you mean {' or '.join(near)}?" if near else ""
+            click.echo(f"no topic is named {topic} yet{mean}", err=True)
+
+
+def _near(url: str, asked: str) -> list[str]:
+    try:
+        items = Connection(url, LIST_S).call("GET", "/v1/topics").document.get("items", [])
+    except Failure:
+        return []
+    return get_close_matches(asked, [str(item.get("topic")) for item in items])

@@ -330,8 +330,8 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         `revision-mismatch`, `over-limit`, and `change-in-progress` if too much comes in to make sure."""
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
-        """Deliver up to `max` messages and PULL_BYTES_MAX. Wait up to `wait_ms` for the first; empty if none came.
-        Raises `unknown-topic`, and `no-leader` if leadership ends during the wait."""
+        """Deliver up to `max` messages and PULL_BYTES_MAX. Wait up to `wait_ms` for the first; empty if none came. A
+        topic that does not exist yet has none. Raises `no-leader` if leadership ends during the wait."""
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
         """Return one result per receipt: acked | stale | invalid. Durable on a majority at return."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 import aiohttp
 
 from chaos.cluster.cluster import Cluster
-from chaos.hostile.arrivals import Arrivals
+from chaos.hostile.tally import DeliveryTally
 from cli.local.local_nodes import LOOPBACK
 from hourwheel.webhook_receiver import Receiver, Reply, Request
 
@@ -42,7 +42,7 @@ class Look(NamedTuple):
 
 class Bystanders:
     """The clients of one cluster whose nodes may push to loopback, which they know as `hosts`. Use as `async with`.
-    Call `stop` before reading `arrivals`."""
+    Call `stop` before reading `tally`."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[str] = (LOOPBACK,)) -> None:
         self._cluster, self._hosts = cluster, itertools.cycle(hosts)
@@ -51,7 +51,7 @@ class Bystanders:
         self.acks: list[Look] = []
         self.memory: list[Look] = []
         self.failures: list[str] = []
-        self.arrivals = Arrivals()
+        self.tally = DeliveryTally()
         self.missing: dict[str, str] = {}  # id -> the cluster's answer about a missing message; a few
         self._tasks: list[asyncio.Task[None]] = []
         self._receiver = Receiver(self._receive)
@@ -85,7 +85,7 @@ class Bystanders:
         """Stop writing, and wait for messages on their way."""
         self._writing = False
         await self._tasks[0]
-        for id_text in (await self.arrivals.wait(ARRIVE_S))[:TOLD]:
+        for id_text in (await self.tally.wait(ARRIVE_S))[:TOLD]:
             async with self._http.get(f"{self._leader}/v1/messages/{id_text}") as answer:
                 self.missing[id_text] = await answer.text()
 
@@ -102,7 +102,7 @@ class Bystanders:
                 async with self._http.post(f"{self._leader}/v1/messages", json=message) as answer:
                     document = await answer.json(content_type=None)
                     if answer.status == 201:
-                        self.arrivals.written.add(document["id"])
+                        self.tally.written.add(document["id"])
                     else:
                         self.failures.append(f"the writer: {answer.status} {document.get('code')}")
             except (aiohttp.ClientError, TimeoutError) as broken:
@@ -148,7 +148,7 @@ class Bystanders:
         return Reply()
 
     def _note(self, topic: str, id_text: str, due: str) -> None:
-        self.arrivals.arrive(id_text)
+        self.tally.arrive(id_text)
         late_ms = (time.time() - datetime.fromisoformat(due).timestamp()) * 1000
         self.lateness[topic].append(Look(time.monotonic(), topic, late_ms))
 

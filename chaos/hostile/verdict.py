@@ -73,11 +73,11 @@ def judge(
         if stays > STAYS_BYTES + stored_bytes and after.end_s - after.begin_s >= COMES_BACK_S:
             wrong.append(f"{node} stays grown by {stays / 1e6:.0f} MB")
     wrong += sorted(set(seen.failures))
-    lost = seen.arrivals.missing()
+    lost = seen.tally.missing()
     if lost:
         told = "".join(f"; {id_text}: {document}" for id_text, document in seen.missing.items())
-        wrong.append(f"{len(lost)} of {len(seen.arrivals.written)} messages did not arrive{told}")
-    again = sum(count > 1 for count in seen.arrivals.deliveries.values())
+        wrong.append(f"{len(lost)} of {len(seen.tally.written)} messages did not arrive{told}")
+    again = sum(count > 1 for count in seen.tally.deliveries.values())
     if again:
         wrong.append(f"{again} messages arrived twice")
     return verdict

@@ -10,6 +10,7 @@ import click
 
 from cli.connection import Connection
 from cli.message.receipts import refuse_left, settle
+from cli.near_topics import note_missing_topic
 from cli.output import client_options, show_json, show_table
 from cli.shown import body
 from cli.time_option import Duration, Span
@@ -67,6 +68,8 @@ def command(
             for m in messages
         ]
         show_table(columns, rows)
-    if ack and messages:
+    if not messages:
+        note_missing_topic(url, topic)
+    elif ack:
         results = settle(connection, topic, "ack", {"receipts": [message["receipt"] for message in messages]})
         refuse_left(results, "acked", len(messages))

@@ -242,7 +242,7 @@ class GroupService:
         assert task is not None
         self._pulls[asked.number] = task
         try:
-            return await (await self._leadership.sure()).pull(self._topic(asked.topic), asked, gone)
+            return await (await self._leadership.sure()).pull(asked, gone)
         finally:
             del self._pulls[asked.number]
 

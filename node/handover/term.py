@@ -24,7 +24,6 @@ from node.runtime.lifecycle import Lifecycle
 from replication.command.handover import Fail
 from storage.format.array import I64, U8, U64
 from storage.record.record import Record
-from storage.tables.topic import Topic
 
 
 class Term(Protocol):
@@ -71,7 +70,7 @@ class Term(Protocol):
     async def recorded(self, position: int) -> None:
         """Wait until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
 
-    async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
+    async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
         """Hand over to a consumer that pulls. It may wait. Raises `no-leader`."""
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:

@@ -38,7 +38,7 @@ from storage.format.array import I64, U8, U16, U32, U64
 from storage.format.level import has
 from storage.format.position import HOUR_MS
 from storage.record.record import Record
-from storage.tables.topic import Topic, subscription_of
+from storage.tables.topic import subscription_of
 from storage.wheel.slot import DueUnits
 from storage.wheel.slot_read import SlotRead
 
@@ -78,7 +78,7 @@ class LeaderTerm:
         self._loop = asyncio.get_running_loop()
         self._steps = StepAlarm(clock, self._step, life.fatal)
         self._readers: list[asyncio.Future[None]] = []
-        self._pledges: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
+        self._leased_waits: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
         self._over = False
         self._unsure: list[asyncio.Future[None]] = []
         self._moved = False
@@ -120,9 +120,9 @@ class LeaderTerm:
         """True if leadership is lost."""
         return self._over
 
-    async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
+    async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
         """See Pulling.pull."""
-        return await self.pulling.pull(topic, asked, gone)
+        return await self.pulling.pull(asked, gone)
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:
         """See Takeover.account."""
@@ -298,11 +298,11 @@ class LeaderTerm:
 
     async def leased(self, hand_over: HandOver) -> None:
         """Wait until the Lease of a strict hand-over is applied. Raises `no-leader` when the term ends meanwhile."""
-        add_leased_ahead = self._pledges[hand_over.strict] = self._loop.create_future()
+        waiter = self._leased_waits[hand_over.strict] = self._loop.create_future()
         try:
-            await add_leased_ahead
+            await waiter
         finally:
-            self._pledges.pop(hand_over.strict, None)
+            self._leased_waits.pop(hand_over.strict, None)
         self.raise_if_over()
 
     def _resolve(self, waiter: asyncio.Future[None] | None) -> None:
@@ -331,7 +331,7 @@ class LeaderTerm:
             if hand_over.planned:
                 self._push_feed.leased(hand_over)
             else:
-                self._resolve(self._pledges.pop(hand_over.strict, None))
+                self._resolve(self._leased_waits.pop(hand_over.strict, None))
         self._wake_readers()
         self.poke()
 
@@ -376,8 +376,11 @@ class LeaderTerm:
         """Note that a topic was created or deleted, or its settings changed."""
         self.dispatcher.on_topic(number, settings)
         self._push_feed.on_topic(number)
-        if self._store.catalog.topic_by_number(number) is None:
+        topic = self._store.catalog.topic_by_number(number)
+        if topic is None:
             self.pulling.drop(subscription_of(number))
+        else:
+            self.pulling.created(topic.name)
         self.poke()
 
     def end(self) -> None:

@@ -115,16 +115,16 @@ def stays() -> bool:
 
 
 class PullPort(Protocol):
-    """Only the leader answers. Other nodes raise `no-leader`. Topics go by name: `unknown-topic`. Hand-overs leave
-    within `window`."""
+    """Only the leader answers. Other nodes raise `no-leader`. Topics go by name: `unknown-topic`, but for a pull.
+    Hand-overs leave within `window`."""
 
     window: TrustWindow
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
-        """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. Raises `no-leader` when the term ends
-        meanwhile, and `over-limit`. `gone` saves a hand-over that no client gets. A border of bytes does not pass it,
-        so the caller looks again. A cancelled pull has handed over nothing, and messages that come all the same are
-        given back."""
+        """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. A topic that does not exist yet has none.
+        Raises `no-leader` when the term ends meanwhile, and `over-limit`. `gone` saves a hand-over that no client gets.
+        A border of bytes does not pass it, so the caller looks again. A cancelled pull has handed over nothing, and
+        messages that come all the same are given back."""
 
     def end_wait(self, number: int) -> None:
         """End the wait of the pull of this number."""

@@ -34,11 +34,12 @@ from node.handover.term import Term
 from node.handover.topic_metrics import TopicMetrics
 from node.port.pull_port import Deliveries, Gone, PullAsked
 from node.pull.delivery import deliveries_of
+from node.pull.topic_waits import TopicWaits, wake
 from node.runtime.clock import NodeClock
 from node.settle.attempt_policy import settings_of
 from storage.format.tag_filter import TagFilter
 from storage.store import Store
-from storage.tables.topic import Subscription, Topic, number_of, subscription_of, topic_of
+from storage.tables.topic import Subscription, number_of, subscription_of, topic_of
 
 assert TOPIC_DEFAULTS.lease_ms is not None
 K = TypeVar("K")
@@ -93,6 +94,7 @@ class Pulling:
         self._loop = asyncio.get_running_loop()
         self._waiters: dict[Subscription, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
+        self._topic_waits = TopicWaits(self._crowd)
         self._look: dict[Subscription, None] = {}  # subscriptions that may have something for a pull, in line
         self._left: _Look | None = None  # a look at the first of those, which a step had no time to end
         self._paid_s: dict[Subscription, float] = {}  # loop time at which the filters' looks are paid for
@@ -103,9 +105,10 @@ class Pulling:
         self._alike: Counter[tuple[Subscription, TagFilter]] = Counter()  # how many of those have the same filter
         self._different: Counter[Subscription] = Counter()  # how many different filters wait; no zeros in either
 
-    async def pull(self, topic: Topic, asked: PullAsked, gone: Gone) -> Deliveries:
-        """Hand over up to `asked.most` units, waiting for the first. Raises `no-leader` when the term ends."""
-        loop, subscription = self._loop, subscription_of(topic.number)
+    async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
+        """Hand over up to `asked.most` units, waiting for the first. A topic that does not exist has none yet. A topic
+        that is deleted meanwhile may come again under another number. Raises `no-leader` when the term ends."""
+        loop = self._loop
         deadline = loop.time() + asked.wait_ms / 1000
         wanted = TagFilter.of(asked.tags)
         again = False
@@ -113,8 +116,15 @@ class Pulling:
             if gone():
                 self._term.poke()  # the unit that woke this pull wakes another one
                 return Deliveries()
-            if self._store.catalog.topic_by_number(topic.number) is None:
-                raise Problem("unknown-topic", f"topic {topic.name} was deleted during the wait; pull again")
+            topic = self._store.catalog.topic(asked.topic)
+            if topic is None:
+                left_s = deadline - loop.time()
+                if left_s <= 0:
+                    return Deliveries()
+                await self._topic_waits.wait(asked.topic, left_s)
+                self._term.raise_if_over()
+                continue
+            subscription = subscription_of(topic.number)
             if not again and self._looks_later(subscription, wanted) and loop.time() < deadline:
                 again = True
                 await self._wait(subscription, wanted, deadline - loop.time())
@@ -239,15 +249,20 @@ class Pulling:
             self._term.poke()
 
     def drop(self, subscription: Subscription) -> None:
-        """Tell the waiting pulls that the topic is deleted. A new topic of the same name is another one."""
+        """Wake the pulls that wait, because the topic is deleted. A new topic of the same name has another number."""
         for waiter in self._waiters.get(subscription, ()):
-            self._crowd.add(partial(_wake, waiter.woken))
+            self._crowd.add(partial(wake, waiter.woken))
+
+    def created(self, name: str) -> None:
+        """Wake the pulls that wait for a topic of this name."""
+        self._topic_waits.created(name)
 
     def end(self) -> None:
         """Tell all waiting pulls that the term is over."""
         for waiters in self._waiters.values():
             for waiter in waiters:
-                self._crowd.add(partial(_wake, waiter.woken))
+                self._crowd.add(partial(wake, waiter.woken))
+        self._topic_waits.end()
 
     async def _wait(self, subscription: Subscription, wanted: TagFilter | None, left_s: float) -> None:
         """Wait until the subscription has something, `left_s` are over, or the term is."""
@@ -259,7 +274,7 @@ class Pulling:
         self._handing_over.waited.wait(subscription)  # hears of units that come from now on
         if self._handing_over.ready_of(subscription):
             self._look_at(subscription)
-        timer = self._loop.call_later(left_s, _wake, waiter.woken)
+        timer = self._loop.call_later(left_s, wake, waiter.woken)
         try:
             await waiter.woken
         finally:
@@ -343,8 +358,3 @@ def _add(counts: Counter[K], key: K, change: int) -> int:
     if not count:
         del counts[key]
     return count
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

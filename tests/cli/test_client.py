@@ -240,7 +240,7 @@ def test_pull_with_ack_settles_what_was_printed(node: ScriptedNode, call: Call) 
     assert call("pull", "orders", "--ack", "-o", "json").exit_code == ExitCode.OK
     assert node.requests[1] == ("POST", "/v1/topics/orders/ack", {"receipts": ["r1", "r2"]})
     assert call("pull", "orders", "--ack").exit_code == ExitCode.OK
-    assert len(node.requests) == 3
+    assert [path for _, path, _ in node.requests].count("/v1/topics/orders/ack") == 1
 
 
 def test_pull_says_what_was_not_acked(node: ScriptedNode, call: Call) -> None:

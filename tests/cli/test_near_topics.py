@@ -25,6 +25,22 @@ def test_near_topics_are_named(node: ScriptedNode, call: Call, args: tuple[str, 
     assert "did you mean orders or orders-eu?" in result.stderr
 
 
+def test_an_empty_pull_says_that_the_topic_does_not_exist(node: ScriptedNode, call: Call) -> None:
+    """The pull waited all the same, and the exit code is that of an empty one. A topic that exists is not spoken of."""
+    node.say(200, {"messages": []})
+    node.say(404, UNKNOWN)
+    node.say(200, TOPICS)
+    result = call("pull", "ordrs")
+    assert result.exit_code == 0
+    assert result.stderr == "no topic is named ordrs yet; did you mean orders or orders-eu?\n"
+    node.say(200, {"messages": []})
+    node.say(200, {"topic": "orders"})
+    assert call("pull", "orders").stderr == ""
+    node.say(200, {"messages": []})
+    node.hang_up()
+    assert call("pull", "orders").exit_code == 0
+
+
 def test_no_topic_is_near_or_none_can_be_listed(node: ScriptedNode, call: Call) -> None:
     """Then nothing is added; a document for programs stays as it came."""
     node.say(404, UNKNOWN)

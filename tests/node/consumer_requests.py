@@ -25,7 +25,7 @@ def _refused(verb: str, good: dict[str, Any], *bad: dict[str, Any]) -> tuple[Req
     at = f"POST {_JOBS}/{verb}"
     return (
         *(Request(at, "422 invalid-field", good | each) for each in bad),
-        Request(f"POST /v1/topics/~.none/{verb}", "404 unknown-topic", good),
+        Request(f"POST /v1/topics/~.none/{verb}", "200" if verb == "pull" else "404 unknown-topic", good),
         Request(f"POST /v1/topics/a%20b/{verb}", "422 invalid-field", good),
         Request(f"{at}?a=b", "422 unknown-field", good),
         Request(at, "422 unknown-field", good | {"leese": "1m"}),

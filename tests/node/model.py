@@ -330,13 +330,13 @@ class Model(StrictModel):
             self.true_ms += 10
             while self.step() == 0 or self.leader_term.reads:
                 self.answer_reads()
-            ended, pledges = self.ended, self.pledges
+            ended, leased_ahead = self.ended, self.leased_ahead
             count = sum(len(self.hand_over(topic, 1000, 100_000)) for topic in TOPICS)
             self.bury()
             self.settle_flight()
             self.begin()
             self.settle_flight()
-            if not count and self.ended == ended and self.pledges == pledges and not self._more():
+            if not count and self.ended == ended and self.leased_ahead == leased_ahead and not self._more():
                 break
         left = {
             position: unit

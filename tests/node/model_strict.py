@@ -16,7 +16,7 @@ class StrictModel(LoggedModel):
 
     strict = 0  # units handed over once their Lease was committed
     early = 0  # units planned before they were due
-    pledges = 0  # units leased that way
+    leased_ahead = 0  # units leased that way
 
     def change_mode(self) -> None:
         """A topic becomes strict, pushed perhaps, or fast, while messages are in flight."""
@@ -44,10 +44,10 @@ class StrictModel(LoggedModel):
 
     def add_leased_ahead(self, topic: str, made: HandOver) -> HandOver:
         """Leased, and not handed over: that is judged when it begins. Nothing that runs or has ended is leased."""
-        self.pledges += len(made)
+        self.leased_ahead += len(made)
         for position in made.position.tolist():
             unit = self.book.units[position]
-            assert unit.open_at(max(self.now_ms, unit.due_ms)), f"{position} is pledged at {self.now_ms}: {unit}"
+            assert unit.open_at(max(self.now_ms, unit.due_ms)), f"{position} is leased ahead at {self.now_ms}: {unit}"
             assert made.planned or unit.due_ms <= self.now_ms
             assert unit.topic == topic
         return made.select(slice(0))

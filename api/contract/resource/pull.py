@@ -78,7 +78,8 @@ PULL: Final = Operation(
         Shape("Pulled", {"messages": schema.said(array(_DELIVERY), "The deliveries.")}),
         "What is due. The list is empty if no message came within `wait`.",
     ),
-    said="A lease that ends without an ack brings the message again, as the next attempt.",
+    said="A lease that ends without an ack brings the message again, as the next attempt. "
+    "A topic that does not exist yet has no messages: the pull waits for the first.",
     request=sent(
         "Pull",
         {
@@ -89,7 +90,7 @@ PULL: Final = Operation(
         },
     ),
     optional=True,
-    errors=("unknown-topic", "over-limit"),
+    errors=("over-limit",),
     examples=(
         Example(
             "bytes",

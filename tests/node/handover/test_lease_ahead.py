@@ -251,7 +251,7 @@ def test_a_topic_about_to_be_strict_hands_over_strictly(leader: Leader) -> None:
     assert not leader.hand_over(T0 + 3).strict
 
 
-def test_who_has_pledged_too_much_pledges_no_more(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_leases_ahead_no_more_than_its_bound(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in the book has a bound; a step after the commit goes on."""
     monkeypatch.setattr(node.handover.strict, "LEASED_AHEAD_MAX", 2)
     strict(leader, mode="pull")

@@ -141,7 +141,7 @@ def test_a_pull_that_only_met_what_is_given_up_has_that_ended(tmp_path: Path) ->
     run_node(tmp_path / "n1", play)
 
 
-def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
+def test_b17_a_pull_whose_topic_was_deleted_waits_for_the_next_of_that_name(tmp_path: Path) -> None:
     """It slept on the old number while a message of the new topic lay ready, and got an empty list in the end."""
 
     async def play(node: Node) -> None:
@@ -153,10 +153,55 @@ def test_b17_a_pull_is_told_that_its_topic_was_deleted(tmp_path: Path) -> None:
         await until(lambda: leader_term.pulling._waiters)
         await service.delete_topic("t", if_match=None, principal=ANONYMOUS)
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
-        with pytest.raises(Problem, match="unknown-topic: topic t was deleted during the wait"):
-            await pull
-        (delivery,) = await service.pull(PullIn("t", 10, 20_000), ANONYMOUS)
+        (delivery,) = await pull
         assert delivery.body == b"1"
+
+    run_node(tmp_path, play)
+
+
+def test_a_pull_waits_for_a_topic_that_nobody_has_named(tmp_path: Path) -> None:
+    """It was 404, and a worker that started before the first message died. Each of two pulls gets a message of its
+    own; a PUT alone ends no wait; a pull that does not wait is empty."""
+
+    async def play(node: Node) -> None:
+        service = node.front
+        leader_term = node.group.leader_term
+        assert leader_term is not None
+        assert await service.pull(PullIn("t", 10, 0), ANONYMOUS) == []
+        assert await service.pull(PullIn("t", 10, 1), ANONYMOUS) == []
+        tags = (("eu",),)
+        pulls = [
+            asyncio.ensure_future(service.pull(PullIn("t", 1, 20_000, None, wanted), ANONYMOUS))
+            for wanted in (tags, (), ())
+        ]
+        await until(lambda: len(leader_term.pulling._topic_waits._waiters.get("t", ())) == 3)
+        await service.put_topic("t", TopicChange(), create=True, if_match=None, principal=ANONYMOUS)
+        await until(lambda: not leader_term.pulling._topic_waits._waiters)
+        assert not any(pull.done() for pull in pulls)
+        await service.schedule([MessageIn("t", b"1"), MessageIn("t", b"2")], ANONYMOUS)
+        assert sorted([delivery.body for pull in pulls[1:] for delivery in await pull]) == [b"1", b"2"]
+        await service.schedule([MessageIn("t", b"3", tags=("eu",))], ANONYMOUS)
+        assert [delivery.body for delivery in await pulls[0]] == [b"3"]
+
+    run_node(tmp_path, play)
+
+
+def test_a_pull_of_no_topic_ends_with_its_client_and_with_the_term(tmp_path: Path) -> None:
+    """No wait is left behind; the end of the term is told as no-leader, which a client repeats."""
+
+    async def play(node: Node) -> None:
+        service = node.front
+        leader_term = node.group.leader_term
+        assert leader_term is not None
+        waits = leader_term.pulling._topic_waits
+        pulls = [asyncio.ensure_future(service.pull(PullIn("t", 1, 20_000), ANONYMOUS)) for _ in range(2)]
+        await until(lambda: len(waits._waiters.get("t", ())) == 2)
+        pulls[0].cancel()
+        await until(lambda: len(waits._waiters.get("t", ())) == 1)
+        leader_term.end()
+        with pytest.raises(Problem, match="no-leader"):
+            await pulls[1]
+        assert not waits._waiters
 
     run_node(tmp_path, play)
 

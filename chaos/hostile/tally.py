@@ -3,9 +3,9 @@
 import asyncio
 
 
-class Arrivals:
-    """What one writer wrote, and how often each message was delivered. A message may arrive before its writer knows
-    the id."""
+class DeliveryTally:
+    """The ids that one writer got, and how often each message was delivered. A message may arrive before its writer
+    knows the id."""
 
     def __init__(self) -> None:
         self.written: set[str] = set()
