@@ -19,7 +19,8 @@ VALUES: Final = {
     "ID": "2000F6ZV000000007YNAWWBVVX",
     "HOST:PORT": "127.0.0.1:7500",
     "NODE": "n1",
-    "TIME": "-1h",
+    "START": "-1h",
+    "END": "now",
     "N": "2",
 }
 
