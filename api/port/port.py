@@ -83,7 +83,7 @@ RETRY_DEFAULTS: Final = RetryPolicy(max_attempts=16, min_backoff_ms=1_000, max_b
 class MessageIn(msgspec.Struct, frozen=True, gc=False):
     """A message to schedule, parsed and validated.
 
-    - At most one of `deliver_at_ms` (absolute; the past means now) and `delay_ms` is set. Neither means now. Both are
+    - At most one of `due_ms` (absolute; the past means now) and `delay_ms` is set. Neither means now. Both are
       within `Limits.max_delay_ms`.
     - `content_type`: "" for a JSON document, sent and returned as `body`, byte for byte. Otherwise the body is opaque
       bytes, sent and returned as `body_base64`.
@@ -94,7 +94,7 @@ class MessageIn(msgspec.Struct, frozen=True, gc=False):
     topic: str
     body: bytes
     content_type: str = ""
-    deliver_at_ms: int | None = None
+    due_ms: int | None = None
     delay_ms: int | None = None
     tags: tuple[str, ...] = ()
     headers: bytes = b""
@@ -349,7 +349,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         """Let leases end `lease_ms` from now (None: the topic's). Return per receipt: extended | stale | invalid."""
 
     async def reschedule(
-        self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+        self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Set another due time for a message that is not delivered. Refusals are as for `cancel`."""
 

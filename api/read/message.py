@@ -75,13 +75,13 @@ def accept(wire: Any, now_ms: int, limits: Limits) -> MessageIn:
         body = read_base64(wire.body_base64, limits.body_bytes_max)
         content_type = OPAQUE if wire.content_type is UNSET else read_content_type(wire.content_type)
     topic = read_topic_text(wire.topic)
-    delay_ms = deliver_at_ms = None
+    delay_ms = due_ms = None
     if (delay := wire.delay) is not UNSET:
         delay_ms = _known_duration(delay)
         if delay_ms > limits.max_delay_ms or wire.deliver_at is not UNSET or wire.delay_level is not UNSET:
             raise Fault("invalid-field", "left to explain")
     elif (deliver_at := wire.deliver_at) is not UNSET:
-        deliver_at_ms = read_deliver_at(deliver_at, now_ms, limits.max_delay_ms)
+        due_ms = read_deliver_at(deliver_at, now_ms, limits.max_delay_ms)
         if wire.delay_level is not UNSET:
             raise Fault("invalid-field", "left to explain")
     elif (level := wire.delay_level) is not UNSET:
@@ -89,9 +89,9 @@ def accept(wire: Any, now_ms: int, limits: Limits) -> MessageIn:
     rare = MESSAGE.rare(wire)
     extended = rare is not UNSET and rare != MESSAGE.none_sent
     if wire.tags is wire.headers is wire.key is wire.target is wire.on_conflict is UNSET and not extended:
-        return MessageIn(topic, body, content_type, deliver_at_ms, delay_ms)
+        return MessageIn(topic, body, content_type, due_ms, delay_ms)
     extension = _extension(wire, now_ms, limits) if extended else b""
-    return _accept_rest(wire, limits, topic, body, content_type, deliver_at_ms, delay_ms, extension)
+    return _accept_rest(wire, limits, topic, body, content_type, due_ms, delay_ms, extension)
 
 
 def _accept_rest(
@@ -100,7 +100,7 @@ def _accept_rest(
     topic: str,
     body: bytes,
     content_type: str,
-    deliver_at_ms: int | None,
+    due_ms: int | None,
     delay_ms: int | None,
     extension: bytes,
 ) -> MessageIn:
@@ -118,7 +118,7 @@ def _accept_rest(
         names = MESSAGE.json_covered if type(wire) is MESSAGE.json_message else MESSAGE.opaque_covered
         mark = fingerprint([(name, value) for name in names if (value := getattr(wire, name)) is not UNSET], body)
     return MessageIn(
-        topic, body, content_type, deliver_at_ms, delay_ms, tags, headers, key, on_conflict, mark, target, extension
+        topic, body, content_type, due_ms, delay_ms, tags, headers, key, on_conflict, mark, target, extension
     )
 
 
@@ -157,7 +157,7 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
         topic=values["topic"],
         body=body,
         content_type=values.get("content_type", OPAQUE) if opaque else "",
-        deliver_at_ms=values.get("deliver_at"),
+        due_ms=values.get("deliver_at"),
         delay_ms=values.get("delay", values.get("delay_level")),
         tags=values.get("tags", ()),
         headers=pack_headers(values.get("headers", {})),

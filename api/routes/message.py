@@ -159,7 +159,7 @@ async def reschedule(exchange: Exchange) -> Answer:
     values = _read_due(await exchange.read(), port.now_ms(), port.limits)
     result = await port.reschedule(
         exchange.params["id"],
-        deliver_at_ms=values.get("deliver_at"),
+        due_ms=values.get("deliver_at"),
         delay_ms=values.get("delay", values.get("delay_level")),
         if_match=exchange.if_match(),
         principal=exchange.principal,

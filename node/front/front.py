@@ -124,10 +124,10 @@ class Front:
         return await self.groups.of_message(id).leading.cancel(CancelAsked(id, if_match))
 
     async def reschedule(
-        self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+        self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         """Like cancel: no hand-over until the result, and after it none before the new due time."""
-        asked = RescheduleAsked(id, deliver_at_ms, delay_ms, if_match)
+        asked = RescheduleAsked(id, due_ms, delay_ms, if_match)
         return await self.groups.of_message(id).leading.reschedule(asked)
 
     # -- topics

@@ -197,7 +197,7 @@ class GroupService:
         term = await self._leadership.sure()
         self._parts.reserve.check()
         return await self._changes.reschedule(
-            term, asked.id, deliver_at_ms=asked.deliver_at_ms, delay_ms=asked.delay_ms, if_match=asked.if_match,
+            term, asked.id, due_ms=asked.due_ms, delay_ms=asked.delay_ms, if_match=asked.if_match,
             max_delay_ms=self._parts.config.limits.max_delay_ms,
         )  # fmt: skip
 

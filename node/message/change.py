@@ -67,7 +67,7 @@ class MessageChange:
         term: Term,
         id: str,
         *,
-        deliver_at_ms: int | None,
+        due_ms: int | None,
         delay_ms: int | None,
         if_match: int | None,
         max_delay_ms: int,
@@ -81,21 +81,21 @@ class MessageChange:
             found.home,
             term.doubts(found.home, found.place, found.record),
             _revision(found, if_match),
-            deliver_at_ms,
+            due_ms,
             delay_ms,
             move_weight(len(found.record.body)),
         )
         now_ms = self._clock.now_ms()
-        if order.due_ms(now_ms) - now_ms > max_delay_ms:
-            field = "delay" if deliver_at_ms is None else "deliver_at"
+        if order.due_at(now_ms) - now_ms > max_delay_ms:
+            field = "delay" if due_ms is None else "deliver_at"
             detail = f"the due time is more than {max_delay_ms} ms ahead, the most that is taken here"
             raise Problem("beyond-max-delay", detail, errors=[FieldFault(f"/{field}", detail)])
         outcome = self._proposer.reschedule(order)
         term.holding.until([found.home], outcome)
-        result, due_ms, revision = await asyncio.shield(outcome)
+        result, new_due_ms, revision = await asyncio.shield(outcome)
         if result == RESCHEDULED:
             topic = self._store.catalog.topic_by_number(found.record.topic)
-            return RescheduleResult(id.upper(), topic.name if topic else "", due_ms, revision)
+            return RescheduleResult(id.upper(), topic.name if topic else "", new_due_ms, revision)
         raise await self._refusal(result, id, if_match)
 
     async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:

@@ -209,10 +209,8 @@ def encode_draft(messages: Sequence[MessageIn]) -> Draft:
     if count == 1:
         return _draft_of_one(messages[0])
     topics, topic = topics_of(messages)
-    relative = np.fromiter((m.deliver_at_ms is None for m in messages), np.uint8, count)
-    due_ms = np.fromiter(
-        (m.delay_ms or 0 if m.deliver_at_ms is None else m.deliver_at_ms for m in messages), np.int64, count
-    )
+    relative = np.fromiter((m.due_ms is None for m in messages), np.uint8, count)
+    due_ms = np.fromiter((m.delay_ms or 0 if m.due_ms is None else m.due_ms for m in messages), np.int64, count)
     records, tags = encode_messages(messages, np.zeros(count, np.int64), np.zeros(count, np.uint64))
     targeted = np.fromiter((m.target is not None for m in messages), np.uint8, count)
     fields = np.fromiter((len(m.tags) + headers_in(m.headers) for m in messages), np.uint16, count)
@@ -232,7 +230,7 @@ def encode_draft(messages: Sequence[MessageIn]) -> Draft:
 
 def _draft_of_one(message: MessageIn) -> Draft:
     """Encode one message, as most requests have, without an array."""
-    m, due_ms = message, message.deliver_at_ms
+    m, due_ms = message, message.due_ms
     tags = tuple(tag.encode() for tag in m.tags)
     record = encode_one_record(
         m.body,

@@ -53,7 +53,7 @@ class RescheduleAsked(Plain, frozen=True):
     """Another due time: absolute, or a delay from when it is written."""
 
     id: str
-    deliver_at_ms: I64 | None = None
+    due_ms: I64 | None = None
     delay_ms: Ms | None = None
     if_match: Count | None = None
 

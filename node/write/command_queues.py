@@ -157,18 +157,18 @@ class CancelOrder:
 
 @dataclass(frozen=True, slots=True)
 class RescheduleOrder:
-    """A message to move to another due time: at `deliver_at_ms`, or `delay_ms` after the entry's stamp."""
+    """A message to move to another due time: at `due_ms`, or `delay_ms` after the entry's stamp."""
 
     home: int
     doubtful: bool
     revision: int
-    deliver_at_ms: int | None
+    due_ms: int | None
     delay_ms: int | None
     weight: int = 1  # node.settle.move_size
 
-    def due_ms(self, now_ms: int) -> int:
+    def due_at(self, now_ms: int) -> int:
         """The due time as asked. The past is now."""
-        return max(now_ms, self.deliver_at_ms if self.deliver_at_ms is not None else now_ms + (self.delay_ms or 0))
+        return max(now_ms, self.due_ms if self.due_ms is not None else now_ms + (self.delay_ms or 0))
 
 
 class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
@@ -213,7 +213,7 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
         taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
         command = Reschedule(
             home=np.array([order.home for order, _ in taken], np.uint64),
-            due_ms=np.array([order.due_ms(now_ms) for order, _ in taken], np.int64),
+            due_ms=np.array([order.due_at(now_ms) for order, _ in taken], np.int64),
             revision=np.array([order.revision for order, _ in taken], np.uint32),
             doubtful=np.array([order.doubtful for order, _ in taken], np.uint8),
         )

@@ -50,8 +50,8 @@ class EntryRoom:
         for message in messages:
             if room <= left:
                 break
-            when_ms = message.deliver_at_ms or now_ms + (message.delay_ms or 0)
-            hour = (when_ms if when_ms > now_ms else now_ms) // HOUR_MS
+            due_ms = message.due_ms or now_ms + (message.delay_ms or 0)
+            hour = (due_ms if due_ms > now_ms else now_ms) // HOUR_MS
             if hour not in hours:
                 hours.add(hour)
                 room -= HOUR_BYTES

@@ -19,7 +19,7 @@ from storage.format.array import I64, U64
 from storage.record.record import DUE_WORD, RANDOM_WORD, record_edges
 
 _delays = attrgetter("delay_ms")
-_deliver_ats = attrgetter("deliver_at_ms")
+_due_times = attrgetter("due_ms")
 
 
 def stamp_messages(messages: Sequence[MessageIn], *, now_ms: int, random: U64) -> Schedule:
@@ -52,8 +52,8 @@ def stamp_draft(draft: Draft, *, now_ms: int, random: U64) -> Schedule:
 
 def _due(messages: Sequence[MessageIn], now_ms: int) -> I64:
     count = len(messages)
-    delays, deliver_ats = list(map(_delays, messages)), list(map(_deliver_ats, messages))
-    if not any(delays) and None not in deliver_ats:
-        return np.maximum(np.array(deliver_ats, np.int64), now_ms)
-    due = (at if at is not None else now_ms + (delay or 0) for at, delay in zip(deliver_ats, delays, strict=True))
+    delays, due_times = list(map(_delays, messages)), list(map(_due_times, messages))
+    if not any(delays) and None not in due_times:
+        return np.maximum(np.array(due_times, np.int64), now_ms)
+    due = (at if at is not None else now_ms + (delay or 0) for at, delay in zip(due_times, delays, strict=True))
     return np.maximum(np.fromiter(due, np.int64, count), now_ms)

@@ -130,8 +130,8 @@ class MemoryPort(MemoryCluster):
                 return self.held[id_text], REPLAYED
             return self.held[id_text], KEPT if message.on_conflict == "keep" else CONFLICT
         due_ms = self.clock_ms + (message.delay_ms or 0)
-        if message.deliver_at_ms is not None:
-            due_ms = max(self.clock_ms, message.deliver_at_ms)
+        if message.due_ms is not None:
+            due_ms = max(self.clock_ms, message.due_ms)
         held = Held(f"{len(self.held):026d}", message, due_ms)
         self.held[held.id] = held
         if message.key is not None:
@@ -184,12 +184,12 @@ class MemoryPort(MemoryCluster):
         return CancelResult(id, 0, "none")
 
     async def reschedule(
-        self, id: str, *, deliver_at_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
+        self, id: str, *, due_ms: int | None, delay_ms: int | None, if_match: int | None, principal: Principal
     ) -> RescheduleResult:
         held = self._find_open(id, if_match)
         if held.state != "scheduled":
             raise Problem("already-settled", f"the message is {held.state}")
-        held.due_ms = max(self.clock_ms, deliver_at_ms or 0, self.clock_ms + (delay_ms or 0))
+        held.due_ms = max(self.clock_ms, due_ms or 0, self.clock_ms + (delay_ms or 0))
         held.revision += 1
         return RescheduleResult(id, held.message.topic, held.due_ms, held.revision)
 

@@ -301,12 +301,12 @@ def test_a_message_is_rescheduled_and_counts_its_revisions(tmp_path: Path, resta
     """Nearer, later, with the right revision only; leased and settled ones are refused; a cancel knows the revision."""
 
     async def change(told: Told, row: int = 0, **asked: Any) -> Any:
-        asked = {"deliver_at_ms": None, "delay_ms": None, "if_match": None, **asked}
+        asked = {"due_ms": None, "delay_ms": None, "if_match": None, **asked}
         return await told.node.front.reschedule(told.ids[row], principal=ANONYMOUS, **asked)
 
     async def nearer(told: Told) -> None:
         await told.schedule(MessageIn("t", b"1", delay_ms=86_400_000), MessageIn("t", b"2", delay_ms=300))
-        done = await change(told, deliver_at_ms=told.node.front.now_ms() + 400, if_match=1)
+        done = await change(told, due_ms=told.node.front.now_ms() + 400, if_match=1)
         assert (done.id, done.topic, done.revision) == (told.ids[0], "t", 2)
         view = await told.view()
         assert (view.revision, view.due_ms, view.asked_due_ms) == (2, done.due_ms, done.due_ms)

@@ -137,7 +137,7 @@ class PortClient:
         """Give a message another due time."""
         return await self.call(
             lambda port: port.reschedule(
-                message_id, deliver_at_ms=due_ms, delay_ms=None, if_match=if_match, principal=ANONYMOUS
+                message_id, due_ms=due_ms, delay_ms=None, if_match=if_match, principal=ANONYMOUS
             ),
             "reschedule",
         )
@@ -169,7 +169,7 @@ def request_of(offer: Offer) -> MessageIn:
     return MessageIn(
         topic=offer.topic,
         body=str(offer.number).encode(),
-        deliver_at_ms=offer.asked_due_ms,
+        due_ms=offer.asked_due_ms,
         key=f"k{offer.number}" if offer.keyed else None,
         fingerprint=mark if offer.keyed else None,
     )

@@ -47,13 +47,13 @@ class Crowd:
         chance, world = self._caller.chance, self._world
         now_ms, hour_ms = world.now_ms, int(HOUR_S * 1000)
         first_ms = now_ms + CROWD_FIRST_HOUR * hour_ms
-        far = [MessageIn(TOPIC, b"far", deliver_at_ms=first_ms + hour * hour_ms) for hour in range(self._shape.hours)]
+        far = [MessageIn(TOPIC, b"far", due_ms=first_ms + hour * hour_ms) for hour in range(self._shape.hours)]
         last_ms = int(self._shape.keyed_for_s * 1000)
         keyed = [
             MessageIn(
                 TOPIC,
                 b"keyed",
-                deliver_at_ms=now_ms + 2_000 + chance.randrange(last_ms),
+                due_ms=now_ms + 2_000 + chance.randrange(last_ms),
                 key=f"crowd {number}",
                 fingerprint=number.to_bytes(16, "big"),
             )

@@ -52,7 +52,7 @@ def test_a_whole_message() -> None:
     assert message.topic == "orders"
     assert message.body == b'{"n":1}'
     assert message.content_type == ""
-    assert message.deliver_at_ms == 1_795_230_000_001
+    assert message.due_ms == 1_795_230_000_001
     assert message.delay_ms is None
     assert message.tags == ("eu", "vip")
     assert message.headers == pack_headers({"X-Trace": "t"})

@@ -230,9 +230,7 @@ def test_a_cancel_before_the_time_of_a_planned_push(tmp_path: Path) -> None:
                 await until(lambda: [newest(node, id) for id in (one, two)] == [[("leased", 1)]] * 2)
                 cancelled = await node.front.cancel(one, if_match=None, principal=ANONYMOUS)
                 assert (cancelled.attempts_made, cancelled.prior) == (0, "none")
-                moved = await node.front.reschedule(
-                    two, deliver_at_ms=None, delay_ms=400, if_match=None, principal=ANONYMOUS
-                )
+                moved = await node.front.reschedule(two, due_ms=None, delay_ms=400, if_match=None, principal=ANONYMOUS)
             await until(lambda: bool(seen), 3)
             assert node.group.clock.now_ms() >= moved.due_ms
             assert [request.body for request in seen] == [b"2"]

@@ -171,7 +171,7 @@ def test_a_node_counts_by_topic(tmp_path: Path) -> None:
         for _ in range(2):
             scheduled = await node.front.schedule([keyed], ANONYMOUS)
         await node.front.reschedule(
-            scheduled.ids[0].decode(), deliver_at_ms=None, delay_ms=90_000, if_match=None, principal=ANONYMOUS
+            scheduled.ids[0].decode(), due_ms=None, delay_ms=90_000, if_match=None, principal=ANONYMOUS
         )
         await node.front.schedule([MessageIn("a", b"2"), MessageIn("c", b"3"), MessageIn("a", b"4")], ANONYMOUS)
         for _ in range(2):

@@ -34,7 +34,7 @@ async def pulled(node: Node) -> Delivery:
 
 async def moved_and_acked(node: Node, message_id: str) -> MessageLedger:
     """The ledger of the one message, which is made due again, pulled and acked."""
-    await node.front.reschedule(message_id, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+    await node.front.reschedule(message_id, due_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
     await node.front.ack("t", [(await pulled(node)).receipt], ANONYMOUS)
     return await node.front.message_ledger(message_id)
 

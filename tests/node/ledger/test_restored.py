@@ -174,7 +174,7 @@ def test_later_terms_of_a_restored_cluster_name_the_one_before(tmp_path: Path, b
 async def moved(node: Node, topic: str) -> str:
     """The id of a message that is due, and stands elsewhere than where it was born."""
     far = await scheduled(node, topic, 2 * 3_600_000)
-    await node.front.reschedule(far, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+    await node.front.reschedule(far, due_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
     return far
 
 
@@ -189,7 +189,7 @@ def test_what_was_moved_was_in_the_backup_by_where_it_was_born(tmp_path: Path) -
 
     async def new(node: Node) -> None:
         far = made["unmoved"]
-        await node.front.reschedule(far, deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+        await node.front.reschedule(far, due_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
         for name in ("moved", "unmoved"):
             await taken(node, name)
             found = await node.front.message_ledger(made[name])

@@ -80,7 +80,7 @@ class Play:
 
     def reschedule(self, **when: int | None) -> Coroutine[Any, Any, Any]:
         """One reschedule; at most 500 ms ahead."""
-        asked = {"deliver_at_ms": None, "delay_ms": None, "if_match": None, **when}
+        asked = {"due_ms": None, "delay_ms": None, "if_match": None, **when}
         return self.change.reschedule(self.term, "x", max_delay_ms=500, **asked)
 
 
@@ -149,15 +149,15 @@ def test_a_due_time_too_far_ahead_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     """By the leader's clock, naming the field that was sent; the past is now."""
 
     async def test(play: Play) -> None:
-        for when, pointer in (({"delay_ms": 501}, "/delay"), ({"deliver_at_ms": 1_501}, "/deliver_at")):
+        for when, pointer in (({"delay_ms": 501}, "/delay"), ({"due_ms": 1_501}, "/deliver_at")):
             with pytest.raises(Problem) as refused:
                 await play.reschedule(**when)
             assert refused.value.code == "beyond-max-delay"
             assert [fault.pointer for fault in refused.value.errors] == [pointer]
         assert play.orders == []
-        tasks = [asyncio.create_task(play.reschedule(**when)) for when in ({"delay_ms": 500}, {"deliver_at_ms": 7})]
+        tasks = [asyncio.create_task(play.reschedule(**when)) for when in ({"delay_ms": 500}, {"due_ms": 7})]
         await asyncio.sleep(0)
-        assert [order.due_ms(2_000) for order in play.orders] == [2_500, 2_000]
+        assert [order.due_at(2_000) for order in play.orders] == [2_500, 2_000]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

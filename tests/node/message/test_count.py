@@ -49,7 +49,7 @@ async def _everything(node: Node) -> list[str]:
     ids = await _schedule(node, later)
     now = await _schedule(node, [MessageIn("a", b"2", tags=tags[row % 4]) for row in range(12)])
     for id in ids[:6]:
-        move = {"deliver_at_ms": None, "delay_ms": 3 * HOUR_MS, "if_match": None, "principal": ANONYMOUS}
+        move = {"due_ms": None, "delay_ms": 3 * HOUR_MS, "if_match": None, "principal": ANONYMOUS}
         await node.front.reschedule(id, **move)  # type: ignore[arg-type]
     for id in ids[4:8]:
         await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
@@ -116,7 +116,7 @@ def test_a_histogram_fills_its_window(tmp_path: Path) -> None:
         assert await histogram(node, 1_000) == []
         start = (node.front.now_ms() // HOUR_MS + 2) * HOUR_MS
         due = [start + minute * 60_000 + 1 for minute in (0, 0, 3, 61)]
-        await _schedule(node, [MessageIn("t", b"1", deliver_at_ms=each) for each in due])
+        await _schedule(node, [MessageIn("t", b"1", due_ms=each) for each in due])
         every = await histogram(node, 60_000)
         assert every == [
             HistogramBucket(start + minute * 60_000, {0: 2, 3: 1, 61: 1}.get(minute, 0)) for minute in range(62)

@@ -123,9 +123,9 @@ def test_9042_who_is_gone_with_the_hour_where_it_died_is_not_listed(tmp_path: Pa
 
     async def play(node: Node) -> None:
         far_ms = node.front.now_ms() + 50 * HOUR_MS
-        result = await node.front.schedule([MessageIn("t", b"0", deliver_at_ms=far_ms)], ANONYMOUS)
+        result = await node.front.schedule([MessageIn("t", b"0", due_ms=far_ms)], ANONYMOUS)
         id = result.ids[0].decode()
-        await node.front.reschedule(id, delay_ms=0, deliver_at_ms=None, if_match=None, principal=ANONYMOUS)
+        await node.front.reschedule(id, delay_ms=0, due_ms=None, if_match=None, principal=ANONYMOUS)
         await give_up(node, 1)
         assert [dead.id for dead in (await pages(node))[0]] == [id]
         (hour,) = [hour for hour in node.group.store.hours() if hour < far_ms // HOUR_MS]
@@ -143,9 +143,9 @@ def test_hours_without_dead_messages_are_not_looked_at_and_each_other_takes_a_tu
     async def play(node: Node) -> None:
         now_ms = node.front.now_ms()
         await node.front.schedule(
-            [MessageIn("t", b"0", deliver_at_ms=now_ms + row * HOUR_MS) for row in range(1, 1_000)], ANONYMOUS
+            [MessageIn("t", b"0", due_ms=now_ms + row * HOUR_MS) for row in range(1, 1_000)], ANONYMOUS
         )
-        far = [MessageIn("t", b"0", deliver_at_ms=now_ms + row * HOUR_MS) for row in range(1, 60)]
+        far = [MessageIn("t", b"0", due_ms=now_ms + row * HOUR_MS) for row in range(1, 60)]
         result = await node.front.schedule(far, ANONYMOUS)
         for each in result.ids:
             await node.front.cancel(each.decode(), if_match=None, principal=ANONYMOUS)

@@ -43,7 +43,7 @@ def test_only_an_empty_topic_goes(tmp_path: Path) -> None:
             await _delete(node, "t")
         assert caught.value.extra == {"pending": 1}
         move = node.front.reschedule
-        await move(id.decode(), deliver_at_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
+        await move(id.decode(), due_ms=None, delay_ms=0, if_match=None, principal=ANONYMOUS)
         with pytest.raises(Problem, match="not-empty"):
             await _delete(node, "t")
         (pulled,) = await node.front.pull(PullIn("t", 1, 5_000), ANONYMOUS)

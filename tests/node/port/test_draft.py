@@ -24,7 +24,7 @@ MESSAGES = st.lists(
         topic=st.sampled_from(["a", "b", "c"]),
         body=st.binary(max_size=40),
         content_type=st.sampled_from(["", "text/plain"]),
-        deliver_at_ms=st.none() | st.integers(0, NOW + 10_000),
+        due_ms=st.none() | st.integers(0, NOW + 10_000),
         tags=st.lists(TEXT, max_size=3).map(tuple),
         headers=st.dictionaries(TEXT, TEXT, max_size=3).map(lambda some: pack_headers(some) if some else b""),
         key=st.none() | TEXT,
@@ -33,7 +33,7 @@ MESSAGES = st.lists(
         extension=st.sampled_from([b"", msgpack.packb({"retry": {"max_attempts": 3}})]),
     ).flatmap(
         lambda message: st.integers(0, 10_000).map(
-            lambda delay_ms: message if message.deliver_at_ms is not None else replaced(message, delay_ms=delay_ms)
+            lambda delay_ms: message if message.due_ms is not None else replaced(message, delay_ms=delay_ms)
         )
     ),
     min_size=1,

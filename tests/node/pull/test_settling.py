@@ -57,7 +57,7 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
     async def play(node: Node) -> None:
         service = node.front
         due_ms = service.now_ms() + 700
-        result = await service.schedule([MessageIn("t", b"1", deliver_at_ms=due_ms) for _ in range(count)], ANONYMOUS)
+        result = await service.schedule([MessageIn("t", b"1", due_ms=due_ms) for _ in range(count)], ANONYMOUS)
         ids = [bytes(id).decode() for id in result.ids]
         handed_over: dict[str, list[int]] = {id: [] for id in ids}
         fences: dict[str, list[int]] = {id: [] for id in ids}
@@ -83,9 +83,7 @@ def test_who_changes_a_message_at_its_due_time_is_told_the_truth(tmp_path: Path)
                     promised[id] = "cancel", service.now_ms(), 1 << 60
                     assert done.attempts_made == len(handed_over[id]), id
                 else:
-                    moved = await service.reschedule(
-                        id, deliver_at_ms=None, delay_ms=300, if_match=None, principal=ANONYMOUS
-                    )
+                    moved = await service.reschedule(id, due_ms=None, delay_ms=300, if_match=None, principal=ANONYMOUS)
                     promised[id] = "reschedule", service.now_ms(), moved.due_ms
             except Problem as problem:
                 refused.append((problem.code, problem.extra["attempt"] in fences[id]))
@@ -138,7 +136,7 @@ def test_a_nack_that_is_sent_again_says_so(tmp_path: Path) -> None:
         await service.schedule([MessageIn("t", b"2")], ANONYMOUS)
         moved = await one()
         assert await nack(moved, delay_ms=3_600_000) == ["nacked"]
-        await service.reschedule(moved.id, deliver_at_ms=None, delay_ms=7_200_000, if_match=None, principal=ANONYMOUS)
+        await service.reschedule(moved.id, due_ms=None, delay_ms=7_200_000, if_match=None, principal=ANONYMOUS)
         assert await nack(moved) == ["nacked"]
         assert await service.ack("t", [moved.receipt], ANONYMOUS) == ["stale"]
         await service.cancel(moved.id, if_match=None, principal=ANONYMOUS)
@@ -155,7 +153,7 @@ def test_an_ack_after_the_lease_and_a_reschedule_is_stale_and_the_message_comes(
         await service.schedule([MessageIn("t", b"1")], ANONYMOUS)
         (first,) = await service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
         await until(lambda: node.group.clock.now_ms() > first.leased_until_ms)
-        moved = await service.reschedule(first.id, deliver_at_ms=None, delay_ms=50, if_match=None, principal=ANONYMOUS)
+        moved = await service.reschedule(first.id, due_ms=None, delay_ms=50, if_match=None, principal=ANONYMOUS)
         assert await service.ack("t", [first.receipt], ANONYMOUS) == ["stale"]
         (second,) = await service.pull(PullIn("t", 1, 5_000, 1_000), ANONYMOUS)
         assert (second.id, second.attempt) == (first.id, 2)

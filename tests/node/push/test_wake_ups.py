@@ -169,9 +169,7 @@ def test_messages_that_ended_give_their_room_back(tmp_path: Path, move: bool) ->
             await ready(node, 5)
             for id in waiting:
                 if move:
-                    await node.front.reschedule(
-                        id, deliver_at_ms=None, delay_ms=3_600_000, if_match=None, principal=ANONYMOUS
-                    )
+                    await node.front.reschedule(id, due_ms=None, delay_ms=3_600_000, if_match=None, principal=ANONYMOUS)
                 else:
                     await node.front.cancel(id, if_match=None, principal=ANONYMOUS)
             await until(lambda: len(seen) == 5)

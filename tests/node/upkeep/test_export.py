@@ -27,7 +27,7 @@ RARELY = {"every_s": 86_400}
 async def schedule(node: Node, count: int, hour: int) -> None:
     """Messages due in this hour, and a checkpoint that has them."""
     due_ms = hour * HOUR_MS + 1000
-    await node.front.schedule([MessageIn(topic="t", body=b"x" * 100, deliver_at_ms=due_ms)] * count, ANONYMOUS)
+    await node.front.schedule([MessageIn(topic="t", body=b"x" * 100, due_ms=due_ms)] * count, ANONYMOUS)
     await node.group.checkpointer.checkpoint()
 
 
@@ -119,7 +119,7 @@ def test_an_hour_goes_when_it_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     async def two_hours_ago(node: Node) -> None:
         due_ms = node.group.clock.now_ms() + 30_000
         hours.append(due_ms // HOUR_MS)
-        message = MessageIn(topic="t", body=b"1", deliver_at_ms=due_ms)
+        message = MessageIn(topic="t", body=b"1", due_ms=due_ms)
         scheduled = await node.front.schedule([message], ANONYMOUS)
         await node.front.cancel(scheduled.ids[0].decode(), if_match=None, principal=ANONYMOUS)
 

@@ -47,7 +47,7 @@ def test_the_bodies_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         ([MessageIn(f"t{number}", b"1") for number in range(500)], [189, 189, 122]),
         ([MessageIn("t", b"1", delay_ms=row % 720 * HOUR_MS) for row in range(30_000)], [5_140] * 5 + [4_300]),
         ([MessageIn("t", b"1", delay_ms=row // 600 * HOUR_MS) for row in range(60_000)], [9_611] * 6 + [2_334]),
-        ([MessageIn(f"t{row // 3}", b"1", deliver_at_ms=1) for row in range(1_000)], [544, 456]),
+        ([MessageIn(f"t{row // 3}", b"1", due_ms=1) for row in range(1_000)], [544, 456]),
         ([MessageIn("t", b"1", extension=bytes(1_000))] * 3_000, [1_347, 1_347, 306]),
     ],
 )

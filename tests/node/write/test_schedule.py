@@ -78,7 +78,7 @@ def test_b8_a_message_is_rescheduled_so_often_and_no_more(tmp_path: Path, monkey
 
         async def move() -> int:
             moved = service.reschedule
-            result = await moved(id.decode(), deliver_at_ms=None, delay_ms=60_000, if_match=None, principal=ANONYMOUS)
+            result = await moved(id.decode(), due_ms=None, delay_ms=60_000, if_match=None, principal=ANONYMOUS)
             return result.revision
 
         assert [await move() for _ in range(3)] == [2, 3, 4]

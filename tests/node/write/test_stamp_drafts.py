@@ -22,12 +22,12 @@ def test_due_times_are_absolute_and_never_before_now() -> None:
     """Delay, instant, neither, and an instant in the past."""
     schedule = encode(
         MessageIn("a", b"1", delay_ms=5),
-        MessageIn("a", b"1", deliver_at_ms=NOW + 7),
+        MessageIn("a", b"1", due_ms=NOW + 7),
         MessageIn("a", b"1"),
-        MessageIn("a", b"1", deliver_at_ms=NOW - 7),
+        MessageIn("a", b"1", due_ms=NOW - 7),
     )
     assert schedule.due_ms.tolist() == [NOW + 5, NOW + 7, NOW, NOW]
-    all_at = encode(MessageIn("a", b"1", deliver_at_ms=NOW - 1), MessageIn("a", b"1", deliver_at_ms=NOW + 1))
+    all_at = encode(MessageIn("a", b"1", due_ms=NOW - 1), MessageIn("a", b"1", due_ms=NOW + 1))
     assert all_at.due_ms.tolist() == [NOW, NOW + 1]
 
 
