@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from cli.failure import Failure, of_errors
+from cli.failure import Failure, of_errors, when_unknown
 from cli.known_members import KnownMembers, cache_file
 from hourwheel.core.addresses import Address, BadAddress, parse_addresses
 from hourwheel.core.errors import HourwheelError, Unreachable, error_of, unreachable
@@ -32,11 +32,12 @@ CLUSTER: Final = "/v1/cluster"
 
 @dataclass(frozen=True)
 class Answer:
-    """A successful answer: its status, headers in lower case, and the decoded JSON object."""
+    """A successful answer: its status, headers in lower case, the decoded JSON object, and its bytes."""
 
     status: int
     headers: dict[str, str]
     document: dict[str, Any]
+    payload: bytes
 
 
 class Connection:
@@ -63,11 +64,14 @@ class Connection:
         document: Mapping[str, object] | bytes | None = None,
         wait_s: float = 0.0,
         headers: Mapping[str, str] | None = None,
+        *,
+        keyed: bool = False,
     ) -> Answer:
         """Sends one request and returns its 2xx answer. The document goes as JSON, or as the bytes given.
 
-        `wait_s` is how long the node may hold it (long poll). A node that cannot be reached, or that is draining, did
-        nothing: the next one is asked. So it is where a read got no answer, and never where a change got none.
+        `wait_s` is how long the node may hold it (long poll). `keyed`: its key makes it safe to send again. A node that
+        cannot be reached, or that is draining, did nothing: the next one is asked. So it is where a read got no answer,
+        and never where a change got none.
 
         Raises Failure: UNREACHABLE when nothing was sent (or a GET got no answer), UNKNOWN when a change was sent and
         no answer came. Otherwise it has the problem's own code.
@@ -91,7 +95,7 @@ class Connection:
                 self._nodes.answered(address)
                 self._remember(address, method, path, answer)
                 return answer
-        raise of_errors(method, errors)
+        raise of_errors(errors, when_unknown(method, path, keyed=keyed))
 
     def _candidates(self, path: str) -> Iterator[tuple[Address, str]]:
         """The addresses to ask, in order. A remembered one comes with the id of the cluster that it must belong to."""
@@ -123,7 +127,7 @@ class Connection:
             raise Failure(ExitCode.FAILED, f"{detail}; is it a Hourwheel node?")
         if not 200 <= found.status < 300:
             raise error_of(read_problem(found.status, found.headers, document), address.url)
-        return Answer(found.status, found.headers, document)
+        return Answer(found.status, found.headers, document, found.payload)
 
     # -- the members that were seen
 

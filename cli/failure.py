@@ -34,7 +34,8 @@ def of_problem(status: int, document: dict[str, Any]) -> Failure:
     code = document.get("code") or "no-code"
     lines = [f"{code} (HTTP {status}): {document.get('detail') or document.get('title') or 'no detail given'}"]
     for error in document.get("errors") or []:
-        line = f"{error.get('pointer') or '/'}: {error.get('detail') or 'refused'}"
+        pointer, detail = error.get("pointer"), error.get("detail") or "refused"
+        line = f"{pointer}: {detail}" if pointer else detail
         if not lines[0].endswith(line):  # with one error the detail is that error
             lines.append(f"  {line}")
     for name in ("holder", "handed_over", "leased_until", "retry_after"):
@@ -45,27 +46,40 @@ def of_problem(status: int, document: dict[str, Any]) -> Failure:
     return Failure(of_status(status), "\n".join(lines), document)
 
 
-def of_errors(method: str, errors: Sequence[HourwheelError]) -> Failure:
-    """The failure of a request that came to no success at any node; `errors` are those of all that were asked."""
+def when_unknown(method: str, path: str, *, keyed: bool) -> str:
+    """The advice where a request was sent and no answer came. Empty for a GET, which changes nothing."""
+    if method == "GET":
+        return ""
+    if keyed:
+        return "it may or may not have happened, send again with the same key"
+    if path.endswith("/pull"):
+        return "messages that it took come again when their lease ends"
+    if path == "/v1/messages":
+        return "it may or may not have happened; without --key a second one may be there beside it"
+    return "it may or may not have happened; look before you send it again"
+
+
+def of_errors(errors: Sequence[HourwheelError], advice: str) -> Failure:
+    """The failure of a request that came to no success at any node; `errors` are those of all that were asked.
+    `advice`: see when_unknown."""
     if all(isinstance(error, Unreachable) for error in errors):
         lines = [str(error) for error in errors]
         several = [f"cannot reach any of {len(lines)} nodes", *(f"  {line}" for line in lines)]
         return Failure(ExitCode.UNREACHABLE, "\n".join(several if len(lines) > 1 else lines))
     told = next(error for error in reversed(errors) if not isinstance(error, Unreachable))
-    failure = _of_error(method, told)
+    failure = _of_error(told, advice)
     others = [f"  asked too: {error}" for error in errors if error is not told]
     if told.problem is not None and others:
         others.append(f"  this is the answer of {told.address}")
     return Failure(failure.code, "\n".join([failure.message, *others]), failure.document) if others else failure
 
 
-def _of_error(method: str, error: HourwheelError) -> Failure:
+def _of_error(error: HourwheelError, advice: str) -> Failure:
     problem = error.problem
     if problem is not None:
         wait_s = problem.retry_after_s
         extra = {} if wait_s is None else {"retry_after": f"{wait_s:g} s"}
         return of_problem(problem.status, {**problem.document, **extra})
-    if isinstance(error, OutcomeUnknown) and method != "GET":
-        again = "it may or may not have happened, send again with the same key"
-        return Failure(ExitCode.UNKNOWN, f"{error}; {again}")
+    if isinstance(error, OutcomeUnknown) and advice:
+        return Failure(ExitCode.UNKNOWN, f"{error}; {advice}")
     return Failure(ExitCode.UNREACHABLE, str(error))

@@ -19,11 +19,16 @@ CLUSTERS_MAX: Final = 50
 
 
 def cache_file() -> Path | None:
-    """Where the file stands: below XDG_CACHE_HOME or ~/.cache. None for a user without a home."""
-    try:
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError:
-        return None
+    """Where the file stands: below XDG_CACHE_HOME or ~/.cache. None for a user without a home, which is not made."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    if not cache:
+        try:
+            home = Path.home()
+        except RuntimeError:
+            return None
+        if not home.is_dir():
+            return None
+        cache = str(home / ".cache")
     return Path(cache) / "hourwheel" / "members.json"
 
 

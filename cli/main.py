@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schedule": ("cli.message.schedule", "schedule one message"),
     "get": ("cli.message.get", "show a message and its history"),
     "reschedule": ("cli.message.reschedule", "move a message to another due time"),
-    "cancel": ("cli.message.cancel", "cancel a message that is not yet handed over"),
+    "cancel": ("cli.message.cancel", "cancel a message before its delivery"),
     "pull": ("cli.message.pull", "take due messages of a topic"),
     "ack": ("cli.message.ack", "settle pulled messages"),
     "nack": ("cli.message.nack", "give pulled messages back"),

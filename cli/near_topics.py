@@ -25,10 +25,12 @@ def name_near_topics(failure: Failure, options: Mapping[str, Any]) -> None:
         failure.message += f"\n  did you mean {' or '.join(near)}?"
 
 
-def note_missing_topic(url: str, topic: str) -> None:
-    """Says on stderr that a topic does not exist, if that is why nothing came from it."""
+def note_topic(url: str, topic: str) -> None:
+    """Says on stderr why a pull may get nothing: the topic does not exist yet, or its messages are pushed."""
     try:
-        Connection(url, LIST_S).call("GET", f"/v1/topics/{quote(topic, safe='')}")
+        found = Connection(url, LIST_S).call("GET", f"/v1/topics/{quote(topic, safe='')}").document
+        if found.get("mode") == "push":
+            click.echo(f"{topic} is a push topic: its messages go to their target, not to a pull", err=True)
     except Failure as failure:
         if failure.document.get("code") == "unknown-topic":
             near = _near(url, topic)

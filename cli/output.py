@@ -18,7 +18,7 @@ from cli.connection import DEFAULT_URL
 from cli.failure import Failure
 from cli.near_topics import name_near_topics
 from cli.shown import field
-from cli.time_option import Span
+from cli.time_option import S_ALONE, Span
 
 P = ParamSpec("P")
 
@@ -30,6 +30,13 @@ BODY_MIN: Final = 20
 def show_json(document: object) -> None:
     """Prints one JSON line on stdout."""
     click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def show_answer(payload: bytes) -> None:
+    """Prints an answer as one JSON line. Bodies in it stay as they were written: numbers, and members named twice."""
+    import msgspec
+
+    click.echo(msgspec.json.format(payload, indent=-1))
 
 
 def show_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -125,7 +132,7 @@ def client_options(function: Callable[P, None]) -> Callable[P, None]:
         type=Span(least_s=0.1),
         default="10s",
         show_default=True,
-        help="how long to wait for an answer",
+        help=f"how long to wait for an answer ({S_ALONE})",
     )
     wrapped: Any = url(timeout(output_option(function)))
     return wrapped  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 def away(time_ms: int, now_ms: int) -> str:
     """How far a time is from now, in its two largest units: `in 59 min`, `1 h 5 min ago`, `now`."""
-    seconds = abs(time_ms - now_ms) // 1000
+    seconds = round(abs(time_ms - now_ms) / 1000)
     counts = []
     for unit, length in _UNITS:
         count, seconds = divmod(seconds, length)

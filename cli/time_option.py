@@ -20,7 +20,13 @@ _ABSOLUTE: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,32})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 
+#: The years 1970 to 9999.
+_TIME_MAX_MS: Final = 253_402_300_799_999
+
 DURATION: Final = "500ms 90s 1h30m 2d"
+#: What digits alone mean where a command reads them as milliseconds, and as seconds.
+MS_ALONE: Final = "digits alone: ms"
+S_ALONE: Final = "digits alone: s"
 TIME: Final = "now, -1h, +10m, 2026-11-21T02:10:20Z or ms since 1970"
 
 
@@ -46,9 +52,13 @@ def parse_time(text: str, now_ms: int) -> int | str:
         return now_ms
     if text[:1] in ("-", "+"):
         try:
-            return now_ms + (-1 if text[0] == "-" else 1) * parse_duration(text[1:])
+            time_ms = now_ms + (-1 if text[0] == "-" else 1) * parse_duration(text[1:])
         except BadTime:
             pass
+        else:
+            if not 0 <= time_ms <= _TIME_MAX_MS:
+                raise BadTime(f'"{text[:40]}" lies outside of the years 1970 to 9999')
+            return time_ms
     if _NUMBER.fullmatch(text):
         return int(text)
     if _ABSOLUTE.fullmatch(text):

@@ -21,7 +21,9 @@ def command_line(name: str, steps: tuple[str, ...]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m examples.{name}")
     parser.add_argument("step", nargs="?", choices=steps, default=steps[0])
     parser.add_argument("id", nargs="?", default="7", help=f"of the {name.partition('_')[2]} [default: 7]")
-    parser.add_argument("--after", help="when its time is up, such as 30m [default: 5s in the story]")
+    parser.add_argument(
+        "--after", help="when its time is up, such as 30m (one unit: d, h, m, s) [default: 5s in the story]"
+    )
     parser.add_argument("--database", default=f"{name}.sqlite", help="[default: %(default)s]")
     parser.add_argument("--url", default=os.environ.get("HOURWHEEL_URL", "http://127.0.0.1:7400"))
     return parser

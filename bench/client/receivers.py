@@ -65,7 +65,7 @@ class Receivers:
 
     def __init__(self, log: Path, count: int = 1, *options: str) -> None:
         self.log = log
-        self._command = [sys.executable, "-P", "-m", "cli", "listen", "--quiet", "--log", str(log)]
+        self._command = [sys.executable, "-P", "-m", "cli", "listen", "--quiet", "-o", "json", "--log", str(log)]
         self._command += ["--port", "0"] * count + ["--parent", str(os.getpid()), *options]
         self._process: subprocess.Popen[str] | None = None
         self._offset = 0

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     default="all",
     show_default=True,
     metavar="all|last=30m|none",
-    help="which of the messages that became due since are handed over; the others are dead, reason `restored`",
+    help="which of the messages that became due since are delivered; the others are dead, reason `restored`",
 )
 @click.option("--alone", is_flag=True, help="remove the other members, instead of letting them join again, empty")
 @output_option

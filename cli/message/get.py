@@ -6,7 +6,7 @@ import click
 
 from cli.connection import Connection
 from cli.message.ledger import show_message_ledger
-from cli.output import client_options, show_fields, show_json, show_table
+from cli.output import client_options, show_answer, show_fields, show_table
 from cli.shown import body
 
 FIELDS = (
@@ -39,10 +39,11 @@ FIELDS = (
 def command(message_id: str, local: bool, url: str, timeout: float, output: str) -> None:
     """Shows the message ID: state, times, body, history, and its ledger: class, deliveries, duplicates."""
     path = f"/v1/messages/{quote(message_id, safe='')}" + ("?consistency=local" if local else "")
-    document = Connection(url, timeout).call("GET", path).document
+    answer = Connection(url, timeout).call("GET", path)
     if output == "json":
-        show_json(document)
+        show_answer(answer.payload)
         return
+    document = answer.document
     shown = document | {"body": body(document)}
     show_fields((name, shown[name]) for name in FIELDS if shown.get(name) is not None)
     history = document.get("history") or []

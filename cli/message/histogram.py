@@ -4,6 +4,7 @@ Without --step the command chooses one by the range. Where --from or --to is mis
 counts in coarse steps, and again in finer ones where the messages are.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -17,6 +18,8 @@ from cli.time_option import Duration
 
 #: Characters of the longest bar.
 BAR: Final = 50
+#: So many empty buckets in a row have a line each.
+EMPTY_MAX: Final = 3
 #: The steps to choose from, and the most lines that a chosen one makes.
 STEPS_MS: Final[dict[str, int]] = {
     "1s": 1_000, "5s": 5_000, "15s": 15_000, "1m": 60_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000,
@@ -45,13 +48,20 @@ def command(url: str, timeout: float, output: str, **options: Any) -> None:
         return
     buckets, step = _chosen(counted, options) if options["step"] is None else (counted({}).get("buckets", []), None)
     most = max((bucket["count"] for bucket in buckets), default=0)
-    rows = [
-        [bucket["from"], bucket["count"], "#" * (-(-BAR * bucket["count"] // most) if most else 0)]
-        for bucket in buckets
-    ]
-    show_table(("from", "count", ""), rows)
+    show_table(("from", "count", ""), _rows(buckets, most))
     if step is not None and buckets:
         click.echo(f"each line is {step}; --step chooses another", err=True)
+
+
+def _rows(buckets: list[dict[str, Any]], most: int) -> Iterator[tuple[str, object, str]]:
+    """A line for each bucket, and one for several in a row that are empty."""
+    for empty, run in itertools.groupby(buckets, lambda bucket: bucket["count"] == 0):
+        shown = list(run)
+        if empty and len(shown) > EMPTY_MAX:
+            yield "...", f"{len(shown)} times 0", ""
+            continue
+        for bucket in shown:
+            yield bucket["from"], bucket["count"], "#" * (-(-BAR * bucket["count"] // most) if most else 0)
 
 
 def step_of(range_ms: int) -> str:

@@ -10,10 +10,10 @@ import click
 
 from cli.connection import Connection
 from cli.message.receipts import refuse_left, settle
-from cli.near_topics import note_missing_topic
-from cli.output import client_options, show_json, show_table
+from cli.near_topics import note_topic
+from cli.output import client_options, show_answer, show_table
 from cli.shown import body
-from cli.time_option import Duration, Span
+from cli.time_option import MS_ALONE, S_ALONE, Duration, Span
 
 
 @click.command()
@@ -25,9 +25,9 @@ from cli.time_option import Duration, Span
     type=Span(most_s=30),
     default="0s",
     show_default=True,
-    help="how long to wait for the first one",
+    help=f"how long to wait for the first one ({S_ALONE})",
 )
-@click.option("--lease", type=Duration(), help="how long they stay ours: 30s (default: the topic's)")
+@click.option("--lease", type=Duration(), help=f"how long they stay ours: 30s ({MS_ALONE}; default: the topic's)")
 @click.option("--tags", help="only messages with these: 'eu || us', 'eu && vip'")
 @click.option("--ack", is_flag=True, help="settle what was printed")
 @client_options
@@ -49,10 +49,12 @@ def command(
         request["lease"] = lease
     if tags is not None:
         request["tags"] = tags
-    document = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/pull", request, wait_s).document
-    messages = document.get("messages", [])
+    if wait_s:
+        note_topic(url, topic)
+    answer = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/pull", request, wait_s)
+    messages = answer.document.get("messages", [])
     if output == "json":
-        show_json(document)
+        show_answer(answer.payload)
     else:
         columns = ("id", "due", "lateness_ms", "attempt", "term", "body", "receipt")
         rows = [
@@ -68,8 +70,8 @@ def command(
             for m in messages
         ]
         show_table(columns, rows)
-    if not messages:
-        note_missing_topic(url, topic)
-    elif ack:
+    if not messages and not wait_s:
+        note_topic(url, topic)
+    if ack and messages:
         results = settle(connection, topic, "ack", {"receipts": [message["receipt"] for message in messages]})
         refuse_left(results, "acked", len(messages))

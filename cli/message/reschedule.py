@@ -1,4 +1,4 @@
-"""`hourwheel reschedule ID`: another due time for a message that is not handed over."""
+"""`hourwheel reschedule ID`: another due time for a message that is not delivered yet."""
 
 from urllib.parse import quote
 
@@ -25,7 +25,7 @@ def command(
     timeout: float,
     output: str,
 ) -> None:
-    """Moves the message ID to another due time: nothing of it is handed over before."""
+    """Moves the message ID to another due time: it is not delivered before that."""
     if (delay is None) == (deliver_at is None):
         raise click.UsageError("give exactly one of --delay and --at")
     request = {"delay": delay} if delay is not None else {"deliver_at": deliver_at}

@@ -15,7 +15,7 @@ from cli.connection import Connection
 from cli.failure import Failure
 from cli.option import pairs, retry_fields, retry_options, target_fields, target_options
 from cli.output import client_options, show_fields, show_json
-from cli.time_option import DURATION, TIME, Duration, Time
+from cli.time_option import DURATION, MS_ALONE, TIME, Duration, Time
 from node.runtime.exit_code import ExitCode
 
 
@@ -31,7 +31,7 @@ def _content(body: str | None, text: str | None, file: str | None, content_type:
         if content_type is not None:
             raise click.UsageError("--content-type goes with --text or --file; BODY is JSON")
         try:
-            json.loads(body, parse_constant=_no_constant)
+            json.loads(body, parse_constant=_no_constant, parse_int=str, parse_float=str)
         except (ValueError, RecursionError) as error:
             raise click.BadParameter(f"not JSON: {error}; use --text for plain text", param_hint="BODY") from None
         return {}
@@ -59,7 +59,7 @@ def _encode(request: dict[str, object], body: str | None) -> bytes:
 @click.option("--text", help="the body as plain text")
 @click.option("--file", help="the body from a file, byte for byte ('-' is stdin)")
 @click.option("--content-type", help="of --text or --file")
-@click.option("--delay", type=Duration(), help=f"how long from now: {DURATION}")
+@click.option("--delay", type=Duration(), help=f"how long from now: {DURATION} ({MS_ALONE})")
 @click.option("--at", "deliver_at", type=Time(), help=f"when: {TIME}")
 @click.option("--delay-level", type=int, help="the n-th of the node's delay levels, from 1: 1s 5s 10s 30s 1m 2m ...")
 @click.option("--tag", "tags", multiple=True, help="may be given several times")
@@ -92,7 +92,8 @@ def command(
     for name, fields in (("target", target_fields(options)), ("retry", retry_fields(options))):
         if fields:
             request[name] = fields
-    answer = Connection(url, timeout).call("POST", "/v1/messages", _encode(request, body))
+    sent = _encode(request, body)
+    answer = Connection(url, timeout).call("POST", "/v1/messages", sent, keyed=options["key"] is not None)
     document = answer.document
     replayed = answer.headers.get("idempotency-replayed") == "true"
     if output == "json":

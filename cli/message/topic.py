@@ -42,7 +42,7 @@ def _settings_options(function: Command) -> Command:
         retry_options,
         click.option("--no-target", is_flag=True, help="no target"),
         target_options,
-        click.option("--paused/--resumed", "paused", default=None, help="paused: nothing is handed over"),
+        click.option("--paused/--resumed", "paused", default=None, help="paused: nothing is delivered"),
         click.option("--handover", help="fast"),
         click.option("--lease", type=Duration(), help="of a pull that asks for none: 1s to 12h"),
         click.option("--mode", help="pull or push"),

@@ -126,7 +126,7 @@ def sim(
 @click.option("--nodes", type=click.Choice(["3", "5"]), default="3", show_default=True, help="with --seed")
 @click.option("--kinds", default="", metavar="KIND,..", help="with --seed: only these kinds of faults  [default: all]")
 @click.option("--rate", type=click.FloatRange(min=1), default=2_200.0, show_default=True, help="messages a second")
-@click.option("--strict", is_flag=True, help="topics hand over strictly")
+@click.option("--strict", is_flag=True, help="topics are strict")
 @click.option("--hostile", is_flag=True, help="single clients attack beside the load (`hourwheel chaos hostile`)")
 @click.option("--out", type=click.Path(path_type=Path), default="chaos-run", show_default=True, help="made anew")
 @click.pass_context

@@ -76,6 +76,12 @@ def command(directory: Path, nodes: str | None, port: int | None, restart: bool,
 
     Where --dir holds a cluster already, that one goes on with its data.
     """
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise Failure(
+            ExitCode.USAGE, f"the current directory is not there: {error.strerror}; change to another"
+        ) from None
     before = _read_cluster(directory)
     if restart and before is None:
         raise Failure(ExitCode.USAGE, f"{directory} holds no cluster; leave --restart out to make a new one")

@@ -173,7 +173,7 @@ def command(
         raise Failure(ExitCode.USAGE, f"cannot write {log_path}: {error.strerror}") from None
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_run(ports, RequestHandler(rule, log, None if quiet else output)))
+            runner.run(_run(ports, RequestHandler(rule, log, None if quiet else output), output))
     finally:
         if log is not None:
             os.close(log)
@@ -236,7 +236,7 @@ def _write_whole(fd: int, data: bytes) -> None:
         raise Failure(ExitCode.FAILED, f"cannot write the log: {error.strerror}") from None
 
 
-async def _run(ports: tuple[int, ...], desk: RequestHandler) -> None:
+async def _run(ports: tuple[int, ...], desk: RequestHandler, output: str) -> None:
     loop = asyncio.get_running_loop()
     stop = loop.create_future()
 
@@ -261,7 +261,8 @@ async def _run(ports: tuple[int, ...], desk: RequestHandler) -> None:
             raise Failure(ExitCode.ADDRESS, f"cannot listen on {HOST}:{port}: {error.strerror}") from None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
-    click.echo(json.dumps({"listening": [f"http://{HOST}:{port}" for port in receiver.ports]}))
+    urls = [f"http://{HOST}:{port}" for port in receiver.ports]
+    click.echo(json.dumps({"listening": urls}) if output == "json" else f"listens on {', '.join(urls)} until Ctrl-C")
     sys.stdout.flush()
     try:
         await stop

@@ -6,6 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from hourwheel.core.problem import read_whole
+
 
 class ScriptedNode:
     """Answers requests with `say(...)` in order; `requests` holds (method, path, document) of those received, `headers`
@@ -25,7 +27,9 @@ class ScriptedNode:
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 node.bodies.append(body)
-                node.requests.append((self.command, self.path, json.loads(body) if body else None))
+                node.requests.append(
+                    (self.command, self.path, json.loads(body, parse_int=read_whole) if body else None)
+                )
                 node.headers.append({name.lower(): value for name, value in self.headers.items()})
                 answer = node._script.pop(0)
                 if answer is None:

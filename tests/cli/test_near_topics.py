@@ -34,8 +34,11 @@ def test_an_empty_pull_says_that_the_topic_does_not_exist(node: ScriptedNode, ca
     assert result.exit_code == 0
     assert result.stderr == "no topic is named ordrs yet; did you mean orders or orders-eu?\n"
     node.say(200, {"messages": []})
-    node.say(200, {"topic": "orders"})
+    node.say(200, {"topic": "orders", "mode": "pull"})
     assert call("pull", "orders").stderr == ""
+    node.say(200, {"topic": "orders", "mode": "push"})
+    node.say(200, {"messages": []})
+    assert "orders is a push topic" in call("pull", "orders", "--wait", "1s").stderr
     node.say(200, {"messages": []})
     node.hang_up()
     assert call("pull", "orders").exit_code == 0

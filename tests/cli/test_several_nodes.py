@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from chaos.cluster.ports import free_ports
 from cli.connection import Connection
-from cli.known_members import CLUSTERS_MAX, FRESH_S, KnownMembers
+from cli.known_members import CLUSTERS_MAX, FRESH_S, KnownMembers, cache_file
 from cli.main import main
 from hourwheel.core.addresses import parse_addresses
 from node.runtime.exit_code import ExitCode
@@ -257,3 +257,12 @@ def test_a_message_is_found_while_the_given_node_is_down(
             assert time.monotonic() < end_s, found.output
         assert found.exit_code == ExitCode.OK, found.output
         assert json.loads(found.stdout)["id"] == message_id
+
+
+def test_a_home_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service user's home may name a directory that must not come to be."""
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    assert cache_file() is None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_file() == tmp_path / ".cache" / "hourwheel" / "members.json"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cli.time_option import BadTime, Duration, Span, Time, parse_duration, parse_time
 
 NOW_MS = 1_800_000_000_000
+YEAR_10000_MS = 253_402_300_800_000
 UNITS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 COUNTS = st.dictionaries(st.sampled_from(list(UNITS)), st.integers(0, 10**9), min_size=1)
 
@@ -28,9 +29,14 @@ def test_any_units_in_falling_order_are_their_sum(counts: dict[str, int]) -> Non
 
 @given(COUNTS, st.sampled_from("+-"))
 def test_relative_times_count_from_now(counts: dict[str, int], sign: str) -> None:
-    """`+10m` is as far after now as `-10m` is before it."""
+    """`+10m` is as far after now as `-10m` is before it. What lies outside of the years 1970 to 9999 is refused."""
     away_ms = parse_duration(written(counts))
-    assert parse_time(sign + written(counts), NOW_MS) == NOW_MS + (away_ms if sign == "+" else -away_ms)
+    time_ms = NOW_MS + (away_ms if sign == "+" else -away_ms)
+    if 0 <= time_ms <= YEAR_10000_MS - 1:
+        assert parse_time(sign + written(counts), NOW_MS) == time_ms
+    else:
+        with pytest.raises(BadTime, match="outside of the years 1970 to 9999"):
+            parse_time(sign + written(counts), NOW_MS)
 
 
 @given(st.text(st.sampled_from("0123456789dhms.,+- \n٣"), max_size=8))

@@ -3,7 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+#: Python reads whole numbers of at most so many digits; longer ones need time by the square of their length.
+DIGITS_MAX: Final = 4_300
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,10 @@ class Problem:
 
 
 def read_document(payload: bytes | str) -> dict[str, Any] | None:
-    """The JSON object of an answer. None if it is none."""
+    """The JSON object of an answer. None if it is none. A body may hold a whole number that is too long for Python: it
+    is read as text."""
     try:
-        document = json.loads(payload)
+        document = json.loads(payload, parse_int=read_whole)
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
@@ -67,6 +71,11 @@ def read_problem(status: int, headers: Mapping[str, str], payload: bytes | Mappi
         request_id=_text(document, "request_id"),
         document=document,
     )
+
+
+def read_whole(digits: str) -> int | str:
+    """A whole number of a JSON document; its text if it is too long for Python."""
+    return int(digits) if len(digits) <= DIGITS_MAX else digits
 
 
 def _text(document: Mapping[str, Any], name: str) -> str:

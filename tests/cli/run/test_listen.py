@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -33,7 +34,7 @@ def listening(*args: str) -> Iterator[tuple["subprocess.Popen[str]", list[str]]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())["listening"]
+        yield process, re.findall(r"http://[\d.]+:\d+", process.stdout.readline())
     finally:
         process.kill()
         process.communicate()
@@ -116,9 +117,9 @@ def test_signatures() -> None:
     assert [line["signature"] for line in lines] == ["ok", "wrong", "missing"]
 
 
-def test_log_that_cannot_be_written() -> None:
+def test_log_that_cannot_be_written(tmp_path: Path) -> None:
     """A judge that cannot write is none: before the start, and when it fails later."""
-    result = CliRunner().invoke(main, ["listen", "--port", "0", "--log", "/nonexistent/log"])
+    result = CliRunner().invoke(main, ["listen", "--port", "0", "--log", str(tmp_path / "none" / "log")])
     assert result.exit_code == ExitCode.USAGE
     with listening("--log", "/dev/full") as (process, urls):
         with contextlib.suppress(OSError):
