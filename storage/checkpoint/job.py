@@ -67,8 +67,8 @@ class CheckpointJob:
         self._finished = finished
 
     def run(self) -> None:
-        """Do steps 0 to 4 (see above). Blocks for as long as the disk takes. Raises DiskFailed or Corrupt: the process
-        must end."""
+        """Write and sync the files, commit the catalog, remove directories. Blocks for as long as the disk takes.
+        Raises DiskFailed or Corrupt: the process must end."""
         self._make_room()
         self._opening.look_on(*self.hours.there)
         pace = SyncPace(self._disk)
