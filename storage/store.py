@@ -87,7 +87,7 @@ class Store:
 
     @property
     def cluster_id(self) -> bytes | None:
-        """16 bytes. None before Genesis."""
+        """The id of the cluster, 16 bytes. None before Genesis is applied."""
         return self._opening.cluster_id
 
     def found(self, cluster_id: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The states files of an hour against its settle records: a part of `verify`.
+"""Compares an hour's states files with its settle records: a part of `verify`.
 
 A file that no start would use any more (the checkpoint does not reach as far) is left out. The next checkpoint removes
 it. A file that counts must hold the same states of its units as the records, no more and no less.
@@ -14,7 +14,8 @@ from storage.state.files import Span, StateFiles, open_span, spans_in
 
 
 class StateCheck:
-    """Takes all settle records in order. Faults go to `faults`."""
+    """Compares the states files of an hour with its `settles` settle records. `take` gets all of them in order. Each
+    fault is added to `faults` as a line."""
 
     def __init__(self, files: HourFiles, settles: int, faults: list[str]) -> None:
         self._files = files

@@ -1,4 +1,5 @@
-"""Writes pieces into many files and syncs them as they come. Otherwise the last sync would carry gigabytes at once."""
+"""Writes pieces into many files and syncs them as they come. Otherwise one sync at the end would write gigabytes at
+once."""
 
 from pathlib import Path
 from typing import Final
