@@ -206,7 +206,7 @@ class Store:
         return before_newest(self._hours, positions)
 
     def settled_at(self, home: int) -> int | None:
-        """When a message was settled for good, ms. None if it is not yet. 0 if its home is unlinked, so long ago."""
+        """When a message was settled for good, ms. None if it is not yet. 0 if its home is unlinked: long ago."""
         at = np.array([home], np.uint64)
         state = int(self.states(at).state[0])
         if state == UNKNOWN:
@@ -236,7 +236,7 @@ class Store:
         return last_places(self._hours, homes)
 
     def last_place(self, home: int) -> int:
-        """The newest place of one message."""
+        """The newest place of the message born at `home`. See `last_places`."""
         return int(self.last_places(np.array([home], np.uint64))[0])
 
     def history(self, home: int) -> Pieces[Settles]:

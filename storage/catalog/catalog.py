@@ -271,11 +271,11 @@ class Catalog:
     # keys
 
     def key(self, topic: int, key: bytes) -> KeyEntry | None:
-        """The entry of a key, or None."""
+        """The entry of a message's key in a topic. None if no message has the key."""
         return self._keys.find(topic, key)
 
     def put_key(self, topic: int, key: bytes, entry: KeyEntry) -> None:
-        """Set the entry of a key."""
+        """Set the entry of a message's key in a topic."""
         self._keys.put(topic, key, entry)
 
     def drop_hour_keys(self, hour: int) -> int:
@@ -283,7 +283,8 @@ class Catalog:
         return self._keys.drop_hour(hour)
 
     def forget_hour_keys(self, hour: int, end: int) -> None:
-        """Drop the keys of an hour's units with global indexes below `end`, in the steps of `drop_dead_keys`."""
+        """Note that the keys of an hour's units with global indexes below `end` are to go. `drop_dead_keys` drops them
+        step by step."""
         self._keys.forget_hour(hour, end)
 
     def drop_dead_keys(self) -> int:
@@ -353,7 +354,8 @@ class Catalog:
                 yield table.name, key, value
 
     def faults(self) -> list[str]:
-        """Read every row of the last checkpoint. One line per wrong checksum, and one if count or hash do not match."""
+        """Read every row of the last checkpoint. Return a line for each wrong checksum, and for a wrong count or hash
+        of all rows."""
         faults: list[str] = []
         count = total = 0
         try:

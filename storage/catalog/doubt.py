@@ -31,8 +31,8 @@ class Doubt:
     New units are due later, except in the last moments before `until_ms`. So it is enough to know where two hours ended
     at the change. `ends` are the positions behind the last units of the hour before `until_ms` and of its own hour.
 
-    `term`: the newest term whose leader recorded how it came to lead. A leader that is given leadership by the leader
-    of that term adds no doubt.
+    `term`: the newest term whose leader recorded how it came to lead. If the leader of that term gives leadership to
+    another node, that node adds no doubt.
     """
 
     until_ms: int = -1  # none

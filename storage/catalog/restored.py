@@ -39,8 +39,8 @@ class Restored:
     """The origin of a cluster made from a backup.
 
     - `restored_ms`: when the cluster was made, by the clock of the restoring process.
-    - `ends`: for each hour, where its units end in the backup.
-    - `term`: the last term of the old cluster in the log.
+    - `ends`: for each hour of the backup, the global_index behind its last unit there.
+    - `term`: the term of the last entry in the backup.
     """
 
     restored_ms: int

@@ -115,7 +115,7 @@ class HourSet:
         return self._table
 
     def close(self) -> None:
-        """Close all descriptors."""
+        """Close the file descriptors of all hours."""
         for hour in list(self._objects.values()):
             hour.close()
 

@@ -53,7 +53,7 @@ class UnlinkedHours:
     """The directories to remove, and the generations that a new directory must not have. For the loop's thread."""
 
     def __init__(self, leftovers: Sequence[Directory]) -> None:
-        """`leftovers` are those at the open of the store."""
+        """`leftovers` are the ones that were found when the store was opened."""
         self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may exist
         self._leftovers = list(leftovers)  # a checkpoint under way reads it, so items go when that is over
         for number, generation in leftovers:
@@ -70,7 +70,7 @@ class UnlinkedHours:
 
     @property
     def leftovers(self) -> int:
-        """The number of leftovers that wait for a checkpoint to begin."""
+        """The number of leftovers that no checkpoint has taken yet."""
         return len(self._leftovers)
 
     def generation(self, number: int) -> int:

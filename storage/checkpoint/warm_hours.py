@@ -38,7 +38,7 @@ class WarmHours:
             self._cool()
 
     def drop(self, number: int) -> None:
-        """Drop an hour as it is: it became near, or was unlinked."""
+        """Forget an hour that became near or was unlinked. Its caches and descriptors stay as they are."""
         self._hours.pop(number, None)
         self._total -= self._units.pop(number, 0)
 

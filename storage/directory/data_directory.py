@@ -248,7 +248,7 @@ def owner_of(path: Path, disk: Disk) -> tuple[str, bytes]:
 
 
 def lock_line(node_id: str, store_id: bytes) -> bytes:
-    """The content of LOCK for this node's directory, if other code than `open` makes the directory."""
+    """The content of LOCK for this node's directory. For a restore, which makes the directory without `open`."""
     return _Owner(node_id, store_id).encode()
 
 

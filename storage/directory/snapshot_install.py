@@ -53,11 +53,11 @@ _SYNC_EACH_MAX: Final = 20_000
 
 
 class PieceRefused(SnapshotRefused):
-    """The manifest lacks this piece, or its checksum differs. Ask for it again."""
+    """The manifest lacks this piece, or its checksum differs. The caller asks for it again."""
 
 
 class InstallRefused(SnapshotRefused):
-    """The files built differ from the manifest. Discard them and begin anew."""
+    """The files that were built differ from the manifest. The caller discards them and begins anew."""
 
 
 class Install:
@@ -168,11 +168,11 @@ class Install:
             self._disk.close(fd)
 
     def commit(self) -> None:
-        """Make the snapshot this directory's state: the rename.
+        """Make the snapshot this directory's state, by one rename.
 
-        The store and the journal of before must be closed and not written any more. Their open handles are void. The
-        next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the writer
-        of the journal its content.
+        Before this, the caller closes the old store and journal. Nothing may be read or written through them any more.
+        The next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the
+        writer of the journal its content.
         """
         assert self._disk.list_directory(self.journal), "hours of a snapshot beside a journal of before it"
         self._disk.rename(self._aside, self._directory / INSTALLED)
@@ -285,7 +285,7 @@ def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
     """Write the states files of the large hours below `directory`, which was checked and has none.
 
     No snapshot brings these files, and the next checkpoint is half a minute away. Until then one ack would read all
-    settle records of its hour on the loop. Durable at return; in a thread.
+    settle records of its hour on the loop. Durable at return. Blocks, so it is for a thread.
     """
     large = [(hour, of) for hour, of in manifest.record.hours.items() if settle_count(of) >= TAIL_MIN]
     if not large:

@@ -219,7 +219,8 @@ class HourCheck:
             self.faults.append(f"corrupt: {file.name}: {told - _ROWS_NAMED_MAX} more rows with a wrong checksum")
 
     def _compare(self, file: RowFile, first: int, name: str, found: I64, expected: I64) -> None:
-        """Report the first row whose column differs from `expected`. Later differences follow from it."""
+        """Report the first row where the column `name` differs from `expected`. Later differences mostly follow from
+        the first."""
         wrong = np.flatnonzero(found != expected)
         if len(wrong):
             row = int(wrong[0])

@@ -26,7 +26,8 @@ class StateCheck:
         self._forwards = False
 
     def take(self, settles: Settles, first: int) -> None:
-        """Take the next records. `first` is the ordinal of the first one."""
+        """Take the next settle records, of which the first has ordinal `first`. Compare each states file once its
+        records are there."""
         while self._spans and len(settles):
             begin, end = self._spans[0]
             part = settles[: end - first]

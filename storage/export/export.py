@@ -194,7 +194,8 @@ class Export:
         return found
 
     def _growth(self, hour: int, lengths: HourLengths, known: Hours, folder: Path) -> HourGrowth | None:
-        """The work for an hour. None if it has no units, or was unlinked since the checkpoint was read."""
+        """The object that exports what an hour has new. None if it has no units, or was unlinked since the checkpoint
+        was read."""
         files = HourFiles(
             self._disk,
             self._source.path / "hours",
@@ -281,7 +282,7 @@ class Export:
                 self._disk.close(fd)
 
     def _replace(self, path: Path, document: Partition | ExportedNode) -> None:
-        """Replace a document durably, or leave the old one."""
+        """Replace a document. It is durable at return; after a fault the old one is still there."""
         part = path.with_name(path.name + PART)
         with at_place():
             fd = self._disk.open_write(part)

@@ -30,8 +30,8 @@ class GrowingFile:
     """A file of an export, open for appending. Any fault of the file or its disk raises ExportRefused."""
 
     def __init__(self, path: Path, disk: Disk, known: File, header: bytes) -> None:
-        """`known` is the manifest's entry. A file that the manifest does not list begins with `header`. Bytes behind
-        the entry's length are cut, for a stopped run left them."""
+        """`known` is the manifest's entry for the file. A file that the manifest does not list begins with `header`.
+        Bytes behind the entry's length are cut, for a stopped run left them."""
         self._path = path
         self._disk = disk
         self._end = known.bytes

@@ -85,7 +85,8 @@ class ExportedHour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedDeliveries(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the delivery log. `complete`: a later file was begun, and this one grows no more."""
+    """The exported part of a file of the delivery log. `complete`: the node has begun a later file, and this one grows
+    no more."""
 
     name: str
     store_id: str
@@ -131,7 +132,7 @@ class ExportedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """nodes/<node>.json: the moment of a node's export.
+    """nodes/<node>.json: which moment of the node its export shows, and the settings that a reader of the export needs.
 
     - `max_now_ms`: the replicated time at `applied_index`. The exported hours reach up to it.
     - `deliveries_until_ms`: the exported delivery log reaches up to it.
@@ -169,7 +170,7 @@ def partition_folder(directory: Path, day: str, node: str) -> Path:
 
 
 def node_file(directory: Path, node: str) -> Path:
-    """The file of a node's document."""
+    """The path of a node's document in an export."""
     return directory / NODES / f"{node}.json"
 
 

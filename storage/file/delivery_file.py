@@ -44,7 +44,7 @@ _NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")
 
 
 class DeliveryFile(NamedTuple):
-    """A file by its name: the hour in which it was begun, and its place among all."""
+    """A file of the delivery log by its name: the hour in which it was begun, and its ordinal among all files."""
 
     hour: int
     sequence: int
@@ -56,7 +56,7 @@ class DeliveryFile(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Facts from the first and last record of a file. Times are 0 if no record is as written."""
+    """Facts from the first and last record of a delivery file. The times are 0 if no record is as written."""
 
     file: DeliveryFile
     first_ms: int
@@ -81,8 +81,8 @@ class Ends(NamedTuple):
 def whole_from_ms(first_ms: int) -> int:
     """The time from which a log is complete, if its first record left is of `first_ms`.
 
-    Earlier files went by age, or with the directory. They may have held times that are later by BACK_MS. If a clock was
-    set back by more, they may have held later times still, which no file shows.
+    Earlier files were removed by age, or were lost with the directory. Their records may be up to BACK_MS later than
+    `first_ms`. If a clock was set back by more than that, they may have been later still, which no file shows.
     """
     return first_ms + BACK_MS + 1
 

@@ -62,7 +62,7 @@ def missing_calls() -> list[str]:
 
 
 def _sync(fd: int) -> None:
-    """fsync, or F_FULLFSYNC where it does more."""
+    """Sync a file by F_FULLFSYNC where system and file system have it (macOS), else by fsync."""
     if _FULL_SYNC is not None:
         try:
             fcntl.fcntl(fd, _FULL_SYNC)
@@ -124,7 +124,7 @@ class Disk:
     caller that opened a descriptor closes it."""
 
     def open_read(self, path: Path) -> int:
-        """Open for reading. Raises FileNotFoundError if the file is missing, DiskFailed for everything else."""
+        """Open a file for reading. Raises FileNotFoundError if it is missing, DiskFailed for every other error."""
         try:
             return os.open(path, os.O_RDONLY)
         except FileNotFoundError:

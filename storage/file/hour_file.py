@@ -92,7 +92,7 @@ class HourFile:
 
     @property
     def path(self) -> Path:
-        """Its path. Made when it is asked for, since most files of an hour that is looked at are not opened."""
+        """The file's path. Made at each call, because most files are never opened and need none."""
         return self._directory / self._file
 
     @property

@@ -24,7 +24,8 @@ and a name."""
 
 
 class SyncPace:
-    """The pace of one writer. Blocks; raises DiskFailed.
+    """Sends the bytes of one writer to the device a little at a time. It blocks, so it is for a thread. Raises
+    DiskFailed.
 
     Invariant: at most UNDER_WAY_MAX of its bytes, LITTLE_MAX little writes and one file's last bytes are under way, if
     the device takes them in order.

@@ -37,7 +37,8 @@ class HomesElsewhere:
         self._home[start : self.count] = homes
 
     def forget(self, end: int) -> None:
-        """Drop the units before `end`. They have ended, and few requests need their homes."""
+        """Drop the homes of the units before global_index `end`. These have ended, and few requests need their
+        homes."""
         if end > self.begin:
             row = int(self._at[: self.count].searchsorted(end))
             self._at, self._home = self._at[row : self.count].copy(), self._home[row : self.count].copy()

@@ -68,7 +68,7 @@ class Hour:
 
     @property
     def counters(self) -> HourCounters:
-        """Its counters as they are now."""
+        """The hour's counters as they are now."""
         return HourCounters(
             self.number, self.generation, self.first, self.units, self.log_end, self.settles, self.unsettled,
             self.forwarded, self.moved, self.saved_units, self.saved_log_end, self.saved_settles, self._settled_ms,
@@ -89,7 +89,7 @@ class Hour:
     # append
 
     def grow(self, units: int, log_bytes: int) -> None:
-        """Count units that are about to be added by `write` or to the stage."""
+        """Add units and the bytes of their records to the counters, before `write` or the stage takes them."""
         self.units += units
         self.unsettled += units
         self.log_end += log_bytes
@@ -105,7 +105,7 @@ class Hour:
         self.saved_units, self.saved_log_end = self.units, self.log_end
 
     def move_in(self, units: Units, homes: U64) -> None:
-        """Note units, about to be added, whose messages were born at `homes`."""
+        """Note the homes of units that are about to be added, whose messages were born at other positions."""
         self._homes.add(units["global_index"].astype(np.int64), homes)
         self.moved += len(units)
 
@@ -231,7 +231,7 @@ class Hour:
         self.heads()
 
     def leave(self) -> None:
-        """Become far. Everything is written, so only the caches go."""
+        """Become far. All staged bytes are written, so only the caches and descriptors are dropped."""
         assert not self.staged_settles.arrays, f"hour {self.number} is near and has staged settle records"
         self.near = False
         self._heads = None
@@ -243,7 +243,7 @@ class Hour:
         self._states, self._homes = None, HomesElsewhere(self.next)
 
     def close(self) -> None:
-        """Close its descriptors."""
+        """Close the hour's file descriptors. The next use opens the files again."""
         if self._states is not None:
             self._states.close()
         if self._files is not None:

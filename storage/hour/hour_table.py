@@ -146,7 +146,7 @@ class HourTable:
         return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
 
     def extents(self, numbers: Sequence[int] | None = None) -> Extents:
-        """The extents of those of these hours, which rise, that exist. None stands for all hours."""
+        """The extents of those hours of `numbers`, which rise, that exist. None stands for all hours."""
         number = self.rows["number"]
         if numbers is None:
             at = np.argsort(number)[np.count_nonzero(number < 0) :]
@@ -170,7 +170,7 @@ class HourTable:
         return np.array([row_of[number] for number in numbers], np.int64)
 
     def begin(self, numbers: list[int], generations: Sequence[int], firsts: Sequence[int]) -> None:
-        """Add hours that do not exist, without units."""
+        """Add rows for hours that do not exist yet. They have no units."""
         at = self._take(len(numbers))
         for number, row in zip(numbers, at.tolist(), strict=True):
             assert number not in self._row_of, f"hour {number} is there"
@@ -181,7 +181,7 @@ class HourTable:
         put_rows(self._rows, at, rows)
 
     def _take(self, count: int) -> I64:
-        """The indexes of rows that are free now."""
+        """Take free rows for `count` hours and return their indexes. If too few are free, the table grows."""
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         begin, self._end = self._end, self._end + count - len(reused)
         if self._end > len(self._rows):

@@ -182,7 +182,7 @@ class Table:
         self._put_frozen = {}
 
     def commit(self, transaction: "lmdb.Transaction[bytes]", changes: dict[bytes, bytes | None]) -> tuple[int, int]:
-        """Write changes into the transaction. Return their differences for the catalog's count and hash.
+        """Write changes into the transaction. Return by how much the number of rows and the sum of their hashes change.
 
         Runs in the checkpoint's thread, so it touches only this object's name and database.
         """
