@@ -87,7 +87,7 @@ class Store:
 
     @property
     def cluster_id(self) -> bytes | None:
-        """16 bytes. None before Genesis."""
+        """The id of the cluster, 16 bytes. None before Genesis is applied."""
         return self._opening.cluster_id
 
     def found(self, cluster_id: bytes) -> None:
@@ -107,12 +107,12 @@ class Store:
 
     @property
     def hours_held(self) -> HoursHeld:
-        """The hours in memory. They follow from the near and used hours, not from the pending units."""
+        """Counts of the hours in memory. They depend on the near and used hours, not on the number of units."""
         return self._hours.held
 
     @property
     def left_by_start(self) -> int:
-        """The number of leftovers to remove, and of hours whose lengths to look at. Each checkpoint does a piece."""
+        """How many leftovers are still to be removed, and hours' files to be cut. Each checkpoint does a piece."""
         return self._hours.leftovers + self._opening.unlooked
 
     # apply
@@ -120,7 +120,7 @@ class Store:
     def append(self, batch: UnitBatch) -> U64:
         """Append units and return their positions in row order. The due hour decides where, the order within is kept.
 
-        With `homes` they are messages that move here from elsewhere. Their ids and times of creation stay.
+        With `homes` they are messages that move here from another position. Their ids and times of creation stay.
         """
         if not len(batch):
             return np.empty(0, np.uint64)
@@ -146,7 +146,7 @@ class Store:
         return arranged.restore((arranged.hour << INDEX_BITS | index).view(np.uint64))
 
     def settle(self, batch: SettleBatch) -> None:
-        """Record changes of units, all of which must exist. The last row of a unit decides its state."""
+        """Append settle records of units, all of which must exist. The last record of a unit decides its state."""
         rows = np.zeros(len(batch), SETTLE)
         rows["global_index"] = indexes_of(batch.position)
         for name in ("at_ms", "when", "term", "attempt", "node", "code", "subscription", "what"):
@@ -168,7 +168,7 @@ class Store:
         return state_only(self._hours, positions)
 
     def are_known(self, positions: U64) -> bool:
-        """True if `state_only` of these reads nothing, because the states of their whole hours are in memory."""
+        """True if `state_only` of these units reads no file, because the states of their whole hours are in memory."""
         return are_known(self._hours, positions)
 
     def units(self, positions: U64) -> Units:
@@ -190,7 +190,7 @@ class Store:
         return [found[place] for place in range(len(positions))]
 
     def record_rows(self, positions: U64, units: Units | None = None) -> RecordRows:
-        """The same records in columns."""
+        """The records of these units as columns, in order. All must exist. See `records`."""
         if len(positions) <= FEW:
             return RecordRows.of(self.records(positions, units))
         hours = self._hours.existing(positions)
@@ -202,11 +202,11 @@ class Store:
         return newest(self._hours, positions)
 
     def before_newest(self, positions: U64) -> Settles:
-        """The settle record of each unit before its newest one, in the same form."""
+        """The settle record of each unit before its newest one, in the form of `newest`."""
         return before_newest(self._hours, positions)
 
     def settled_at(self, home: int) -> int | None:
-        """When a message was settled for good, ms. None if it is not yet. 0 if its home is unlinked, so long ago."""
+        """When a message was settled for good, ms. None if it is not yet. 0 if its home is unlinked: long ago."""
         at = np.array([home], np.uint64)
         state = int(self.states(at).state[0])
         if state == UNKNOWN:
@@ -236,7 +236,7 @@ class Store:
         return last_places(self._hours, homes)
 
     def last_place(self, home: int) -> int:
-        """The newest place of one message."""
+        """The newest place of the message born at `home`. See `last_places`."""
         return int(self.last_places(np.array([home], np.uint64))[0])
 
     def history(self, home: int) -> Pieces[Settles]:
@@ -256,7 +256,7 @@ class Store:
         return read.run() if read else DueUnits.empty()
 
     def slot_read(self, tick: int) -> SlotRead | None:
-        """The same units in two steps. The second (`run`) may run in a thread. None if there is nothing."""
+        """`second` in two steps: this call, then `run` of its result, in any thread. None if there is no such hour."""
         hour = self._hours.use(tick // SECONDS)
         return SlotRead(hour, tick % SECONDS) if hour else None
 
@@ -291,19 +291,19 @@ class Store:
         return at.astype(np.uint64) | np.uint64(hour << INDEX_BITS), first + stop - base
 
     def hour_count(self, hour: int, count_filter: CountFilter, now_ms: int) -> HourCount | None:
-        """A count of such messages of an hour, in two steps as `slot_read`. None if there are none."""
+        """The count of an hour's messages that pass the filter, in two steps as `slot_read`. None if none can pass."""
         if not count_filter.touches(hour) or not (self.open_units(hour) or count_filter.standings - OPEN_STANDINGS):
             return None
         return HourCount(found, count_filter, now_ms) if (found := self._hours.find(hour)) else None
 
     def is_linked(self, hour: Hour) -> bool:
-        """True if an hour that was read still exists. Otherwise a missing file is no damage."""
+        """True if an hour that was read still exists. If it was unlinked meanwhile, a missing file is no damage."""
         return self._hours.find(hour.number) is hour
 
     # hours
 
     def hour(self, hour: int) -> Hour | None:
-        """An hour as an object. It is another object once the hour is begun anew."""
+        """An hour as an object, None if it does not exist. It is another object once the hour is begun anew."""
         return self._hours.find(hour)
 
     def open_units(self, hour: int) -> int:
@@ -354,7 +354,7 @@ class Store:
         return 0 if found is None else self._hours.settled_ms(found)
 
     def settled_known(self, hour: int) -> bool:
-        """True if `settled_ms` reads nothing."""
+        """True if `settled_ms` of this hour reads no file."""
         return (found := self._hours.counters(hour)) is None or found.settled_ms != NOT_READ
 
     def turn(self, now_hour: int) -> None:
@@ -366,9 +366,8 @@ class Store:
         self._hours.begin_at(now_hour)
 
     def unlink(self, hour: int) -> None:
-        """Drop an hour. Its directory goes when a checkpoint without it is durable. Unknown hours are fine. An unlinked
-        hour may be begun again at once. Its units are numbered behind the former ones, whose positions stay unknown for
-        good."""
+        """Drop an hour, if it exists. Its directory goes when a checkpoint without it is durable. An unlinked hour may
+        be begun again at once. Its units are numbered behind the former ones, whose positions stay unknown for good."""
         self.catalog.written.row(b"unlink", hour.to_bytes(4, "little"))
         found = self._hours.find(hour)
         if found is not None:
@@ -378,16 +377,16 @@ class Store:
     # checkpoint
 
     def begin_checkpoint(self, record: CheckpointRecord) -> CheckpointJob:
-        """Freeze this moment. `record` is the machine's state, the store adds the hours. One at a time.
+        """Begin a checkpoint of this moment. `record` is the state machine's part, to which the store adds the hours.
 
-        Then `job.run()` in a thread, then `job.finish()` here.
+        The caller calls `job.run()` in a thread, then `job.finish()` on the loop. Only then may another begin.
         """
         frozen = self._hours.freeze()
         catalog = self.catalog.begin(record)
         return CheckpointJob(self._disk, self._directory, frozen, self._opening, catalog, self._pins, self._finish)
 
     def pin(self) -> Pin | None:
-        """Pin the last durable checkpoint, to be read in a thread. None before the first. Cheap."""
+        """Pin the last durable checkpoint, so that a thread can read it. None before the first. Copies nothing."""
         held = self._pins.hold(self.catalog.pin)
         return None if held is None else Pin(self._directory.parent, self._disk, self.group, held, self._pins)
 

@@ -61,7 +61,8 @@ _OLDEST: Final = (META, TOPICS, KEYS, HOUR_KEYS, MEMBERS)
 
 @dataclass(slots=True)
 class Frozen:
-    """A checkpoint on its way. Made by Catalog.begin; commit it in a thread, then give it to Catalog.finish."""
+    """The catalog's part of a checkpoint: the changes that were set aside, and the record. Made by Catalog.begin. Call
+    `commit` in a thread, then give it to Catalog.finish."""
 
     record: CheckpointRecord
     _environment: lmdb.Environment
@@ -77,8 +78,8 @@ class Frozen:
         Runs in any thread, beside reads and changes of the catalog, because it touches only this object and LMDB.
         Raises DiskFailed (final), or Corrupt if a row that it replaces does not match its checksum.
 
-        A reader killed beside the node (`reconcile`) leaves its slot, and LMDB reuses no page freed since. So the slots
-        of dead processes are freed first.
+        LMDB has a slot for each reader. A reader that was killed beside the node (`reconcile`) leaves its slot, and
+        LMDB reuses no page freed since. So this frees the slots of dead processes first.
         """
         assert not self.committed, "committed twice"
         count, total = self.record.catalog_count, self.record.catalog_hash
@@ -150,7 +151,8 @@ class Catalog:
         - `read_only`: the directory exists and no other process has it open. Nothing is changed or made beside it.
         - `beside_node`, with `read_only`: its node may be running, so LMDB's existing lock file counts this reader.
 
-        Raises FormatRefused (another version), Corrupt (cut short, record, genesis or a topic), DiskFailed.
+        Raises FormatRefused (another version), DiskFailed, or Corrupt: the file is cut short, or the record, the
+        genesis or a topic is damaged.
         """
         if read_only:
             require_begun(path / "data.mdb", disk)
@@ -194,7 +196,7 @@ class Catalog:
     # tables
 
     def of(self, row: TableRow[C]) -> C:
-        """The cache of a table in memory. Changes of the table go through it."""
+        """The cache of a table in memory. Code that changes the table does it through the cache."""
         cache: C = self._caches[row.name]
         return cache
 
@@ -210,7 +212,7 @@ class Catalog:
         return read_genesis(self._meta)
 
     def found(self, genesis: Genesis) -> None:
-        """Found the cluster, once."""
+        """Store the genesis, which founds the cluster. May be called once."""
         write_genesis(self._meta, genesis)
 
     def refound(self, genesis: Genesis) -> None:
@@ -223,7 +225,7 @@ class Catalog:
         return read_overdue_rule(self._meta)
 
     def set_overdue_rule(self, rule: OverdueRule | None) -> None:
-        """Set the rule. None says that it is done."""
+        """Set the rule for overdue messages. None: there is no such message any more, and the rule is removed."""
         write_overdue_rule(self._meta, rule)
 
     def set_restored(self, restored: Restored) -> None:
@@ -269,11 +271,11 @@ class Catalog:
     # keys
 
     def key(self, topic: int, key: bytes) -> KeyEntry | None:
-        """The entry of a key, or None."""
+        """The entry of a message's key in a topic. None if no message has the key."""
         return self._keys.find(topic, key)
 
     def put_key(self, topic: int, key: bytes, entry: KeyEntry) -> None:
-        """Set the entry of a key."""
+        """Set the entry of a message's key in a topic."""
         self._keys.put(topic, key, entry)
 
     def drop_hour_keys(self, hour: int) -> int:
@@ -281,11 +283,12 @@ class Catalog:
         return self._keys.drop_hour(hour)
 
     def forget_hour_keys(self, hour: int, end: int) -> None:
-        """Drop the keys of an hour's units with global indexes below `end`, in the steps of `drop_dead_keys`."""
+        """Note that the keys of an hour's units with global indexes below `end` are to go. `drop_dead_keys` drops them
+        step by step."""
         self._keys.forget_hour(hour, end)
 
     def drop_dead_keys(self) -> int:
-        """Drop a few more of those keys. Return their number."""
+        """Drop a few more of the keys that `forget_hour_keys` was called for. Return their number."""
         return self._keys.drop_dead()
 
     # hours that were unlinked
@@ -310,7 +313,8 @@ class Catalog:
         return sum(table.changes for table in self._tables)
 
     def begin(self, record: CheckpointRecord) -> Frozen:
-        """Set the changes aside for a checkpoint. Cheap. One checkpoint at a time: finish it, or end the process."""
+        """Set the changes aside for a checkpoint, without copying a row. Before the next call `finish` must be
+        called."""
         assert not self.in_checkpoint, "one checkpoint at a time"
         if self.record is not None:
             assert record.applied_index >= self.record.applied_index, "a checkpoint does not go back"
@@ -320,7 +324,7 @@ class Catalog:
         return Frozen(record, self._environment, self._about, changes, self._path)
 
     def finish(self, frozen: Frozen) -> None:
-        """Read from the checkpoint from now on. It is durable."""
+        """Read from the committed checkpoint from now on, and drop the changes that were set aside for it."""
         assert frozen.committed, "finished before it was committed"
         self.in_checkpoint = False
         self._reader.abort()
@@ -330,9 +334,9 @@ class Catalog:
         self.record = frozen.record
 
     def pin(self) -> CatalogPin | None:
-        """Pin the last durable checkpoint, to be copied later. None before the first. Cheap.
+        """Pin the last durable checkpoint, to be copied later. None before the first. Copies nothing.
 
-        It may be newer than `record`: a thread committed it, and finish was not called yet.
+        It may be newer than `record`, if a thread has committed a checkpoint that `finish` was not called for yet.
         """
         genesis, transaction = self.genesis, self._environment.begin()
         record = read_checkpoint(transaction, self._about)
@@ -350,7 +354,8 @@ class Catalog:
                 yield table.name, key, value
 
     def faults(self) -> list[str]:
-        """Read every row of the last checkpoint. One line per wrong checksum, and one if count or hash do not match."""
+        """Read every row of the last checkpoint. Return a line for each wrong checksum, and for a wrong count or hash
+        of all rows."""
         faults: list[str] = []
         count = total = 0
         try:

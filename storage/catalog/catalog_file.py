@@ -51,7 +51,7 @@ _LOOKS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _Meta:
-    """A meta page: a committed transaction."""
+    """A meta page of LMDB, which describes one committed transaction."""
 
     page_size: int
     free: bytes

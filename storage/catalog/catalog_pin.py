@@ -11,7 +11,8 @@ from storage.lmdb.errors import lmdb_errors
 
 @dataclass(slots=True)
 class CatalogPin:
-    """The last checkpoint's transaction, held until it is copied or closed. Made by Catalog.pin, for any thread."""
+    """A read transaction of the last checkpoint. It stays open until `copy_to` or `close` is called. Made by
+    Catalog.pin, for any thread."""
 
     record: CheckpointRecord
     cluster_id: bytes
@@ -20,9 +21,10 @@ class CatalogPin:
     _path: Path
 
     def copy_to(self, directory: Path) -> None:
-        """Write the content of this transaction, without free pages, as `data.mdb` into an empty directory. Once.
+        """Copy the catalog as this transaction sees it into `data.mdb` in an empty directory. Free pages are left out.
+        May be called once.
 
-        Blocks. LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt.
+        Blocks the calling thread. LMDB writes the file itself and does not sync it. Raises DiskFailed or Corrupt.
         """
         assert self._transaction is not None, "copied or closed"
         with lmdb_errors("copy", self._path):

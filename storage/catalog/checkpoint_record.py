@@ -55,7 +55,11 @@ assert (_HEAD.size, _TAIL.size, _DOUBT.size) == (74, 16, 32)
 class CheckpointRecord:
     """The moment of one checkpoint.
 
-    - `catalog_count`, `catalog_hash`: filled in by the catalog's commit.
+    - `applied_index`, `applied_term`: of the last applied entry. `max_now_ms`: the newest time in any entry.
+    - `tick`, `local_index`: the dispatch state. `state_applied_index`: what the leader had applied when it proposed
+      this state.
+    - `hours`: HourLengths by hour. `rolling_hash`: of all applied entries and what they wrote.
+    - `catalog_count`, `catalog_hash`: number and hash of the catalog's rows, filled in by its commit.
     - `level`: the newest version of entries that all members read.
     - `hash_version`: the rule by which `rolling_hash` was made.
     """
@@ -141,7 +145,7 @@ class CheckpointRecord:
 
 
 def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
-    """Read the bytes of version 2 behind the rolling hash. Return level, hash version, and where the hours begin."""
+    """Read the bytes of version 2, which begin at `at`. Return level, hash version, and where these bytes end."""
     end = at + _TAIL.size
     if len(data) < end:
         raise Corrupt(_WHERE, at, "length", len(data), f"at least {end}")
@@ -156,7 +160,7 @@ def _read_tail(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _read_doubt(data: bytes, at: int) -> tuple[Doubt, int]:
-    """Read the bytes of version 3 behind those. Return the doubt, and where the hours begin."""
+    """Read the bytes of version 3, which begin at `at`. Return the doubt, and where the hours begin."""
     end = at + _DOUBT.size
     if len(data) < end:
         raise Corrupt(_WHERE, at, "length", len(data), f"at least {end}")

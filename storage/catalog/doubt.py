@@ -1,11 +1,12 @@
 """The doubt: hand-overs that a former leader may have made without a record.
 
 In fast mode a leader hands over first, and its Lease is in the log up to 50 ms later. So no node knows the last
-hand-overs of a leader that died. They can only be of units that were there, and due by that leader's clock. The change
-of leader leaves a doubt about all these units. The doubt about a unit ends with its message. A planned transfer leaves
-no doubt.
+hand-overs of a leader that died. They can only be of units that were there when the leader died, and due by its clock.
+The change of leader leaves a doubt about all these units. The doubt about a unit ends with its message. A planned
+transfer leaves no doubt.
 
-A later change leaves a doubt about all units of an earlier one, and more. So only the newest doubt is kept.
+A later change of leader leaves a doubt about all units that were in doubt after an earlier one, and more. So only the
+newest doubt is kept.
 """
 
 from collections.abc import Callable
@@ -30,8 +31,8 @@ class Doubt:
     New units are due later, except in the last moments before `until_ms`. So it is enough to know where two hours ended
     at the change. `ends` are the positions behind the last units of the hour before `until_ms` and of its own hour.
 
-    `term`: the newest term whose leader recorded how it came to lead. A leader that is given leadership by the leader
-    of that term adds no doubt.
+    `term`: the newest term whose leader recorded how it came to lead. If the leader of that term gives leadership to
+    another node, that node adds no doubt.
     """
 
     until_ms: int = -1  # none
@@ -46,7 +47,7 @@ class Doubt:
         return cls(until_ms, (span(hour - 1)[1], span(hour)[1]))
 
     def mark(self) -> str:
-        """The text that enters the rolling hash."""
+        """The doubt as text, which every node adds to its rolling hash."""
         return f"{self.until_ms} {self.ends[0]} {self.ends[1]} {self.term}"
 
     def of(self, places: U64, due_ms: I64) -> npt.NDArray[np.bool_]:

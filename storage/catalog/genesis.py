@@ -43,7 +43,7 @@ def replace_genesis(meta: Table, genesis: Genesis) -> None:
 
 
 def write_genesis(meta: Table, genesis: Genesis) -> None:
-    """Set the genesis, once. A second one would assign all ids and receipts of the first to another cluster."""
+    """Set the genesis. May be called once: a second genesis would assign all ids and receipts to another cluster."""
     assert len(genesis.cluster_id) == CLUSTER_ID_SIZE, f"cluster id of {len(genesis.cluster_id)} bytes"
     assert meta.get(_KEY) is None, "the cluster is already founded"
     meta.put(_KEY, _ENCODER.encode(genesis))

@@ -30,10 +30,10 @@ assert LENGTHS_ROW.itemsize == 64
 class HourLengths(NamedTuple):
     """Lengths of an hour's three files in bytes, and counts of its units.
 
-    - `units`: all; `unsettled`: not settled for good.
-    - `forwarded`: unsettled and not open. Today no state but `forwarded` is that.
-    - `moved`: of all, those born in another hour.
-    - `generation`: that of the hour's directory, see unlinked_hours.
+    - `units`: all units; `unsettled`: those that are not settled for good.
+    - `forwarded`: those of the unsettled that are not open. Today only the state `forwarded` is unsettled and not open.
+    - `moved`: those of all units whose messages were born in another hour.
+    - `generation`: a number in the name of the hour's directory, see checkpoint/unlinked_hours.py.
     """
 
     log_len: int

@@ -1,7 +1,7 @@
 """The rows of the catalog that say that this cluster was made from a backup, when, and which units it held.
 
-The cluster does not know what the old cluster did with its messages. A backup holds no account of the old nodes, and
-the old cluster may have gone on since. So all units of the backup are in doubt.
+The cluster does not know which hand-overs the old cluster made. A backup has no delivery logs of the old nodes, and the
+old cluster may have gone on since. So all units of the backup are in doubt.
 
 The units of the backup are named by positions, never by times. The clock of the leader that wrote a message may have
 been ahead of all later clocks, and the leader here may be behind it. New units of an hour are numbered behind those of
@@ -39,8 +39,8 @@ class Restored:
     """The origin of a cluster made from a backup.
 
     - `restored_ms`: when the cluster was made, by the clock of the restoring process.
-    - `ends`: for each hour, where its units end in the backup.
-    - `term`: the last term of the old cluster in the log.
+    - `ends`: for each hour of the backup, the global_index behind its last unit there.
+    - `term`: the term of the last entry in the backup.
     """
 
     restored_ms: int
@@ -48,7 +48,7 @@ class Restored:
     term: int = 0
 
     def had(self, places: U64) -> npt.NDArray[np.bool_]:
-        """A mask, [n]: True for each of these units that the backup holds."""
+        """A mask, [n]: True for each of these units that was in the backup."""
         ends: I64 = np.zeros(len(places), np.int64)
         for hour, rows in by_hour(hours_of(places)):
             ends[rows] = self.ends.get(hour, 0)
@@ -75,7 +75,7 @@ def read_restored(meta: Table) -> Restored | None:
 
 
 def write_restored(meta: Table, restored: Restored) -> None:
-    """Set the origin. A restore of a restored cluster's backup sets it anew.
+    """Set the origin of this cluster. A restore from a backup of a restored cluster replaces the former origin.
 
     Rows of an earlier backup stay for hours that the new backup lacks. The units of such an hour, begun again, are
     numbered on from there.

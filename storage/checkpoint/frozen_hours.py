@@ -1,4 +1,5 @@
-"""All hours at one moment, for a checkpoint. The loop copies their counters, a thread works out the rest."""
+"""All hours as they are when a checkpoint begins. The loop copies their counters. The checkpoint's thread computes the
+rest from the copy."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -21,7 +22,8 @@ HOUR_BYTES: Final = 4 * 4096
 
 
 class FrozenHours:
-    """The bytes to write and sync, the lengths that the files will have, and the directories to remove."""
+    """The work of one checkpoint on hours: the bytes to write and sync, the lengths that the files then have, and the
+    directories to remove. Made by HourSet.freeze."""
 
     def __init__(
         self,
@@ -35,11 +37,11 @@ class FrozenHours:
         states: FrozenStates,
     ) -> None:
         self.rows = rows
-        """A copy of all rows of the table, free ones too."""
+        """A copy of all rows of the hour table (hour/hour_table.py), unused ones too."""
         self.chunks = chunks
         self.unlinked = unlinked
         self.heads = heads
-        """A fork, for the hours that the checkpoint writes."""
+        """A fork of the kept heads (hour/heads_kept.py). The thread adds the heads of the hours that it writes."""
         self.states = states
         self._settles = settles
         self._ahead = ahead
@@ -47,47 +49,47 @@ class FrozenHours:
 
     @property
     def near_end(self) -> int:
-        """The first hour behind the near ones, which the loop writes by itself."""
+        """The first hour after the near hours. The loop writes near hours at once, so a checkpoint only syncs them."""
         return self._ahead.start
 
     def prepare(self) -> None:
-        """Work out in the thread the columns that the loop needs once the checkpoint is durable."""
+        """Compute `staged_columns` in the thread, so that the loop finds them ready when the checkpoint is durable."""
         _ = self.staged_columns
 
     @cached_property
     def _rising(self) -> I64:
-        """Indexes of the rows that hold an hour, by number."""
+        """Indexes of the rows that hold an hour, in rising order of the hours."""
         number = self.rows["number"]
         hours = np.flatnonzero(number >= 0)
         return hours[number[hours].argsort(kind="stable")]
 
     @cached_property
     def staged_rows(self) -> I64:
-        """Indexes of the rows of hours with staged bytes, by number."""
+        """Indexes of the rows of hours with bytes that are only in memory (staged), in rising order of the hours."""
         rows = self.rows
         staged = (rows["units"] > rows["saved_units"]) | (rows["settles"] > rows["saved_settles"])
         return self._rising[staged[self._rising]]
 
     @cached_property
     def staged_columns(self) -> Mapping[str, I64]:
-        """The columns of `staged_rows` that HourTable.save reads."""
+        """The columns, by name, that HourTable.save needs of the rows `staged_rows`."""
         return {name: self.rows[name][self.staged_rows] for name in FROZEN}
 
     @property
     def staged_bytes(self) -> int:
-        """The most disk space that the units of `staged` need, without settle records."""
+        """The most disk space, in bytes, that the staged units and their records need. Settle records are left out."""
         rows = self.rows[self.staged_rows]
         units, records = rows["units"] - rows["saved_units"], rows["log_end"] - rows["saved_log_end"]
         return int((units * UNIT.itemsize + records).sum()) + HOUR_BYTES * len(rows)
 
     @property
     def staged(self) -> Iterator[FrozenHour]:
-        """The hours to write, rising."""
+        """The hours with staged bytes, which the checkpoint writes, in rising order."""
         return map(self._hour, self.staged_rows.tolist())
 
     @property
     def ahead(self) -> list[FrozenHour]:
-        """The hours that become near next."""
+        """The hours just after the near ones, which become near next. The checkpoint reads their heads."""
         number = self.rows["number"]
         ahead = (number >= self._ahead.start) & (number < self._ahead.stop)
         return [self._hour(row) for row in np.flatnonzero(ahead).tolist()]
@@ -108,7 +110,7 @@ class FrozenHours:
 
     @cached_property
     def lengths(self) -> HourRows:
-        """The lengths of all hours."""
+        """The lengths that the files of all hours have once the checkpoint has written them."""
         return lengths_of(self.rows[self._rising])
 
     @property

@@ -40,7 +40,7 @@ NEAR_HOURS: Final = 2
 """Near hours on either side of the wheel's hour."""
 
 AHEAD_HOURS: Final = 2
-"""Hours behind the near ones whose heads a checkpoint reads, so that the turn finds them in memory."""
+"""Hours after the near ones. A checkpoint reads their heads, so that `turn` finds them in memory."""
 
 STAGED_BYTES_SOFT: Final = 64 << 20
 """Past this a checkpoint is due, whichever part starts it."""
@@ -54,14 +54,17 @@ steps."""
 
 _PIECE_HOURS: Final = 64
 _PIECE_BYTES: Final = 8 << 20
-"""The most that one such step writes: more than an entry brings, and some ten milliseconds."""
+"""The most hours and bytes that one such step writes: more than an entry brings. A step takes some ten milliseconds."""
 
 _READ_UNITS_MAX: Final = 1 << 16
-"""An hour with more units on disk, whose heads are not kept, is left to the checkpoint."""
+"""An hour with more units on disk and no kept heads is left to the checkpoint. To write it, all units must be read."""
 
 
 class HourSet:
-    """The hours by number. On the loop's thread."""
+    """All hours of a store: their counters, the `Hour` objects of those in use, and the bytes staged for them.
+
+    The store adds units and settle records here, and freezes the hours for its checkpoints. For the loop's thread.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class HourSet:
         self.units = int(table.rows["units"].sum())
         """Units of all hours, settled ones too."""
         self.moved = int(table.rows["moved"].sum())
-        """Units of these that were born in another hour."""
+        """The number of these units whose messages were born in another hour."""
         self._objects: WeakValueDictionary[int, Hour] = WeakValueDictionary()  # all that exist
         self._near = range(0)
         self._mapped: dict[int, Hour] = {}  # near hours
@@ -95,14 +98,14 @@ class HourSet:
 
     @property
     def held(self) -> HoursHeld:
-        """The hours and heads in memory."""
+        """The number of hours with an object in memory, and the bytes of heads."""
         near = len(self._mapped)
         heads = near * HEADS_BYTES + self._left.bytes + self._heads.bytes
         return HoursHeld(near, len(self._objects), heads)
 
     @property
     def leftovers(self) -> int:
-        """The number of leftover directories that no checkpoint has been made to remove yet."""
+        """The number of leftovers that no checkpoint has begun to remove. See unlinked_hours.py."""
         return self._unlinked.leftovers
 
     @property
@@ -112,17 +115,17 @@ class HourSet:
         return self._table
 
     def close(self) -> None:
-        """Close all descriptors."""
+        """Close the file descriptors of all hours."""
         for hour in list(self._objects.values()):
             hour.close()
 
     def counters(self, number: int) -> HourCounters | None:
-        """The counters of an hour. Makes no object of it."""
+        """The counters of an hour, None if it does not exist. Makes no `Hour` of it."""
         return self._table.get(number) if (hour := self._objects.get(number)) is None else hour.counters
 
     def settled_ms(self, counters: HourCounters) -> int:
-        """The time of an hour's last settle record, ms. 0 if there is none. It is read once, and the hour does not
-        become warm."""
+        """The time of an hour's last settle record, ms. 0 if there is none. It is read from the file once and kept in
+        the counters. The hour does not become warm."""
         if counters.settled_ms != NOT_READ:
             return counters.settled_ms
         hour = self.find(counters.number)
@@ -132,14 +135,14 @@ class HourSet:
         return found
 
     def find(self, number: int) -> Hour | None:
-        """The hour, for its counters only. It does not become warm."""
+        """The hour, for a caller that needs its counters only. None if it does not exist. It does not become warm."""
         hour = self._objects.get(number)
         if hour is None and (counters := self._table.get(number)) is not None:
             hour = self._objects[number] = Hour(counters, self._open_files, self._stage)
         return hour
 
     def use(self, number: int) -> Hour | None:
-        """The hour, whose caches or files the caller is about to use. None if it holds nothing."""
+        """The hour, for use of its caches or files. It becomes warm unless it is near. None if it does not exist."""
         hour = self._mapped.get(number)
         if hour is not None:
             return hour
@@ -149,7 +152,8 @@ class HourSet:
         return hour
 
     def existing(self, positions: U64) -> Iterator[tuple[Hour, npt.NDArray[np.intp] | slice, I64]]:
-        """Yield (hour, rows, global indexes) of positions that must exist, hour by hour."""
+        """Yield for each hour that `positions` name: the hour, which rows of `positions` name it, and their global
+        indexes. All units must exist."""
         for number, rows, at in in_hours(positions):
             hour = self.use(number)
             assert hour is not None, f"no unit in hour {number}"
@@ -160,8 +164,8 @@ class HourSet:
     # append
 
     def begin(self, numbers: list[int]) -> tuple[I64, I64]:
-        """Begin those of the hours to append to, which rise, that are missing. Return the global_index of each one's
-        next unit, and where its log ends."""
+        """Begin the hours among `numbers`, which rise, that do not exist yet. Return for each of `numbers` the
+        global_index of its next unit, and where its log ends, [n] each."""
         missing = [number for number in numbers if number not in self._table]
         if missing:
             generations = [self._unlinked.generation(number) for number in missing]
@@ -178,7 +182,7 @@ class HourSet:
         return rows["first"] + rows["units"], rows["log_end"]
 
     def _among(self, numbers: list[int]) -> list[Hour]:
-        """The hours with an object among `numbers`, which rise."""
+        """The `Hour` objects that exist for the hours `numbers`, which rise."""
         if len(numbers) < len(self._objects):
             return [hour for number in numbers if (hour := self._objects.get(number)) is not None]
         found = []
@@ -208,7 +212,7 @@ class HourSet:
                 self._add_staged(arranged, units, edges, slice(begin, end))
 
     def _grow(self, arranged: BatchByHour, units: Units, edges: I64) -> None:
-        """Count the units and records to each hour, in its row and in its object if there is one."""
+        """Add units and record bytes to each hour's counters: in its row, and in its `Hour` if there is one."""
         hours, homes = arranged.hours, arranged.columns.homes
         counts, lengths = np.diff(arranged.edges), np.diff(edges) * 8
         if len(hours) > 1 or hours[0] not in self._mapped:
@@ -235,7 +239,7 @@ class HourSet:
         self._stage.add(units, words, np.array(hours), rows - rows[0], edges - edges[0])
 
     def settled(self, hour: Hour, staged: int) -> None:
-        """Note settle records that were added to an hour. `staged` bytes of them are in memory."""
+        """Note that an hour got settle records. `staged`: their bytes in memory, 0 if they are in the file."""
         if staged:
             self._settling.add(hour, staged)
             self._table.put(hour.counters)
@@ -269,7 +273,11 @@ class HourSet:
                     self._write([hour.number])
 
     def _piece(self, first: int) -> list[int]:
-        """The lowest hours from `first` on with staged units, without a gap, whose heads need no long reading."""
+        """The lowest hours from `first` on with staged units, as many as one step may write.
+
+        No staged hour lies between them. The list ends before an hour whose heads take long to read, or begins behind
+        it.
+        """
         piece: list[int] = []
         size = 0
         for number in self._stage.lowest(_PIECE_HOURS, first):
@@ -284,9 +292,9 @@ class HourSet:
         return piece
 
     def turn(self, now_hour: int) -> None:
-        """Move the wheel to `now_hour`. Release hours no longer near. Write and open hours that became near.
+        """Move the wheel to `now_hour`. Cool hours that are no longer near. Write and open hours that became near.
 
-        A turn back, after a wrong clock, reads nothing of hours that the turn before released.
+        A turn back, after a wrong clock, finds the heads of the hours that left at the last turn in memory.
         """
         self._near = range(now_hour - NEAR_HOURS, now_hour + NEAR_HOURS + 1)
         left = [number for number in self._mapped if number not in self._near]
@@ -308,8 +316,8 @@ class HourSet:
                 entering.enter(None if kept is None else all_heads(kept))
 
     def begin_at(self, now_hour: int) -> None:
-        """Make the first turn, with nothing staged. It also keeps the heads of the hours that become near next. Later
-        each checkpoint's thread reads those."""
+        """Make the first turn after a start, when nothing is staged. It also reads the heads of the hours that become
+        near next. For later turns the checkpoints' threads read them."""
         self.turn(now_hour)
         ahead = (self.find(number) for number in range(self._near.stop, self._near.stop + AHEAD_HOURS))
         read_ahead((hour.freeze() for hour in ahead if hour is not None), self._open_files, self._heads)
@@ -329,7 +337,7 @@ class HourSet:
             self._table.put(hour.counters)
 
     def unlink(self, number: int) -> None:
-        """Drop an hour. Its directory goes with the next checkpoint. Unknown hours are fine."""
+        """Drop an hour. The next checkpoint removes its directory. For an hour that does not exist nothing happens."""
         hour = self.find(number)
         if hour is None:
             return
@@ -350,7 +358,7 @@ class HourSet:
     # checkpoint
 
     def freeze(self) -> FrozenHours:
-        """Freeze this moment for a checkpoint. One at a time."""
+        """Take the hours as they are now for a checkpoint. `thaw` must come before the next call."""
         self._refresh()
         frozen = FrozenHours(
             self._table.rows.copy(), self._settling.freeze(), self._stage.freeze(), frozenset(self._written),
@@ -361,15 +369,15 @@ class HourSet:
         return frozen
 
     def thaw(self, frozen: FrozenHours) -> None:
-        """Release the frozen state. The checkpoint is durable."""
+        """Drop what the checkpoint has written from memory. Call it once the checkpoint is durable."""
         self._unlinked.thaw(frozen.unlinked)
         self._stage.thaw()
         self._save(frozen)
         self._states_due.thaw(frozen.states, self._objects)
 
     def _save(self, frozen: FrozenHours) -> None:
-        """Drop the staged bytes that the checkpoint wrote, except of hours that were written by other means
-        meanwhile."""
+        """Count the hours that the checkpoint wrote as written, and drop their staged settle records. Hours that
+        `_write` wrote or `unlink` dropped meanwhile are left out."""
         self._heads.join(frozen.heads)
         self._refresh()
         saved = self._table.save(frozen.staged_rows, frozen.staged_columns)

@@ -15,11 +15,13 @@ loop     finish                   forget what was staged; reads of the catalog m
 | in or after 4 | the new record; perhaps an unlinked hour's directory | a leftover |
 ```
 
-Step 0 is a piece of the work that a start leaves to checkpoints (unlinked_hours.py, hour/open_hour.py). Leftovers go
-first, as many as needed, so that the bytes that a checkpoint writes again find their room.
+Step 0 is a piece of the work that a start leaves to checkpoints. It removes leftovers (unlinked_hours.py) and cuts
+files to their lengths (hour/open_hour.py). Leftovers go first. After a kill the checkpoint writes their hours again, so
+it removes as many as these bytes need disk space.
 
-Only `run` leaves the loop's thread. It touches the frozen chunks (never changed once staged), descriptors of its own,
-and LMDB through Frozen.commit. It touches nothing of the store. The loop may append, settle and read meanwhile.
+Only `run` is for another thread than the loop's. It reads the frozen chunks, which never change once staged. It has
+file descriptors of its own, and writes to LMDB through Frozen.commit. It touches nothing else of the store, so the loop
+may append, settle and read meanwhile.
 """
 
 from collections.abc import Callable
@@ -42,7 +44,8 @@ _SYNC_EACH_MAX: Final = 8
 
 
 class CheckpointJob:
-    """A checkpoint. Store.begin_checkpoint makes it. It is run once, then finished."""
+    """One checkpoint. Store.begin_checkpoint makes it. The caller then calls `run` once in a thread, and `finish` on
+    the loop."""
 
     def __init__(
         self,
@@ -64,7 +67,8 @@ class CheckpointJob:
         self._finished = finished
 
     def run(self) -> None:
-        """Write, sync, commit. Blocks for as long as the disk takes. Raises DiskFailed or Corrupt, both final."""
+        """Write and sync the files, commit the catalog, remove directories. Blocks for as long as the disk takes.
+        Raises DiskFailed or Corrupt: the process must end."""
         self._make_room()
         self._opening.look_on(*self.hours.there)
         pace = SyncPace(self._disk)
@@ -86,7 +90,8 @@ class CheckpointJob:
         self._finished(self)
 
     def _make_room(self) -> None:
-        """Remove a piece of the leftovers, and more while the disk lacks room for the staged bytes."""
+        """Remove this checkpoint's piece of the leftovers. Remove further leftovers while the disk lacks space for the
+        staged bytes."""
         unlinked, needed = self.hours.unlinked, self.hours.staged_bytes
         for leftover in unlinked.leftovers:
             self._remove(leftover)

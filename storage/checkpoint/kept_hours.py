@@ -1,8 +1,7 @@
-"""The oldest hour of a checkpoint, and the bytes of hours that only open messages keep.
+"""Figures for the metrics: the oldest hour of a checkpoint, and the bytes of hours in which a message has not ended.
 
-An hour goes as a whole, when every unit in it is settled (docs/adr/0009-place-and-home.md). So one message that no
-consumer takes keeps all delivered messages of its hour. The arrays are made once a checkpoint; a question is a binary
-search.
+An hour's files are removed together, when every unit in it is settled for good (docs/adr/0009-place-and-home.md). So
+one message that no consumer takes keeps the bytes of all delivered messages of its hour.
 """
 
 import numpy as np
@@ -15,7 +14,8 @@ _HOUR_MS = 3_600_000
 
 
 class KeptHours:
-    """The hours of one checkpoint that hold an open unit. It never changes, so any thread may ask."""
+    """The hours of one checkpoint with a message that has not ended, and their bytes. It never changes, so any thread
+    may ask."""
 
     def __init__(self, record: CheckpointRecord | None) -> None:
         rows = HourRows.of(record.hours if record is not None else {}).rows
@@ -26,6 +26,6 @@ class KeptHours:
         self._bytes: I64 = (held["log_len"] + held["index_len"] + held["settle_len"]).astype(np.int64).cumsum()
 
     def open_bytes(self, before_ms: int) -> int:
-        """Bytes of the hours that ended before this time and hold an open message."""
+        """Bytes of the hours that were over at this time, ms, and hold a message that has not ended."""
         past = int(np.searchsorted(self._hours, before_ms // _HOUR_MS, "left"))
         return int(self._bytes[past - 1]) if past else 0

@@ -72,7 +72,10 @@ class SnapshotRefused(Exception):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a snapshot. `sums` has the CRC32C of every piece of `files`, in order. It is empty in an offer."""
+    """The content of a snapshot: the checkpoint's record, and the length in bytes of the copy of LMDB (`catalog_len`).
+
+    `sums` has the CRC32C of every piece of `files`, in order. It is empty in an offer to a follower.
+    """
 
     cluster_id: bytes
     group: int
@@ -82,12 +85,12 @@ class Manifest:
 
     @property
     def applied_index(self) -> int:
-        """The last entry in the snapshot."""
+        """The index of the last entry in the snapshot."""
         return self.record.applied_index
 
     @property
     def applied_term(self) -> int:
-        """The term of that entry."""
+        """The term of the last entry in the snapshot."""
         return self.record.applied_term
 
     @cached_property
@@ -111,14 +114,15 @@ class Manifest:
         return sum(self.lengths.values())
 
     def pieces(self) -> Iterator[tuple[str, int, int]]:
-        """(name, offset, size) of every piece, in order."""
+        """Yield (name, offset, size) of every piece: PIECE bytes of a file, fewer at its end. The order is that of
+        `files`."""
         for name, length in self.files:
             for offset in range(0, length, PIECE):
                 yield name, offset, min(PIECE, length - offset)
 
     def places(self, *, together: bool) -> Iterator[Place]:
-        """Yield all bytes piece by piece, as a follower asks for them. Small files go `together` if the leader sends
-        them so."""
+        """Yield the places that a follower asks for one by one. Together they cover all files. `together`: the leader
+        can send several small files in one piece."""
         size, first = 0, 1
         for number, (_, length) in enumerate(self.files, 1):
             small = together and length <= SMALL

@@ -32,9 +32,10 @@ PINS: Final = "pins"
 class Pins:
     """The directories that pins hold, and those that wait for a release to be removed.
 
-    `hold` is for the loop's thread, the rest for any. There is no lock, because the interpreter does not interrupt any
-    step. A checkpoint asks `removable` after its commit. A pin that began before that commit is either not yet noted,
-    and everything is kept, or noted. A later pin is of the new checkpoint, which names none of the removed directories.
+    `hold` is for the loop's thread, the other methods for any. There is no lock, because the interpreter does not
+    interrupt any step. A checkpoint asks `removable` after its commit. A pin that began before that commit either holds
+    its directories by then, or `hold` is still running and nothing is removable. A later pin is of the new checkpoint,
+    which names none of the removed directories.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,8 @@ class Pins:
         self._made = 0
 
     def hold(self, begin: Callable[[], CatalogPin | None]) -> tuple[CatalogPin, int] | None:
-        """Begin a pin and hold the directories that it names. Return the pin and its number."""
+        """Call `begin` and hold the directories that its pin names. Return the pin and its number, or None if `begin`
+        returns None."""
         self._beginning = True
         try:
             catalog = begin()
@@ -57,13 +59,14 @@ class Pins:
             self._beginning = False
 
     def let_go(self, number: int) -> None:
-        """Release a pin. The directories kept for it go with the next checkpoint."""
+        """Release the pin of this number. The next checkpoint removes the directories that only this pin held."""
         self._held.pop(number, None)
 
     def removable(self, hours: Iterable[Directory]) -> list[Directory]:
-        """Add directories that no checkpoint names any more to those kept. Return all kept ones that no pin holds.
+        """Note directories that the newest checkpoint does not name. Return all noted directories that no pin holds,
+        those of earlier calls too.
 
-        The caller tells `removed` of each one that is gone.
+        The caller removes them, and calls `removed` for each.
         """
         self._kept |= set(hours)
         if self._beginning:
@@ -72,7 +75,7 @@ class Pins:
         return sorted(hour for hour in self._kept if not any(_names(rows, hour) for rows in held))
 
     def removed(self, hour: Directory) -> None:
-        """Drop a directory that is gone."""
+        """Forget a directory that was noted by `removable` and is now removed."""
         self._kept.discard(hour)
 
 
@@ -82,7 +85,8 @@ def _names(hours: HourRows, hour: Directory) -> bool:
 
 
 class Pin:
-    """A held checkpoint. Made by Store.pin on the loop's thread."""
+    """A checkpoint whose files stay until `release`. Store.pin makes it on the loop's thread. `prepare` comes before
+    all reads."""
 
     def __init__(self, directory: Path, disk: Disk, group: int, held: tuple[CatalogPin, int], pins: Pins) -> None:
         self._directory = directory
@@ -94,7 +98,8 @@ class Pin:
         self._manifest: Manifest | None = None
         self._released = False
         self.applied_index = self._catalog.record.applied_index
-        """The last entry in the checkpoint. The journal is needed from the next one on."""
+        """The last entry in the checkpoint. A node that gets this checkpoint needs the journal from the next entry
+        on."""
 
     @property
     def record(self) -> CheckpointRecord:
@@ -113,8 +118,8 @@ class Pin:
         return self._manifest
 
     def prepare(self) -> Manifest:
-        """Copy LMDB. Blocks for as long as that takes. Runs in a thread, one at a time. Raises DiskFailed or Corrupt,
-        both final."""
+        """Copy LMDB and return the manifest. A second call returns the same one. Blocks, so it is for a thread, one
+        call at a time. Raises DiskFailed or Corrupt: the process must end."""
         if self._manifest is None:
             assert not self._released, "the pin is released"
             for path in (self._copy.parent, self._copy):
@@ -127,7 +132,7 @@ class Pin:
         return self._manifest
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Read bytes of a file of the manifest. Blocks; in any thread.
+        """Read bytes of a file of the manifest. Blocks. May run in any thread.
 
         Raises SnapshotRefused if the manifest lacks these bytes, Corrupt if the disk lacks them, DiskFailed.
         """
@@ -148,7 +153,8 @@ class Pin:
         return data
 
     def release(self) -> None:
-        """Release the pin. A second call does nothing. In any thread, when no other reads from it."""
+        """Release the pin and remove its copy of LMDB. A second call does nothing. May run in any thread, once no
+        thread reads from the pin."""
         if self._released:
             return
         self._released = True
@@ -158,5 +164,5 @@ class Pin:
 
 
 def checksum_of(data: bytes) -> int:
-    """CRC32C of a piece, as it travels and as a backup's manifest has it."""
+    """CRC32C of a piece's bytes. It travels with the piece, and stands in a backup's manifest."""
     return int(google_crc32c.value(data))

@@ -11,9 +11,10 @@
 | damage further inside | found by its checksum when read, and by verify | Corrupt then |
 ```
 
-hour/open_hour.py looks at lengths and says when. Leftovers stay in place; checkpoints remove them (unlinked_hours.py).
-A node that is killed again and again leaves more each time, so past a bound the start removes them. A start also
-removes them where the disk is short, because the node writes before its first checkpoint.
+hour/open_hour.py compares files with the lengths in the record, and says when it does. Leftovers stay in place;
+checkpoints remove them (unlinked_hours.py). A node that is killed again and again leaves more leftovers each time, so
+past a bound the start removes them. A start also removes them where the disk is short, because the node writes before
+its first checkpoint.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +31,16 @@ from storage.file.kept_free import is_short
 from storage.format.array import I64
 
 _LEFTOVERS_MAX: Final = 1 << 17
-"""Half as many again as the hours in ten years."""
+"""One and a half times the hours in ten years. The start removes leftovers beyond this number."""
 
 
 def recover(
     hours: Path, lengths: Mapping[int, HourLengths], first_index: Callable[[int], int], disk: Disk
 ) -> tuple[HourRows, I64, list[Directory]]:
-    """Return the hours of the checkpoint, the global_index of each one's first unit, and the leftovers by name.
+    """Return the hours of the checkpoint, the global_index of each hour's first unit, [n], and the leftovers in order
+    of name.
+
+    `hours` is the directory with the hours' directories. `lengths` are the hours in the checkpoint's record.
 
     Raises DiskFailed.
     """
@@ -46,8 +50,8 @@ def recover(
 
 
 def _leftovers(hours: Path, named: HourRows, disk: Disk) -> list[Directory]:
-    """The directories of hours and generations that are not named, up to the bound. The rest is removed, or all of them
-    on a disk that is short."""
+    """The directories of hours that `named` lacks, up to the bound. Further ones are removed, and all of them if the
+    disk is short of space. Names that are not an hour's are removed too."""
     numbers, generations = (named.rows[name].tolist() for name in ("hour", "generation"))
     kept = {directory_name(*directory) for directory in zip(numbers, generations, strict=True)}
     leftovers: list[Directory] = []

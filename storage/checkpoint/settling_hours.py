@@ -1,4 +1,5 @@
-"""Hours with settle records in memory that wait for a checkpoint. Each such hour is kept as an object."""
+"""Hours with settle records that wait in memory for a checkpoint. The `Hour` object of each is kept, because it has
+them."""
 
 from typing import Final
 
@@ -11,7 +12,7 @@ _SETTLING_BYTES: Final = 2048
 
 
 class SettlingHours:
-    """The hours by number. On the loop's thread."""
+    """These hours by number, and the memory that they take, which HourSet bounds. For the loop's thread."""
 
     def __init__(self) -> None:
         self._hours: dict[int, Hour] = {}
@@ -22,19 +23,19 @@ class SettlingHours:
         return len(self._hours)
 
     def add(self, hour: Hour, staged: int) -> None:
-        """Count `staged` bytes of settle records that were staged in an hour."""
+        """Note that an hour got settle records of `staged` bytes that wait in its memory."""
         if hour.number not in self._hours:
             self._hours[hour.number] = hour
             self.bytes += _SETTLING_BYTES
         self.bytes += staged
 
     def lowest(self, count: int) -> list[Hour]:
-        """At most `count` of the lowest hours."""
+        """The `count` hours with the lowest numbers, or all if there are fewer."""
         return [self._hours[number] for number in sorted(self._hours)[:count]]
 
     def saved(self, hour: Hour, counters: HourCounters) -> None:
-        """Drop an hour's settle records as far as the counters say that they are written. Drop the hour if none is
-        left."""
+        """Drop an hour's settle records as far as the counters say that they are written. Drop the hour if no record is
+        left in memory."""
         before = hour.staged_settles.bytes()
         hour.thaw(counters)
         self.bytes += (after := hour.staged_settles.bytes()) - before

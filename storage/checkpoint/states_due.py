@@ -1,4 +1,8 @@
-"""The hours whose states files a checkpoint makes longer, and the states files that it removes."""
+"""The hours whose states files a checkpoint makes longer, and the states files that it removes.
+
+A states file (state/files.py) has the states of a large hour's units. With it a look-up does not read all settle
+records.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,17 +17,18 @@ from storage.hour.stage_write import OpenFiles
 from storage.state.files import TAIL_MIN, extend
 
 _BEGUN: Final = 8
-"""Hours whose files one checkpoint begins though they were not written to."""
+"""Large hours without states files for which one checkpoint begins some, though the hours were not written to."""
 
 
 @dataclass(slots=True)
 class FrozenStates:
     """A checkpoint's work on states files.
 
-    - `begun`: hours whose files it begins. `removed`: files that no reader has open any more.
-    - `extended`, after `extend`: hours whose files go further now or are fewer, and how far they go.
-    - `superfluous`, after `extend`: files that can go once no reader has them open.
-    - `used`, after `extend`: files that count and must stay.
+    - `begun`: hours whose first states file it begins. `removed`: files to remove, which no reader has open any more.
+    - `extended`, filled by `extend`: hours whose files cover more settle records now or are fewer, and how many they
+      cover.
+    - `superfluous`, filled by `extend`: files that a longer one replaced. They can go once no reader has them open.
+    - `used`, filled by `extend`: files that readers need from now on.
     """
 
     begun: frozenset[int]
@@ -33,7 +38,8 @@ class FrozenStates:
     used: set[Path] = field(default_factory=set)
 
     def extend(self, rows: Rows, touched: set[int], open_files: OpenFiles) -> None:
-        """Make the files of the large hours among these longer. In a thread. Raises Corrupt or DiskFailed."""
+        """Make the states files of the large hours in `touched` and `begun` longer. For the checkpoint's thread. `rows`
+        are the counters of all hours. Raises Corrupt or DiskFailed."""
         large = rows[(rows["number"] >= 0) & (rows["settles"] >= TAIL_MIN)]
         wanted = large[np.isin(large["number"], list(touched | self.begun))]
         for hour in map(HourCounters._make, np.sort(wanted, order="number").tolist()):
@@ -45,7 +51,8 @@ class FrozenStates:
 
 
 class StatesDue:
-    """The work on states files that is due. On the loop's thread."""
+    """The large hours that lack states files, and the superfluous files, until a checkpoint takes them. For the loop's
+    thread."""
 
     def __init__(self, rows: Rows) -> None:
         """`rows` are the counters of all hours at the open of the store. An older build may have left large hours
@@ -54,14 +61,14 @@ class StatesDue:
         self._superfluous: list[Path] = []
 
     def freeze(self, written: set[int]) -> FrozenStates:
-        """Freeze the work for a checkpoint. It extends the hours in `written` in any case."""
+        """Take the work of the next checkpoint. The checkpoint also extends the files of the hours in `written`."""
         self._without -= written
         begun = frozenset(self._without.pop() for _ in range(min(_BEGUN, len(self._without))))
         removed, self._superfluous = tuple(self._superfluous), []
         return FrozenStates(begun, removed)
 
     def thaw(self, frozen: FrozenStates, hours: Mapping[int, Hour]) -> None:
-        """Let the hours read their longer files. The checkpoint is durable.
+        """Let the hours read their longer files. Call it once the checkpoint is durable.
 
         An hour that was begun again meanwhile has a directory of its own, without files.
         """

@@ -1,7 +1,8 @@
 """Hours that are not near and were used lately: they keep their states and descriptors, up to a bound.
 
-An hour whose states files lack much goes last. Until a checkpoint makes its files longer, the next use reads its settle
-records on the loop, all of them if it has no file. A start that replays a journal makes no checkpoint.
+An hour whose states files lack many settle records is dropped last. Until a checkpoint makes its files longer, the next
+use reads its settle records on the loop, all of them if it has no file. A start that replays a journal makes no
+checkpoint.
 """
 
 from collections import OrderedDict
@@ -16,7 +17,7 @@ _WARM_UNITS_MAX: Final = 8 << 20
 
 
 class WarmHours:
-    """The hours by number, the most recently used at the end. On the loop's thread."""
+    """The warm hours by number, the most recently used at the end. For the loop's thread."""
 
     def __init__(self) -> None:
         self._hours: OrderedDict[int, Hour] = OrderedDict()
@@ -27,7 +28,7 @@ class WarmHours:
         return len(self._hours)
 
     def use(self, hour: Hour) -> None:
-        """Note the use of an hour. Cool others to keep within the bound."""
+        """Note that an hour is used. While the warm hours are past a bound, drop one and its caches and descriptors."""
         if self._hours:
             self._count(next(reversed(self._hours.values())))
         known = hour.number in self._hours
@@ -37,7 +38,7 @@ class WarmHours:
             self._cool()
 
     def drop(self, number: int) -> None:
-        """Drop an hour as it is: it became near, or was unlinked."""
+        """Forget an hour that became near or was unlinked. Its caches and descriptors stay as they are."""
         self._hours.pop(number, None)
         self._total -= self._units.pop(number, 0)
 
@@ -55,6 +56,6 @@ class WarmHours:
 
 
 def _is_filed(hour: Hour) -> bool:
-    """True if states files cover nearly all of an hour."""
+    """True if states files cover nearly all settle records of an hour, or its states are not in memory."""
     states = hour.states_held
     return states is None or hour.settles - states.filed < TAIL_MIN

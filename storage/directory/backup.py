@@ -42,8 +42,8 @@ def backup_name(manifest: Manifest, node_id: str) -> str:
 
 @dataclass(frozen=True)
 class Room:
-    """The space that backups may take on the file system of the node's data. Past it they could make the node refuse
-    work.
+    """The space that backups may take on the file system of the node's data directory, `data`. With more, the node
+    could have to refuse work.
 
     `reserve_bytes` stay free. All files below `base` take at most `share` of the whole.
     """
@@ -54,7 +54,8 @@ class Room:
     share: float
 
     def check(self, place: Path, needed: int, disk: Disk) -> None:
-        """Raise BackupRefused if `needed` more bytes at `place`, which exists, are too many."""
+        """Raise BackupRefused if `needed` more bytes at `place`, which exists, are too many. Another file system has no
+        bound."""
         if not disk.same_file_system(place, self.data):
             return
         free = disk.free_bytes(place)
@@ -68,7 +69,8 @@ class Room:
 
 
 class BackupWriter:
-    """A backup on its way: `copy` piece after piece, then `finish`, or `abandon`. All block, so they run in a thread.
+    """A backup that is being written. The caller calls `copy` for each of `pieces`, then `finish`, or `abandon` to give
+    up. All of them block, so they run in a thread.
 
     Raises BackupRefused for a fault of the place that it writes to. Raises Corrupt or DiskFailed, which are final, for
     the node's own files.
@@ -86,11 +88,11 @@ class BackupWriter:
         self._begin(parent)
 
     def pieces(self) -> Iterator[tuple[str, int, int]]:
-        """The pieces to copy, in order."""
+        """(file name, offset, size) of each piece to copy, in order."""
         return self._pin.manifest.pieces()
 
     def copy(self, name: str, offset: int, size: int) -> None:
-        """Copy the next piece."""
+        """Copy one of `pieces`. They must come in their order."""
         data = self._pin.read(name, offset, size)
         self._sums.append(checksum_of(data))
         try:
@@ -123,7 +125,7 @@ class BackupWriter:
         return manifest
 
     def abandon(self) -> None:
-        """Remove the files written."""
+        """Give the backup up and remove its files."""
         try:
             self._disk.remove_tree(self._part)
         except DiskFailed as error:

@@ -9,8 +9,8 @@ hours/<hour>/{log,index,settle}   catalog/   journal/   deliveries/   LOCK   SIL
 file/silence_file.py describes SILENCE. The directory can hold four more:
 
 - `install/`: a snapshot on its way in.
-- `installed/`: a snapshot that a stop kept from its place. The next open of the directory puts it there
-  (snapshot_install.py).
+- `installed/`: a whole snapshot, if a stop came before its folders were in their places. The next open of the directory
+  puts them there (snapshot_install.py).
 - `replaced/`: the folders that a snapshot replaced, until they are removed.
 - `pins/`: copies of the catalog on their way to a follower, a backup or an export.
 
@@ -106,8 +106,8 @@ class DataDirectory:
         """Open the node's directory, or make it (with `new_store_id`, 16 random bytes) if nothing is there.
 
         The parent must exist. Raises DirectoryRefused: another node's, a newer format, locked, damaged, or in use for
-        something else. Raises FormatRefused if its journal is a newer build's. It does so before it changes anything,
-        because the hours are cut back to their checkpoint before the journal is read.
+        something else. Raises FormatRefused if its journal is a newer build's. That is checked before anything is
+        changed. Later would be too late: the hours are cut back to their checkpoint before the journal is read.
         """
         assert len(new_store_id) == STORE_ID_SIZE, f"store id of {len(new_store_id)} bytes"
         if not disk.exists(path.parent):
@@ -192,7 +192,8 @@ def _refuse_condemned(path: Path, disk: Disk) -> None:
 
 
 def _refuse_newer(path: Path, disk: Disk) -> None:
-    """Raise FormatRefused if a header of a journal segment is a newer build's. Recovery reports damaged headers."""
+    """Raise FormatRefused if a header of a journal segment is a newer build's. A damaged header passes: the journal's
+    recovery reports it."""
     journal = path / "journal"
     for name in disk.list_directory(journal) if disk.exists(journal) else []:
         fd = disk.open_read(journal / name)
@@ -247,13 +248,13 @@ def owner_of(path: Path, disk: Disk) -> tuple[str, bytes]:
 
 
 def lock_line(node_id: str, store_id: bytes) -> bytes:
-    """The content of LOCK for this node's directory, if other code than `open` makes the directory."""
+    """The content of LOCK for this node's directory. For a restore, which makes the directory without `open`."""
     return _Owner(node_id, store_id).encode()
 
 
 def _keep_owner(path: Path, disk: Disk, lock: int, owner: _Owner) -> None:
-    """Make the line durable once more. A start whose sync failed left it in memory alone, where this start reads it.
-    Files made from now on must not outlive the line."""
+    """Write the line of LOCK again and make it durable. If an earlier start's sync failed, the kernel has the line in
+    memory alone, where this start read it. Files made from now on must not outlive the line."""
     disk.write(lock, owner.encode(), 0)
     disk.fdatasync(lock)
     disk.fsync_directory(path)

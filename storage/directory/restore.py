@@ -10,8 +10,8 @@ is refused, and two nodes restored from the same backup refuse each other. The o
 empty and get everything from this one.
 
 Message ids and the secret of receipts are the old ones. So a consumer or receiver that processed a message before the
-backup can still say so. The caller's journal begins far above the old cluster's terms. So every hand-over from here on
-is newer than any that the old cluster made after the backup.
+backup can still acknowledge it. The journal that the caller writes begins with a term far above those of the old
+cluster. So every hand-over from here on is newer than any that the old cluster made after the backup.
 
 A failure removes the files made. A kill leaves `installed` without LOCK: nodes refuse it, the next restore removes it.
 """
@@ -39,7 +39,7 @@ _LOCK: Final = "LOCK"
 _IGNORED: Final = frozenset({"lost+found", INSTALLED})
 
 WriteJournal = Callable[[Path, Manifest], None]
-"""Makes the journal of a manifest in an empty directory. Durable at return."""
+"""Writes the journal that belongs to a manifest's checkpoint into an empty directory. It is durable at return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RestoreOptions:
     - `now_ms`: when the directory is made.
     - `raft`, `http`: host:port of this node as others reach it, None for those in the backup.
     - `alone`: the other members are removed. Otherwise they become learners, which may start empty and catch up.
-    - `overdue`: None delivers everything that is overdue.
+    - `overdue`: which overdue messages the new cluster gives up. None: it delivers all of them.
     """
 
     node_id: str
@@ -129,7 +129,7 @@ def _build(
 
 
 def _copy(backup: Path, manifest: Manifest, aside: Path, cluster_id: bytes, disk: Disk) -> None:
-    """Copy every piece, checked. Headers of hours get the new cluster's id."""
+    """Check every piece of the backup and copy it to `aside`. Headers of hours' files get the new cluster's id."""
     fd, opened = -1, ""
     try:
         for name, offset, data in read_pieces(backup, manifest, disk):

@@ -53,21 +53,22 @@ _SYNC_EACH_MAX: Final = 20_000
 
 
 class PieceRefused(SnapshotRefused):
-    """The manifest lacks this piece, or its checksum differs. Ask for it again."""
+    """The manifest lacks this piece, or its checksum differs. The caller asks for it again."""
 
 
 class InstallRefused(SnapshotRefused):
-    """The files built differ from the manifest. Discard them and begin anew."""
+    """The files that were built differ from the manifest. The caller discards them and begins anew."""
 
 
 class Install:
-    """A snapshot on its way into `directory`. Every method blocks: for a thread, one call at a time.
+    """A snapshot that is being built in `install/` of a data directory. Every method blocks, so it is for a thread, one
+    call at a time.
 
     Raises DiskFailed (final) wherever it writes.
     """
 
     def __init__(self, directory: Path, manifest: Manifest, disk: Disk) -> None:
-        """Begin, or continue an earlier try."""
+        """Begin to build the snapshot, or continue with the files that an earlier try left."""
         self.manifest = manifest
         self._directory = directory
         self._disk = disk
@@ -82,14 +83,15 @@ class Install:
 
     @property
     def bytes_lacking(self) -> int:
-        """Bytes still to write, if the bytes there are right."""
+        """Bytes still to write, if those that stand in `install/` are right."""
         return self.manifest.total_bytes - sum(self._lengths.values())
 
     def have(self, parts: Sequence[Part]) -> bytes:
-        """The bytes that this node has of a piece in these files, from its beginning on.
+        """The bytes that this node has of a piece, from the piece's beginning on. The piece consists of these parts of
+        files.
 
-        They come from an earlier try. Where that ends, bytes are copied from the node's own hours. Only the leader
-        knows if they are right. If not, `put` the piece. Raises PieceRefused.
+        They come from an earlier try. Where its file ends, bytes are copied from the node's own hours. Only the leader
+        knows if all these bytes are right. If they are not, `put` the piece. Raises PieceRefused.
         """
         found: list[bytes] = []
         for part in parts:
@@ -115,7 +117,8 @@ class Install:
         return data
 
     def put(self, parts: Sequence[Part], known: int, data: bytes, crc: int) -> None:
-        """Write the bytes behind the first `known` bytes of a piece in these files. Raises PieceRefused."""
+        """Write a piece, which consists of these parts of files. Its first `known` bytes stand there already. `data`
+        are the other bytes, `crc` is their CRC32C. Raises PieceRefused."""
         found, wanted = checksum_of(data), sum(part.size for part in parts)
         first = parts[0]
         if found != crc or known + len(data) != wanted:
@@ -144,8 +147,8 @@ class Install:
     def _sync(self) -> None:
         """Make files and names durable, those of an earlier try too.
 
-        Each file is synced by itself, for most of it is on the disk already. One syncfs would also carry the writes of
-        others, and all other syncs would wait for it.
+        Each file is synced by itself, for most of it is on the disk already. One syncfs would also write what other
+        programs and files left unsynced, and all other syncs would wait for it.
         """
         disk, names = self._disk, self.manifest.lengths
         if len(names) > _SYNC_EACH_MAX:
@@ -165,18 +168,18 @@ class Install:
             self._disk.close(fd)
 
     def commit(self) -> None:
-        """Make the snapshot this directory's state: the rename.
+        """Make the snapshot this directory's state, by one rename.
 
-        The store and the journal of before must be closed and not written any more. Their open handles are void. The
-        next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the writer
-        of the journal its content.
+        Before this, the caller closes the old store and journal. Nothing may be read or written through them any more.
+        The next DataDirectory.open puts the folders in place. `verify` has made the folders' names durable, and the
+        writer of the journal its content.
         """
         assert self._disk.list_directory(self.journal), "hours of a snapshot beside a journal of before it"
         self._disk.rename(self._aside, self._directory / INSTALLED)
         self._disk.fsync_directory(self._directory)
 
     def discard(self) -> None:
-        """Give up, and free the disk space."""
+        """Give the snapshot up: remove `install/`, which frees the disk space."""
         discard_install(self._directory, self._disk)
 
     def _prepare(self) -> None:
@@ -197,7 +200,8 @@ class Install:
                 self._take(f"{directory}/{file}")
 
     def _take(self, name: str) -> None:
-        """Count a file that an earlier try left."""
+        """Take up a file that an earlier try left. Cut it to the manifest's length, or remove it if the manifest lacks
+        it."""
         path, length = self._aside / name, self.manifest.lengths.get(name)
         if length is None:
             self._disk.unlink(path)
@@ -231,8 +235,8 @@ class Install:
         return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
 
     def _read(self, path: Path, offset: int, size: int) -> bytes:
-        """Read those of these bytes that exist. Empty if the file is gone, for the store may unlink an hour
-        meanwhile."""
+        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file is gone, for the store may
+        unlink an hour meanwhile."""
         try:
             fd = self._disk.open_read(path)
         except FileNotFoundError:
@@ -281,7 +285,7 @@ def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
     """Write the states files of the large hours below `directory`, which was checked and has none.
 
     No snapshot brings these files, and the next checkpoint is half a minute away. Until then one ack would read all
-    settle records of its hour on the loop. Durable at return; in a thread.
+    settle records of its hour on the loop. Durable at return. Blocks, so it is for a thread.
     """
     large = [(hour, of) for hour, of in manifest.record.hours.items() if settle_count(of) >= TAIL_MIN]
     if not large:
@@ -304,15 +308,15 @@ def write_states(directory: Path, manifest: Manifest, disk: Disk) -> None:
 
 
 def discard_install(directory: Path, disk: Disk) -> None:
-    """Remove the files that a try left."""
+    """Remove `install/` of a data directory, with the files of an unfinished snapshot."""
     disk.remove_tree(directory / INSTALL)
 
 
 def finish_install(directory: Path, disk: Disk) -> bool:
     """Put a committed snapshot's folders in their places. True if there was one.
 
-    The folders there before wait in `replaced/` for remove_replaced, so that their size does not slow the start. The
-    caller holds the directory's LOCK and has nothing in it open. After a stop the next call goes on.
+    The folders that stood in these places wait in `replaced/` for remove_replaced. So their size does not slow the
+    start. The caller holds the directory's LOCK and has nothing in it open. After a stop the next call goes on.
     """
     installed, replaced = directory / INSTALLED, directory / REPLACED
     if not disk.exists(installed):

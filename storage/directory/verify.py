@@ -31,12 +31,13 @@ from storage.format.rows import Corrupt, FormatRefused
 
 _READ_BYTES: Final = 4 << 20
 UNWRITTEN: Final = "are zeros, as a power cut leaves them"
-"""Describes the rows that a note counts."""
+"""The end of the note that counts rows of zeros in a delivery log."""
 
 
 @dataclass(slots=True)
 class Report:
-    """The result of verify. `faults` and `notes` are lines for people. A fault means that bytes are not as written."""
+    """The result of verify, with counts of what was read. `faults` and `notes` are lines for people. A fault means that
+    bytes are not as written."""
 
     applied_index: int = 0
     hours: int = 0

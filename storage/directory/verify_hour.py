@@ -44,7 +44,7 @@ class HourCheck:
         self.bytes = 0
         """Bytes that the checkpoint covers."""
         self.bytes_behind = 0
-        """Bytes after those, which are no fault."""
+        """Bytes of the files behind the checkpoint's lengths. They are no fault."""
         self._end = files.index.first + lengths.units
         self._states = States(files.index.first)
         self._arrived: list[U64] = []
@@ -67,14 +67,14 @@ class HourCheck:
         self._files.close()
 
     def forwarded(self) -> U64:
-        """(home, place) of each unit that is forwarded, shape [n, 2]. After a run without faults."""
+        """(home, place) of each unit that is forwarded, shape [n, 2]. Call it after a `run` without faults."""
         at = self._states.in_state(FORWARDED, 0, self._end)
         home = at.astype(np.uint64) | np.uint64(self._number << INDEX_BITS)
         return np.stack([home, self._states.places(at, home)], axis=1)
 
     def arrived(self) -> U64:
-        """(home, place) of each unit born elsewhere whose message lives here, shape [n, 2]. After a run without
-        faults."""
+        """(home, place) of each unit whose message was born in another hour and lives in this one, shape [n, 2]. Call
+        it after a `run` without faults."""
         pairs = np.concatenate([np.empty((0, 2), np.uint64), *self._arrived])
         living: U64 = pairs[LIVES_HERE[self._states.at(indexes_of(pairs[:, 1])).state]]
         return living
@@ -219,7 +219,8 @@ class HourCheck:
             self.faults.append(f"corrupt: {file.name}: {told - _ROWS_NAMED_MAX} more rows with a wrong checksum")
 
     def _compare(self, file: RowFile, first: int, name: str, found: I64, expected: I64) -> None:
-        """Report the first row whose column differs from `expected`. Later differences follow from it."""
+        """Report the first row where the column `name` differs from `expected`. Later differences mostly follow from
+        the first."""
         wrong = np.flatnonzero(found != expected)
         if len(wrong):
             row = int(wrong[0])

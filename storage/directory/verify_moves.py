@@ -13,8 +13,8 @@ _TOLD_MAX: Final = 100
 
 
 def move_faults(forwarded: Sequence[U64], arrived: Sequence[U64]) -> list[str]:
-    """A line for each forward or open moved unit without its counterpart. Both arguments are pairs (home, place), [n,
-    2] each.
+    """A line for each forward without its moved unit, and for each moved unit without its forward. Both arguments are
+    parts of pairs (home, place), [n, 2] each.
 
     A forward must lead to an open unit of its message. The home of an open moved unit must lead to it.
     """

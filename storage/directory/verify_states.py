@@ -1,4 +1,4 @@
-"""The states files of an hour against its settle records: a part of `verify`.
+"""Compares an hour's states files with its settle records: a part of `verify`.
 
 A file that no start would use any more (the checkpoint does not reach as far) is left out. The next checkpoint removes
 it. A file that counts must hold the same states of its units as the records, no more and no less.
@@ -14,7 +14,8 @@ from storage.state.files import Span, StateFiles, open_span, spans_in
 
 
 class StateCheck:
-    """Takes all settle records in order. Faults go to `faults`."""
+    """Compares the states files of an hour with its `settles` settle records. `take` gets all of them in order. Each
+    fault is added to `faults` as a line."""
 
     def __init__(self, files: HourFiles, settles: int, faults: list[str]) -> None:
         self._files = files
@@ -25,7 +26,8 @@ class StateCheck:
         self._forwards = False
 
     def take(self, settles: Settles, first: int) -> None:
-        """Take the next records. `first` is the ordinal of the first one."""
+        """Take the next settle records, of which the first has ordinal `first`. Compare each states file once its
+        records are there."""
         while self._spans and len(settles):
             begin, end = self._spans[0]
             part = settles[: end - first]

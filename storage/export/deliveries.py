@@ -1,4 +1,4 @@
-"""A file of the delivery log on its way into an export: whole rows, copied as they stand.
+"""Copies a file of the delivery log into an export: whole rows, as they stand.
 
 The log is written and not synced, so a power cut may leave any bytes in it. Rows are not checked here; the reader of an
 export checks them. The export does not shrink with the log, for rows exported before the power cut are the better copy.
@@ -19,10 +19,11 @@ from storage.record.delivery_record import DELIVERY
 
 
 class LogGrowth:
-    """The growth of one exported file: the node's file at `path`, and its exported part `old` (None: nothing).
+    """The part of one delivery file that an export lacks. `path` is the node's file, `old` its exported part (None:
+    nothing).
 
-    `steps` exports the rest as `name` into `folder`, the partition's. A missing file, or one without a whole header,
-    adds nothing.
+    `steps` exports this part as `name` into `folder`, which is that of the node's day. A missing file, or one without a
+    whole header, adds nothing.
     """
 
     def __init__(self, path: Path, folder: Path, name: str, old: ExportedDeliveries | None, disk: Disk) -> None:

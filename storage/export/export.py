@@ -63,14 +63,14 @@ from storage.format.rows import HEADER_SIZE, UNIT, Corrupt, FormatRefused, check
 __all__ = ["Export", "ExportRefused", "Exported"]
 
 Hours = dict[tuple[int, int], ExportedHour]
-"""By hour and first unit."""
+"""The manifest's entries by hour and global_index of the first unit."""
 Logs = dict[str, ExportedDeliveries]
-"""By name."""
+"""The manifest's entries by name of the delivery file."""
 
 
 @dataclass(slots=True)
 class Exported:
-    """The work of a run, and the content of the export after it."""
+    """The work of a run, counted in rows and bytes, and what the export holds after it."""
 
     hours: int = 0
     units: int = 0
@@ -84,7 +84,8 @@ class Exported:
 
 
 class Export:
-    """A run. `steps` does it, `done` counts its work. Blocks; in a thread."""
+    """One run, which exports what the export of a node lacks. `steps` or `run` does it, `done` counts its work. Blocks,
+    so it is for a thread."""
 
     def __init__(
         self, source: ExportSource, directory: Path, disk: Disk, *, beside: Path | None = None, reserve_bytes: int = 0
@@ -97,13 +98,13 @@ class Export:
         self.done = Exported()
 
     def run(self) -> Exported:
-        """Run all steps."""
+        """Run all steps and return `done`."""
         for _ in self.steps():
             pass
         return self.done
 
     def steps(self) -> Generator[int, None, None]:
-        """Export. Yield the bytes of each step, so that a caller can pause between them.
+        """Export what is new. Yield the bytes of each step, so that a caller can pause between the steps.
 
         Raises ExportRefused for the export's directory; Corrupt, FormatRefused or DiskFailed for the source.
         """
@@ -193,7 +194,8 @@ class Export:
         return found
 
     def _growth(self, hour: int, lengths: HourLengths, known: Hours, folder: Path) -> HourGrowth | None:
-        """The work for an hour. None if it has no units, or was unlinked since the checkpoint was read."""
+        """The object that exports what an hour has new. None if it has no units, or was unlinked since the checkpoint
+        was read."""
         files = HourFiles(
             self._disk,
             self._source.path / "hours",
@@ -233,8 +235,8 @@ class Export:
         self.done.settles += growth.settles
 
     def _grow_log(self, file: DeliveryFile, logs: Logs, folder: Path, *, complete: bool) -> Iterator[int]:
-        """Export the new rows of a file of the delivery log, and update its entry in `logs`. A file that is gone stays
-        as it is."""
+        """Export the new rows of a file of the delivery log, and update its entry in `logs`. If the node has removed
+        the file, its exported part stays."""
         name = delivery_name(file, self._source.store_id)
         growth = LogGrowth(self._source.path / "deliveries" / file.name, folder, name, logs.get(name), self._disk)
         for step in growth.steps():
@@ -263,7 +265,7 @@ class Export:
     # documents
 
     def _say(self) -> None:
-        """Write the node's document for this checkpoint, unless it is for a later one."""
+        """Write the node's document for this checkpoint, unless the export has one for a later checkpoint."""
         word = self._source.word
         path = node_file(self._directory, word.node)
         old = self._known(path, ExportedNode)
@@ -280,7 +282,7 @@ class Export:
                 self._disk.close(fd)
 
     def _replace(self, path: Path, document: Partition | ExportedNode) -> None:
-        """Replace a document durably, or leave the old one."""
+        """Replace a document. It is durable at return; after a fault the old one is still there."""
         part = path.with_name(path.name + PART)
         with at_place():
             fd = self._disk.open_write(part)

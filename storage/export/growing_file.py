@@ -27,11 +27,11 @@ def at_place() -> Iterator[None]:
 
 
 class GrowingFile:
-    """A file open for appending. Raises ExportRefused for all its faults."""
+    """A file of an export, open for appending. Any fault of the file or its disk raises ExportRefused."""
 
     def __init__(self, path: Path, disk: Disk, known: File, header: bytes) -> None:
-        """`known` is the manifest's entry. A file that the manifest does not list begins with `header`. Bytes behind
-        the entry's length are cut, for a stopped run left them."""
+        """`known` is the manifest's entry for the file. A file that the manifest does not list begins with `header`.
+        Bytes behind the entry's length are cut, for a stopped run left them."""
         self._path = path
         self._disk = disk
         self._end = known.bytes
@@ -71,7 +71,7 @@ class GrowingFile:
         self._end += len(data)
 
     def expect_last(self, row: bytes) -> None:
-        """Raise ExportRefused unless this is the last row."""
+        """Raise ExportRefused unless the file ends with this row."""
         with at_place():
             found = self._disk.read(self._fd, len(row), self._end - len(row))
         if found != row:

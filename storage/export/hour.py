@@ -1,4 +1,4 @@
-"""An hour on its way into an export: its new units, record headers and settle records."""
+"""Copies an hour into an export: the units, record headers and settle records that the export lacks."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _HEADER_WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
 
 
 class HourGrowth:
-    """The growth of one exported hour: `files` of these lengths, and its exported part `old` (None: nothing).
+    """The part of one hour that an export lacks. `files` are the node's, of these lengths, `old` is the exported part
+    (None: nothing).
 
-    `steps` exports the rest into `folder`, the partition's.
+    `steps` exports this part into `folder`, which is that of the node's day.
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class HourGrowth:
             index=none,
             settle=none,
         )
-        """The manifest's entry, after `steps` that of the grown hour."""
+        """The manifest's entry for the exported part. `steps` replaces it by the entry for the whole hour."""
         self.units = lengths.units - self.entry.units
-        """New units, as `settles` counts new settle records. Below zero where the directory is behind the export."""
+        """The number of new units; `settles` is that of new settle records. Below zero if the directory is behind the
+        export."""
         self.settles = settle_count(lengths) - self.entry.settles
 
     @property
@@ -82,8 +84,8 @@ class HourGrowth:
         return self.units * (UNIT.itemsize + HEADER.itemsize) + self.settles * SETTLE.itemsize
 
     def steps(self) -> Generator[int, None, None]:
-        """Export the rest. Yield the bytes of each step. Raises ExportRefused, and Corrupt, FormatRefused or DiskFailed
-        for the node's files."""
+        """Export what the export lacks. Yield the bytes of each step. Raises ExportRefused, and Corrupt, FormatRefused
+        or DiskFailed for the node's files."""
         old, lengths = self.entry, self._lengths
         with at_place():
             for place in (self._folder / "hours", self._folder / old.folder):
@@ -144,7 +146,7 @@ class HourGrowth:
 
     @staticmethod
     def _last(file: RowFile, end: int) -> bytes:
-        """The row before `end` in the node's file."""
+        """The bytes of the row before ordinal `end` in the node's file."""
         return file.read_rows(end - 1, 1).tobytes()
 
     def _headers(self, units: Units) -> Rows:

@@ -12,8 +12,8 @@ DIR/dt=YYYY-MM-DD/node=<node>/deliveries/<hour>-<sequence>-<store id, 8 hex digi
   It has one row a unit, in the order of `index`. The bodies are not exported.
 - `<first>` is the global_index of an hour's first unit if that is not 0. An hour that was unlinked and begun again
   stands beside the former one, and both count.
-- A delivery file is that of the node, as many whole rows as it had. Its name also has the directory's id, because a
-  node that lost its disk numbers its files from 1 again.
+- A delivery file is a copy of the node's, with as many whole rows as that had. Its name also has the directory's id,
+  because a node that lost its disk numbers its files from 1 again.
 
 Files only grow, and a manifest counts after the bytes that it names are durable. Bytes behind its lengths, files that
 it does not list and files that end in `.part` are of a stopped run. Both kinds of document are one JSON object. Its
@@ -85,7 +85,8 @@ class ExportedHour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedDeliveries(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the delivery log. `complete`: a later file was begun, and this one grows no more."""
+    """The exported part of a file of the delivery log. `complete`: the node has begun a later file, and this one grows
+    no more."""
 
     name: str
     store_id: str
@@ -101,7 +102,7 @@ class ExportedDeliveries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """MANIFEST.json: one day of one node."""
+    """MANIFEST.json: the exported hours and delivery files of one day (`dt`) of one node."""
 
     format: int
     cluster_id: str
@@ -131,7 +132,7 @@ class ExportedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """nodes/<node>.json: the moment of a node's export.
+    """nodes/<node>.json: which moment of the node its export shows, and the settings that a reader of the export needs.
 
     - `max_now_ms`: the replicated time at `applied_index`. The exported hours reach up to it.
     - `deliveries_until_ms`: the exported delivery log reaches up to it.
@@ -169,7 +170,7 @@ def partition_folder(directory: Path, day: str, node: str) -> Path:
 
 
 def node_file(directory: Path, node: str) -> Path:
-    """The file of a node's document."""
+    """The path of a node's document in an export."""
     return directory / NODES / f"{node}.json"
 
 

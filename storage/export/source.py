@@ -28,7 +28,7 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ExportSource:
-    """A data directory at a checkpoint: its path, the node's document, the hours by number."""
+    """A data directory at a checkpoint: its path, the node's document (`word`), the lengths of its hours by number."""
 
     path: Path
     word: ExportedNode
@@ -36,12 +36,12 @@ class ExportSource:
 
     @property
     def cluster_id(self) -> bytes:
-        """16 bytes."""
+        """The id of the cluster, 16 bytes."""
         return bytes.fromhex(self.word.cluster_id)
 
     @property
     def store_id(self) -> bytes:
-        """16 bytes."""
+        """The random id of the data directory, 16 bytes."""
         return bytes.fromhex(self.word.store_id)
 
 

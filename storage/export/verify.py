@@ -18,7 +18,7 @@ _READ_BYTES: Final = 4 << 20
 
 
 def verify_export(directory: Path, *, disk: Disk | None = None) -> Report:
-    """Read every byte that counts. Faults are in the report, never raised."""
+    """Read all bytes of an export that its manifests name. Faults are in the report, never raised."""
     disk = disk or Disk()
     report = Report()
     try:

@@ -21,9 +21,10 @@ _SIZE = DELIVERY.itemsize
 
 
 def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
-    """Write the end of a log's newest term, at its last record, if it has none and was begun in this `boot`.
+    """Write the end of a log's newest term if the term has no end and was begun in this `boot`. The end has the time of
+    the last record.
 
-    Return True if it was written. Raises DiskFailed.
+    `boot` names the run of the machine's kernel. Return True if the end was written. Raises DiskFailed.
     """
     files: list[DeliveryFile] = []
     marked = last = np.zeros(0, DELIVERY)
@@ -54,7 +55,8 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
 
 
 def _look(path: Path, disk: Disk) -> tuple[bytes, Deliveries]:
-    """Return the cluster of a file, and those of its first and last record that are as written."""
+    """Return the cluster id in a file's header, and its first and last record, each left out if it is not as
+    written."""
     fd = disk.open_read(path)
     try:
         try:

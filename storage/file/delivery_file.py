@@ -1,5 +1,5 @@
-"""The files of the delivery log. Records are appended. Each hour, size bound and start begins a new file; age removes
-one.
+"""The files of the delivery log. Records are appended. A new file is begun each hour, past a bound of bytes, and after
+each start. Old files are removed.
 
 Four rules hold for every file, so that a reader finds its records without reading all files:
 - Its first record is of the hour in its name, and none is of a later one.
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(r"(\d{1,8})-(\d{6,})\.log")
 
 
 class DeliveryFile(NamedTuple):
-    """A file by its name: the hour in which it was begun, and its place among all."""
+    """A file of the delivery log by its name: the hour in which it was begun, and its ordinal among all files."""
 
     hour: int
     sequence: int
@@ -56,7 +56,7 @@ class DeliveryFile(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Facts from the first and last record of a file. Times are 0 if no record is as written."""
+    """Facts from the first and last record of a delivery file. The times are 0 if no record is as written."""
 
     file: DeliveryFile
     first_ms: int
@@ -81,14 +81,15 @@ class Ends(NamedTuple):
 def whole_from_ms(first_ms: int) -> int:
     """The time from which a log is complete, if its first record left is of `first_ms`.
 
-    Earlier files went by age, or with the directory. They may have held times that are later by BACK_MS. If a clock was
-    set back by more, they may have held later times still, which no file shows.
+    Earlier files were removed by age, or were lost with the directory. Their records may be up to BACK_MS later than
+    `first_ms`. If a clock was set back by more than that, they may have been later still, which no file shows.
     """
     return first_ms + BACK_MS + 1
 
 
 def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
-    """Holes, [(from_ms, until_ms)], where a file continues one that lost its end, or is missing.
+    """Holes of a log, [(from_ms, until_ms)]: times of which records are lost. A hole is where a file continues one that
+    lost its end, or is missing.
 
     A hole begins at the last record before it. If nothing is left of the older file, it begins at that file's hour. It
     lasts to the record behind it, and at least through the hour of the older file. `files` are of one log, oldest
@@ -106,14 +107,14 @@ def cut_short(files: Iterable[Ends]) -> list[tuple[int, int]]:
 
 
 def delivery_files(directory: Path, disk: Disk) -> list[DeliveryFile]:
-    """The files, oldest first. Other names are ignored."""
+    """The files of the delivery log in a directory, oldest first. Other names are ignored."""
     names = disk.list_directory(directory) if disk.exists(directory) else []
     found = [DeliveryFile(int(match[1]), int(match[2])) for name in names if (match := _NAME.fullmatch(name))]
     return sorted(found, key=lambda file: file.sequence)
 
 
 def read_delivery_file(path: Path, disk: Disk) -> Iterator[tuple[Deliveries, int]]:
-    """Yield (records, rows never written), a block at a time. Raises Corrupt or FormatRefused.
+    """Yield (records, how many rows are zeros after a power cut), a block at a time. Raises Corrupt or FormatRefused.
 
     A file without a whole header holds nothing.
     """
@@ -153,7 +154,8 @@ class DeliveryWriter:
         self._head: Deliveries = np.zeros(0, DELIVERY)  # the first record of the file
 
     def append(self, rows: Deliveries, at_ms: int) -> None:
-        """Write contiguous records. Their checksums are filled in here. They are in the kernel at return.
+        """Write records, all of time `at_ms`, from one contiguous array. Their checksums are filled in here. The kernel
+        has them at return.
 
         Raises DiskFailed.
         """
@@ -164,8 +166,8 @@ class DeliveryWriter:
         self._write(rows)
 
     def mark(self, begun: Deliveries, at_ms: int) -> bool:
-        """Continue in another file, whose first record has the mark `begun`. Return False if no file of its term is
-        written.
+        """Continue in another file, whose first record has the mark of the record `begun`. Return False if the file in
+        use is not of that record's term.
 
         Raises DiskFailed.
         """
@@ -180,8 +182,8 @@ class DeliveryWriter:
         """Remove the files whose newest record is older than `before_ms`, if they may go. Return their number. Raises
         DiskFailed.
 
-        The newest of them stays. It covers the time up to the next file, and shows that this log was not lost. Each
-        file behind one that stays does too, because a missing file between others counts as lost.
+        The newest of these old files stays. It covers the time up to the next file, and shows that this log was not
+        lost. Each file behind one that stays also stays, because a missing file between others counts as lost.
         """
         removed = 0
         files = delivery_files(self._directory, self._disk)
@@ -204,7 +206,8 @@ class DeliveryWriter:
             self._fd, self._file = -1, None
 
     def _roll(self, head: Deliveries, rows: Deliveries, at_ms: int) -> None:
-        """Begin the file for these records. If one was written, the new file continues it under the mark of `head`."""
+        """Begin another file for these records. If a file is in use, the new one continues it: its first record counts
+        that file's records and has the mark of `head`."""
         before = self.written()
         self._begin(at_ms // HOUR_MS)
         self._latest_ms = at_ms
@@ -230,7 +233,7 @@ class DeliveryWriter:
 
 
 def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
-    """The hour by which each file but the last is old: the later of its own and that of the next.
+    """For each file but the last, the hour that decides its age: the later of its own hour and that of the next file.
 
     An hour ahead of now was written by a wrong clock and gives no age.
     """

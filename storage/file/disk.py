@@ -33,7 +33,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 _SYNC_FILE_RANGE_WRITE_AND_WAIT = 7
 PAUSE_S = 0.00005
-"""The kernel's own slack makes it about twice as much. By then a waiting thread runs."""
+"""How long a pause is, s. The slack of the kernel's timers makes it about twice as long. By then a waiting thread
+runs."""
 
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EPERM)
 """Errors of a kernel without sync_file_range, and of a sandbox that forbids it."""
@@ -61,7 +62,7 @@ def missing_calls() -> list[str]:
 
 
 def _sync(fd: int) -> None:
-    """fsync, or F_FULLFSYNC where it does more."""
+    """Sync a file by F_FULLFSYNC where system and file system have it (macOS), else by fsync."""
     if _FULL_SYNC is not None:
         try:
             fcntl.fcntl(fd, _FULL_SYNC)
@@ -119,10 +120,11 @@ def _path_of(fd: int) -> str:
 
 
 class Disk:
-    """File calls with errors made final. Stateless, so usable from any thread. A descriptor belongs to its opener."""
+    """The calls on files, which turn errors of the system into DiskFailed. Stateless, so usable from any thread. The
+    caller that opened a descriptor closes it."""
 
     def open_read(self, path: Path) -> int:
-        """Open for reading. Raises FileNotFoundError if the file is missing, DiskFailed for everything else."""
+        """Open a file for reading. Raises FileNotFoundError if it is missing, DiskFailed for every other error."""
         try:
             return os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -178,7 +180,7 @@ class Disk:
     def start_writing(self, fd: int, offset: int, size: int) -> None:
         """Let the kernel begin to write these bytes, without waiting, so that a later sync has less to write.
 
-        Makes nothing durable. Without such a call nothing happens.
+        Makes nothing durable. On a system without sync_file_range nothing happens.
         """
         if _SYNC_FILE_RANGE is not None:
             _SYNC_FILE_RANGE(fd, offset, size, _SYNC_FILE_RANGE_WRITE)  # an error shows in the sync
@@ -186,8 +188,8 @@ class Disk:
     def write_out(self, fd: int, offset: int, size: int) -> None:
         """Write these bytes and wait until the device has taken them. Makes nothing durable.
 
-        Without such a call the file is synced. A failure is final, because the kernel reports each one once, and the
-        sync might not get it.
+        On a system without sync_file_range the file is synced. A failure is final, because the kernel reports each
+        failure once, and a later sync might not get it.
         """
 
         def write() -> None:
@@ -226,7 +228,8 @@ class Disk:
     def syncfs(self, fd: int) -> None:
         """Make everything on the file system of `fd` durable. Cheaper than one fdatasync for each of many files.
 
-        `fd` is the directory that holds what the caller wrote. Without syncfs only that is synced.
+        `fd` is the directory with all files that the caller wrote. On a system without syncfs only this directory is
+        synced.
         """
 
         def sync() -> None:
@@ -315,7 +318,7 @@ class Disk:
         return found.f_blocks * found.f_frsize
 
     def same_file_system(self, one: Path, other: Path) -> bool:
-        """True if files below one path take room below the other."""
+        """True if both paths are on the same file system, so that files below one take space from the other."""
         return self._guard("stat", one, lambda: os.stat(one).st_dev == os.stat(other).st_dev)
 
     def _guard(self, operation: str, where: Path | int, call: Callable[[], T]) -> T:

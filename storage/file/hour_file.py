@@ -80,7 +80,7 @@ def pieces_by_bytes(starts: I64, size: int, gap: int, most: int) -> list[npt.NDA
 
 
 class HourFile:
-    """A file, by bytes. Offsets are absolute, the header included."""
+    """One file of an hour, read and written by bytes. Offsets count from its begin, so they include the header."""
 
     def __init__(self, disk: Disk, directory: Path, name: str, header: FileHeader) -> None:
         self._disk = disk
@@ -92,7 +92,7 @@ class HourFile:
 
     @property
     def path(self) -> Path:
-        """Its path. Made when it is asked for, since most files of an hour that is looked at are not opened."""
+        """The file's path. Made at each call, because most files are never opened and need none."""
         return self._directory / self._file
 
     @property
@@ -156,7 +156,7 @@ class HourFile:
         self.header.expect(FileHeader.decode(self.read(HEADER_SIZE, 0), self.name), self.name)
 
     def size(self) -> int:
-        """Length in bytes of the file, which has been read from."""
+        """Length of the file in bytes. It must have been read from before, which opens it."""
         return self._disk.size(self._reader)
 
     def sync(self) -> None:
@@ -193,12 +193,13 @@ class RowFile(HourFile):
         self.first = first
 
     def offset(self, row: int) -> int:
-        """The offset of row `row`."""
+        """The byte of the file at which row `row` begins."""
         assert row >= self.first, f"row {row} of a file that begins with {self.first}"
         return HEADER_SIZE + (row - self.first) * self._dtype.itemsize
 
     def read_rows(self, first: int, count: int) -> Rows:
-        """Rows first .. first + count. Raises Corrupt for a wrong checksum, or a unit at another's place."""
+        """`count` rows, from ordinal `first` on. Raises Corrupt for a wrong checksum, or a unit whose global_index is
+        not its ordinal."""
         if not count:
             return np.empty(0, self._dtype)
         rows = self.read_unchecked(first, count)
@@ -216,7 +217,7 @@ class RowFile(HourFile):
                 raise Corrupt(self.name, self.offset(ordinal), "global_index", int(rows["global_index"][row]), ordinal)
 
     def read_unchecked(self, first: int, count: int) -> Rows:
-        """The same rows as they stand on disk, for callers that report every damaged row."""
+        """`count` rows, from ordinal `first` on, without any check. For callers that report every damaged row."""
         return np.frombuffer(self.read(count * self._dtype.itemsize, self.offset(first)), self._dtype)
 
     def gather_rows(self, at: I64) -> Rows:
@@ -303,7 +304,7 @@ class HourFiles:
         return self._again(first=first)
 
     def drain(self, pace: SyncPace) -> None:
-        """See HourFile.drain."""
+        """Let the written bytes of all three files flow to the device before a sync."""
         for file in self._all():
             if self.disk.exists(file.path):
                 file.drain(pace)

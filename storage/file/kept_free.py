@@ -11,7 +11,7 @@ RESERVE_SHARE: Final = 0.05
 
 
 def reserve_bytes(directory: Path, disk: Disk) -> int:
-    """The larger of 1 GiB and 5 % of the file system."""
+    """How many bytes of the directory's file system are kept free: 5 % of its size, and at least 1 GiB."""
     return max(RESERVE_BYTES, int(disk.total_bytes(directory) * RESERVE_SHARE))
 
 

@@ -1,4 +1,5 @@
-"""Writes pieces into many files and syncs them as they come. Otherwise the last sync would carry gigabytes at once."""
+"""Writes pieces into many files and syncs them as they come. Otherwise one sync at the end would write gigabytes at
+once."""
 
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ _DIRTY_BYTES_MAX: Final = 4 << 20
 
 
 class PieceWriter:
-    """The writer of one snapshot or backup on its way. Blocks; raises DiskFailed.
+    """Writes the files of one snapshot or backup. It blocks, so it is for a thread. Raises DiskFailed.
 
     Invariant: since the last sync, at most _DIRTY_BYTES_MAX and a piece were written.
     """

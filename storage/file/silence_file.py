@@ -20,7 +20,8 @@ _LINE_MAX: Final = 4096
 
 
 def read_silence(directory: Path, disk: Disk) -> int:
-    """Read the milliseconds. 0 if the file is missing. Raises Corrupt, FormatRefused."""
+    """Read for how many milliseconds this node may still owe its silence. 0 if the file is missing. Raises Corrupt,
+    FormatRefused."""
     path = directory / SILENCE
     try:
         fd = disk.open_read(path)
@@ -43,7 +44,7 @@ def read_silence(directory: Path, disk: Disk) -> int:
 
 
 def write_silence(directory: Path, milliseconds: int, disk: Disk) -> None:
-    """Write the milliseconds, durable at return. Raises DiskFailed."""
+    """Replace SILENCE by one with this many milliseconds. It is durable at return. Raises DiskFailed."""
     fields: dict[str, object] = {"format": FORMAT, "silence_ms": milliseconds}
     fd = disk.open_write(directory / _NEW)
     try:

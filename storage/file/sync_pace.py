@@ -15,15 +15,17 @@ UNDER_WAY_MAX: Final = 4 << 20
 """Bytes on their way to the device at a time. An ordinary device writes them in milliseconds."""
 
 _FEW: Final = 128
-"""Writes below this part of UNDER_WAY_MAX are counted, not begun one by one. Hours with one message each are that
-small."""
+"""Writes smaller than UNDER_WAY_MAX / _FEW are only counted, not sent to the device one by one. Hours with one message
+each make such little writes."""
 
 LITTLE_MAX: Final = 2_048
-"""After so many of these the file system is synced. Each is a block, and a new file is also an inode and a name."""
+"""After so many little writes the file system is synced. Each writes a block. One to a new file also writes an inode
+and a name."""
 
 
 class SyncPace:
-    """The pace of one writer. Blocks; raises DiskFailed.
+    """Sends the bytes of one writer to the device a little at a time. It blocks, so it is for a thread. Raises
+    DiskFailed.
 
     Invariant: at most UNDER_WAY_MAX of its bytes, LITTLE_MAX little writes and one file's last bytes are under way, if
     the device takes them in order.

@@ -51,14 +51,17 @@ class BatchByHour:
         return cls(columns, words, hour, hour[edges[:-1]].tolist(), edges, order)
 
     def indexes(self, following: I64) -> I64:
-        """The global_index of each row, given each hour's next one."""
+        """The global_index of each row, [n]. `following` has the next free global_index of each hour."""
         if len(following) == 1:
             return np.arange(following[0], following[0] + len(self.hour))
         return np.arange(len(self.hour)) + self._spread(following - self.edges[:-1])
 
     def units(self, indexes: I64, starts: I64, log_ends: I64) -> Units:
-        """Make units that are not linked and not sealed, from each row's global_index and first word, and each hour's
-        end of the log."""
+        """Make the units of the index, [n], still without chain and checksum.
+
+        `indexes` are their global indexes, `starts` the first word of each record. `log_ends` are the bytes at which
+        the hours' logs end.
+        """
         units = np.zeros(len(indexes), UNIT)
         for name in _COLUMNS:
             units[name] = getattr(self.columns, name)
@@ -74,7 +77,7 @@ class BatchByHour:
         return values if len(values) == 1 else values.repeat(self.edges[1:] - self.edges[:-1])
 
     def restore(self, values: U64) -> U64:
-        """Put values by row here into the batch's own order."""
+        """Put values, one for each row of this object, into the order of the batch."""
         if self.order is None:
             return values
         result = np.empty_like(values)
@@ -91,7 +94,7 @@ def hour_order(hour: I64) -> npt.NDArray[np.intp]:
 
 
 def gather_records(words: U64, size: U32, order: npt.NDArray[np.intp]) -> U64:
-    """The records' words in another order of records. One fancy index, whatever their sizes."""
+    """The words of all records, with the records in another order. One step of numpy, whatever the records' sizes."""
     lengths = (size >> np.uint32(3)).astype(np.int64)
     if bool((lengths == lengths[0]).all()):
         return words.reshape(len(size), -1)[order].reshape(-1)

@@ -1,7 +1,10 @@
-"""Heads of hours that are not near: those of the used seconds, kept from one write of an hour to the next.
+"""Heads of hours that are not near, kept in memory from one write of an hour to the next.
 
-They are kept for hours whose index would take long to read again, up to a bound in bytes. The hour written longest ago
-goes first. Kept heads never change, and name the unit that they reach up to. So they are either right or not used.
+The head of a second names the last unit of its chain, to which the next unit is linked, and counts its units.
+
+Heads are kept for hours whose index would take long to read again, up to a bound in bytes. Those of the hour written
+longest ago are dropped first. Kept heads never change, and name the unit that they reach up to. So they are either
+right or not used.
 """
 
 from collections import OrderedDict
@@ -15,7 +18,7 @@ from storage.format.array import U32
 from storage.format.chain import Heads
 
 KEPT_UNITS_MIN: Final = 256
-"""Hours with fewer units are read again: 16 KB, which costs less than to keep the heads."""
+"""The index of an hour with fewer units is read again: 16 KB, which costs less than to keep its heads."""
 
 KEPT_BYTES_MAX: Final = 64 << 20
 """Memory for heads of far hours: ten bytes for each used second."""
@@ -28,7 +31,8 @@ _OVERHEAD: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class UsedHeads:
-    """Heads (see chain.Heads) of the seconds that have units."""
+    """The heads of those seconds of an hour that have units. Of each, [n]: the second, 1 + the global_index of its last
+    unit (`after`), the number of its units (`count`)."""
 
     next: int  # the global_index behind the last unit that they count
     seconds: npt.NDArray[np.uint16]
@@ -42,13 +46,14 @@ class UsedHeads:
 
 
 def used_heads(after: U32, count: U32, following: int) -> UsedHeads:
-    """The used ones of the heads of all 3,600 seconds, which cover the units below `following`."""
+    """The heads of the seconds that have units, out of the heads of all 3,600. They cover the units below
+    `following`."""
     used = np.flatnonzero(count)
     return UsedHeads(following, used.astype(np.uint16), after[used], count[used])
 
 
 def all_heads(used: UsedHeads) -> Heads:
-    """The used heads as heads that units can be linked to."""
+    """The heads of all 3,600 seconds, to which units can be linked, from those of the used seconds."""
     heads = Heads()
     heads.after[used.seconds], heads.count[used.seconds] = used.after, used.count
     return heads
@@ -71,11 +76,11 @@ class HeadsKept:
         return len(self._kept)
 
     def fork(self) -> "HeadsKept":
-        """A fork for another thread."""
+        """A fork for another thread, without heads of its own yet."""
         return HeadsKept(self)
 
     def join(self, fork: "HeadsKept") -> None:
-        """Keep the heads that a fork has kept."""
+        """Keep here the heads that a fork has kept since it was made."""
         for hour, heads in fork._kept.items():
             self.keep(hour, heads)
 

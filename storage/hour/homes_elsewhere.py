@@ -1,8 +1,9 @@
 """The homes of an hour's moved units, in memory, for units that came while the hour was in use.
 
-A retry's ack names the place, but the only record of a message's end stands at home. The homes of other units are read
-from index and record header, unit by unit (hour.py). These are units that came before or have ended since, and units of
-hours out of use. A read of a whole hour of ten million units would hold a node for a third of a second.
+The ack of a retried message names its place, and the end is also recorded at its home. So the home must be found. The
+homes of other units are read from index and record header, unit by unit (hour.py). These are units that came before or
+have ended since, and units of hours out of use. A read of a whole hour of ten million units would hold a node for a
+third of a second.
 """
 
 import numpy as np
@@ -14,8 +15,8 @@ _NONE_HOME: U64 = np.empty(0, np.uint64)
 
 
 class HomesElsewhere:
-    """Homes by global_index of the moved units from `begin` on, 16 bytes each. They rise with each append, so a look-up
-    is one binary search."""
+    """Homes of the moved units with global indexes from `begin` on, 16 bytes each. Each append adds higher global
+    indexes, so a look-up is one binary search."""
 
     __slots__ = ("_at", "_home", "begin", "count")
 
@@ -25,7 +26,7 @@ class HomesElsewhere:
         self.count = 0
 
     def add(self, at: I64, homes: U64) -> None:
-        """Add moved units, ascending, behind all others."""
+        """Add moved units: global indexes `at`, which rise and are above all earlier ones, and their homes."""
         start, self.count = self.count, self.count + len(at)
         if self.count > len(self._at):
             room = np.zeros(max(self.count, 2 * len(self._at), 64), np.int64)
@@ -36,7 +37,8 @@ class HomesElsewhere:
         self._home[start : self.count] = homes
 
     def forget(self, end: int) -> None:
-        """Drop the units before `end`. They have ended, and few requests need their homes."""
+        """Drop the homes of the units before global_index `end`. These have ended, and few requests need their
+        homes."""
         if end > self.begin:
             row = int(self._at[: self.count].searchsorted(end))
             self._at, self._home = self._at[row : self.count].copy(), self._home[row : self.count].copy()

@@ -43,8 +43,8 @@ _HEADER_WORDS = np.arange(HEADER.itemsize // 8)
 
 
 class Hour:
-    """The units of one hour in use. Made from its counters, which it gives back. On the loop's thread; a checkpoint
-    works on a FrozenHour instead."""
+    """An hour in use: its units, records and settle records, on disk and staged. Made from its counters, which it gives
+    back. For the loop's thread; a checkpoint works on a FrozenHour instead."""
 
     def __init__(self, counters: HourCounters, open_files: OpenFiles, stage: Stage) -> None:
         self.number = counters.number
@@ -68,7 +68,7 @@ class Hour:
 
     @property
     def counters(self) -> HourCounters:
-        """Its counters as they are now."""
+        """The hour's counters as they are now."""
         return HourCounters(
             self.number, self.generation, self.first, self.units, self.log_end, self.settles, self.unsettled,
             self.forwarded, self.moved, self.saved_units, self.saved_log_end, self.saved_settles, self._settled_ms,
@@ -89,13 +89,13 @@ class Hour:
     # append
 
     def grow(self, units: int, log_bytes: int) -> None:
-        """Count units that are about to be added by `write` or to the stage."""
+        """Add units and the bytes of their records to the counters, before `write` or the stage takes them."""
         self.units += units
         self.unsettled += units
         self.log_end += log_bytes
 
     def write(self, units: Units, words: U64) -> None:
-        """Link, seal and write the last units of a near hour, and their records.
+        """Write units of a near hour, which `grow` has counted, and their records.
 
         The units are complete except for chain and checksum, which are filled in in place.
         """
@@ -105,13 +105,13 @@ class Hour:
         self.saved_units, self.saved_log_end = self.units, self.log_end
 
     def move_in(self, units: Units, homes: U64) -> None:
-        """Note units, about to be added, whose messages were born at `homes`."""
+        """Note the homes of units that are about to be added, whose messages were born at other positions."""
         self._homes.add(units["global_index"].astype(np.int64), homes)
         self.moved += len(units)
 
     def settle(self, rows: Settles) -> int:
-        """Append settle records of existing units, with all but `previous` and checksum filled in. Return bytes
-        staged."""
+        """Append settle records of existing units, with all but `previous` and checksum filled in. Return the bytes
+        that stay in memory, 0 for a near hour."""
         first = self.settles
         settled, forwarded = self.states().enter(rows, first)
         self.unsettled -= settled
@@ -155,7 +155,7 @@ class Hour:
     # caches
 
     def heads(self) -> Heads:
-        """The heads of all units. For a far hour they are rebuilt at each call."""
+        """The heads of all seconds' chains. For a far hour they are rebuilt at each call."""
         if self._heads is not None:
             return self._heads
         heads = Heads()
@@ -185,7 +185,7 @@ class Hour:
         yield from zip(self.staged_settles.starts, self.staged_settles.arrays, strict=True)
 
     def _absorb_tail(self, states: States, begin: int) -> None:
-        """Give the states the settle records behind the files."""
+        """Give the states the settle records from ordinal `begin` on, which states files do not cover."""
         parts = [rows_of(rows, first, self.first) for first, rows in self._settles_from(begin)]
         if parts:
             states.absorb_tail(
@@ -225,13 +225,13 @@ class Hour:
         return result
 
     def enter(self, heads: Heads | None = None) -> None:
-        """Become near. Everything is written. `heads` are its heads if they are known."""
+        """Become near. The caller has written all staged bytes. `heads` are the hour's heads if they are known."""
         self.near = True
         self._heads = heads
         self.heads()
 
     def leave(self) -> None:
-        """Become far. Everything is written, so only the caches go."""
+        """Become far. All staged bytes are written, so only the caches and descriptors are dropped."""
         assert not self.staged_settles.arrays, f"hour {self.number} is near and has staged settle records"
         self.near = False
         self._heads = None
@@ -243,7 +243,7 @@ class Hour:
         self._states, self._homes = None, HomesElsewhere(self.next)
 
     def close(self) -> None:
-        """Close its descriptors."""
+        """Close the hour's file descriptors. The next use opens the files again."""
         if self._states is not None:
             self._states.close()
         if self._files is not None:
@@ -251,7 +251,7 @@ class Hour:
             self._files = None
 
     def __del__(self) -> None:
-        """Close descriptors after a look that did not use the hour (HourSet.use)."""
+        """Close the descriptors of an hour that was looked at without HourSet.use."""
         self.close()
 
     # checkpoint
@@ -317,7 +317,7 @@ class Hour:
         return found
 
     def record_rows(self, at: I64, units: Units | None = None) -> RecordRows:
-        """The same records in columns."""
+        """The records by global_index, in that order, as columns. See `records`."""
         offsets, sizes = self._in_log(at, units)
         data, within = self._read_log(offsets, sizes)
         found = decode_rows(data, within, self.files.log.name, offsets)

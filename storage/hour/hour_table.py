@@ -17,7 +17,8 @@ from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, put_rows
 
 
 class HourCounters(NamedTuple):
-    """The counters of one hour. 0 <= saved_x <= x. The difference is staged."""
+    """The counters of one hour. Of `x`, `saved_x` is in the files, and the difference waits in memory (staged). 0 <=
+    saved_x <= x."""
 
     number: int
     generation: int  # of its directory, see unlinked_hours
@@ -49,12 +50,12 @@ class HourCounters(NamedTuple):
 
     @property
     def written(self) -> "HourCounters":
-        """The same counters with everything written."""
+        """These counters as they are once all staged bytes are written."""
         return self._replace(saved_units=self.units, saved_log_end=self.log_end, saved_settles=self.settles)
 
 
 class HoursHeld(NamedTuple):
-    """Hours in memory."""
+    """How many hours are in memory, and the bytes that heads take."""
 
     near: int  # near hours
     used: int  # with an object: near, warm, with staged settle records, or held by other code
@@ -62,7 +63,8 @@ class HoursHeld(NamedTuple):
 
 
 class Extents(NamedTuple):
-    """The extents of all hours, rising: where the units of each begin, and their number. Shape [n] each."""
+    """The extents of hours, in rising order: number of the hour, global_index of its first unit, how many units, [n]
+    each."""
 
     hour: I64
     first: I64
@@ -95,7 +97,7 @@ COUNTERS_ROW: Final = np.dtype([(name, "<i8") for name in HourCounters._fields])
 Rows = npt.NDArray[np.void]
 
 NOT_READ: Final = -1
-"""As the time of the last settle record: there is one, and it was not read since the start."""
+"""A value of `settled_ms`: the hour has a settle record, whose time was not read since the start."""
 
 FROZEN: Final = ("number", "first", "saved_units", "saved_settles", "units", "log_end", "settles")
 """The columns that `HourTable.save` compares and sets."""
@@ -105,7 +107,7 @@ _GONE: Final = -1
 
 
 class HourTable:
-    """HourCounters by hour. A row stays in place while its hour lives."""
+    """HourCounters by hour. A row stays in place until its hour is unlinked."""
 
     def __init__(self, hours: HourRows, first: I64) -> None:
         """`hours` are all hours of a checkpoint, `first` the global indexes of their first units."""
@@ -144,7 +146,7 @@ class HourTable:
         return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
 
     def extents(self, numbers: Sequence[int] | None = None) -> Extents:
-        """The extents of those of these hours, which rise, that exist. None stands for all hours."""
+        """The extents of those hours of `numbers`, which rise, that exist. None stands for all hours."""
         number = self.rows["number"]
         if numbers is None:
             at = np.argsort(number)[np.count_nonzero(number < 0) :]
@@ -168,7 +170,7 @@ class HourTable:
         return np.array([row_of[number] for number in numbers], np.int64)
 
     def begin(self, numbers: list[int], generations: Sequence[int], firsts: Sequence[int]) -> None:
-        """Add hours that do not exist, without units."""
+        """Add rows for hours that do not exist yet. They have no units."""
         at = self._take(len(numbers))
         for number, row in zip(numbers, at.tolist(), strict=True):
             assert number not in self._row_of, f"hour {number} is there"
@@ -179,7 +181,7 @@ class HourTable:
         put_rows(self._rows, at, rows)
 
     def _take(self, count: int) -> I64:
-        """The indexes of rows that are free now."""
+        """Take free rows for `count` hours and return their indexes. If too few are free, the table grows."""
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
         begin, self._end = self._end, self._end + count - len(reused)
         if self._end > len(self._rows):
@@ -190,8 +192,7 @@ class HourTable:
     def save(self, at: I64, frozen: Mapping[str, I64]) -> I64:
         """Note that a checkpoint wrote the staged bytes of the hours in these rows. `frozen` are their columns FROZEN.
 
-        Return the rows for which that still holds. Hours that were unlinked since, or written by other means, are left
-        out.
+        Return the rows that were set. Hours that were unlinked or written by other code since the freeze are left out.
         """
         same = np.ones(len(at), np.bool_)
         for name in ("number", "first", "saved_units", "saved_settles"):
@@ -214,7 +215,8 @@ def _rising(numbers: npt.NDArray[np.int64]) -> list[int]:
 
 
 def counters_of(rows: Rows, first: I64) -> Rows:
-    """Convert LENGTHS_ROW, the hours of a checkpoint, to COUNTERS_ROW."""
+    """Convert the hours of a checkpoint (LENGTHS_ROW) to COUNTERS_ROW with nothing staged. `first`: the global_index of
+    each hour's first unit."""
     result = np.zeros(len(rows), COUNTERS_ROW)
     for name in ("generation", "units", "unsettled", "forwarded", "moved"):
         result[name] = rows[name]

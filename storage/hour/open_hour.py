@@ -1,12 +1,12 @@
-"""Makes the files of an hour, and checks those of a checkpoint before their first use. In any thread.
+"""Opens the files of hours, and checks the files that the last checkpoint names before their first use. For any thread.
 
 - A start looks at the lengths of the first START_HOURS hours.
 - Each checkpoint's thread looks at the lengths of PIECE_HOURS others.
 - The first open of an hour's files looks at lengths, header, last unit and last settle record.
 
-A longer file is cut, a shorter one is Corrupt. Each hour has a directory, and a look at one reads blocks of the disk
-when none is in memory: 80,000 took 11 s. So a start looks at the hours of a year. The others wait for their first use
-or for a checkpoint.
+A file longer than in the checkpoint is cut, a shorter one is Corrupt. Each hour has a directory, and a look at one
+reads blocks of the disk when none is in memory: 80,000 took 11 s. So a start looks at the hours of a year. The others
+wait for their first use or for a checkpoint.
 
 Invariant: an hour's files are cut before anything is written to them, once, under a lock. So no cut takes bytes written
 after the start.
@@ -33,10 +33,12 @@ PIECE_HOURS: Final = 2_048
 
 
 class HourOpening:
-    """Opens hours by number, generation of the directory and global_index of the first unit."""
+    """Opens the files of hours. Files of the hours in the checkpoint (`recovered`) are first cut to its lengths and
+    checked."""
 
     def __init__(self, disk: Disk, directory: Path, group: int, recovered: HourRows, firsts: I64) -> None:
-        """Look at the first START_HOURS hours. Raises Corrupt or DiskFailed for them."""
+        """Cut the files of the first START_HOURS hours. `firsts` has the global_index of each hour's first unit, [n].
+        Raises Corrupt or DiskFailed."""
         self.cluster_id: bytes | None = None
         self._disk = disk
         self._directory = directory
@@ -51,11 +53,13 @@ class HourOpening:
 
     @property
     def unlooked(self) -> int:
-        """The number of hours whose lengths wait for a checkpoint. It includes those used meanwhile."""
+        """The number of hours whose lengths no start or checkpoint has looked at. Hours that were used meanwhile count
+        too."""
         return len(self._recovered) - self._looked
 
     def look_on(self, numbers: I64, firsts: I64) -> None:
-        """Look at the lengths of those of the next PIECE_HOURS hours that still exist.
+        """Look at the lengths of the next PIECE_HOURS hours of the checkpoint, without those that were unlinked
+        meanwhile.
 
         `numbers` are all existing hours, rising, `firsts` the global_index of each one's first unit. One call at a
         time. Raises Corrupt or DiskFailed.
@@ -70,7 +74,8 @@ class HourOpening:
         self._looked = min(self._looked + PIECE_HOURS, len(self._recovered))
 
     def open(self, hour: int, generation: int, first: int) -> HourFiles:
-        """Open the files of an hour that was begun or recovered. Raises Corrupt, FormatRefused or DiskFailed."""
+        """Open the files of an hour by its number, its directory's generation and its first unit's global_index. Raises
+        Corrupt, FormatRefused or DiskFailed."""
         assert self.cluster_id is not None, "no hour before genesis"
         files = HourFiles(
             self._disk,
@@ -108,7 +113,7 @@ def _cut(hours: Path, row: tuple[int, ...], disk: Disk) -> None:
 
 
 def _mend(path: Path, size: int | None, length: int, disk: Disk) -> None:
-    """Bring a file to its length, 0 for none."""
+    """Cut a file to `length`, or remove it if that is 0. Raises Corrupt if it is shorter or missing."""
     name = f"{path.parent.name}/{path.name}"
     if size is None and length:
         raise Corrupt(name, 0, "file", "missing", f"{length} bytes, as in the checkpoint")

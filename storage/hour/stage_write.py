@@ -1,4 +1,5 @@
-"""Writes staged bytes, many hours at once. Linking and sealing take no step per hour, only files do.
+"""Writes staged bytes, many hours at once. Units get their chain and checksum (linked, sealed) in one step for a group
+of hours. Only the files are written hour by hour.
 
 ```
 chunks  -- parts -->  18 hours  -- joined, linked, sealed at once -->  slices  -->  log, index, settle of each hour
@@ -39,7 +40,8 @@ OpenFiles = Callable[[int, int, int], HourFiles]
 
 @dataclass(slots=True)
 class FrozenHour:
-    """The staged part of one hour: the state of its files before and after it is written."""
+    """The staged part of one hour. `saved_` counts are those of its files before it is written, `units` is the count
+    after."""
 
     number: int
     generation: int
@@ -80,15 +82,15 @@ def write_staged(
 
 
 def _pause_of(pace: SyncPace | None) -> Callable[[], None]:
-    """The pace's pause. Without an pace the loop itself writes, so nothing waits, and a pause would hold the
-    loop."""
+    """The pause of a pace. Without a pace the loop itself writes. Then no loop waits, and a pause would hold it."""
     return (lambda: None) if pace is None else pace.pause
 
 
 def read_ahead(
     hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, pace: SyncPace | None = None
 ) -> None:
-    """Read and keep the heads of hours that are written whole and become near soon. `pace`: in a thread."""
+    """Read and keep the heads of hours that become near soon and have nothing staged. A thread gives its `pace`, and
+    pauses for the loop."""
     pause = _pause_of(pace)
     for hour in hours:
         pause()
@@ -151,7 +153,7 @@ def _write_units(
 
 
 def _read_heads(hour: FrozenHour, files: HourFiles, heads: HeadsKept, after: U32, count: U32) -> None:
-    """Fill in the heads of the units on disk: the kept ones, or from a read of all these units."""
+    """Fill in the heads of the units on disk, [3600] each: the kept heads, or from a read of all these units."""
     used = heads.get(hour.number, hour.first + hour.saved_units)
     if used is not None:
         after[used.seconds], count[used.seconds] = used.after, used.count

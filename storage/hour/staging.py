@@ -1,9 +1,9 @@
 """Keeps appended batches of hours that are not near in memory until a checkpoint writes them.
 
 A batch spread over a month touches hundreds of hours. A write of a few hundred bytes to each would cost two system
-calls and two dirty pages per hour and batch. The journal has all of it, so it may wait. Offsets and ordinals are given
-at once, only the chain is left open until the rows are written. So the content of the files does not depend on that
-time.
+calls and two dirty pages per hour and batch. The journal has all of the batch, so the writes may wait. Offsets and
+ordinals are given at once, only the chain is left open until the rows are written. So the content of the files does not
+depend on that time.
 
 ```
 batch 1   hour 9: 2 units | hour 11: 1 unit | hour 30: 1 unit     a chunk: arranged by hour, taken as it is
@@ -33,7 +33,7 @@ CHUNK_OVERHEAD: Final = 1024
 """Bytes of a chunk beside its rows and records, so that the cost of many small ones is counted."""
 
 _SETTLES_OVERHEAD: Final = 256
-"""The same for an array of settle records."""
+"""Bytes of an array of settle records beside its rows."""
 
 _CHUNKS_ASKED_MAX: Final = 8
 """With more chunks than this a look-up joins them first."""
@@ -49,7 +49,8 @@ _SMALL_CHUNKS_MAX: Final = 64
 
 @dataclass(slots=True)
 class Chunks:
-    """Arrays one behind the other. `starts` holds the ordinal (or byte offset) at which each begins."""
+    """Rows or records of one hour that are not on disk yet: arrays, one behind the other. `starts` holds the ordinal
+    (or byte offset) at which each begins."""
 
     starts: list[int] = field(default_factory=list)
     arrays: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -98,7 +99,7 @@ class Chunks:
 
 @dataclass(slots=True)
 class Staged:
-    """Units of one hour (not linked, not sealed) and their records, in order of arrival."""
+    """Units of one hour that are only in memory, without chain and checksum, and their records. In order of arrival."""
 
     units: Chunks = field(default_factory=Chunks)
     log: Chunks = field(default_factory=Chunks)
@@ -146,7 +147,7 @@ class Chunk:
 
 
 class Stage:
-    """The chunks of all hours that are not near. On the loop's thread."""
+    """The units and records of far hours that wait in memory for a checkpoint, as chunks. For the loop's thread."""
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -214,12 +215,12 @@ class Stage:
         self._keep(kept)
 
     def freeze(self) -> tuple[Chunk, ...]:
-        """All chunks, for a checkpoint. One at a time."""
+        """All chunks, for a checkpoint to write. `thaw` must come before the next call."""
         self._frozen, self._small = self._serial, 0
         return tuple(self.chunks)
 
     def thaw(self) -> None:
-        """Drop the chunks that the checkpoint has written."""
+        """Drop the chunks of the last `freeze`, which the checkpoint has written."""
         self._keep([chunk for chunk in self.chunks if chunk.serial > self._frozen])
 
     def clear(self) -> None:
@@ -232,8 +233,8 @@ class Stage:
         self._small = 0
 
     def _join_many(self) -> None:
-        """Join the last chunks, back to one that is larger than all behind it. So a row is joined again only with as
-        many new rows as its chunk has. Chunks of a checkpoint are joined apart."""
+        """Join chunks from the newest backwards, up to a chunk of more than twice the rows joined so far. So each row
+        is copied only a few times. Chunks that a checkpoint has taken are joined apart from newer ones."""
         fresh = [chunk for chunk in self.chunks if chunk.serial > self._frozen]
         taken = [chunk for chunk in self.chunks if chunk.serial <= self._frozen]
         self._keep([*_joined_tail(taken), *_joined_tail(fresh)])

@@ -14,18 +14,18 @@ import numpy.typing as npt
 
 
 class EntryChecksum:
-    """Checksum of the bytes written since it was last taken. On the loop's thread."""
+    """The checksum of all bytes that were added since the last `take`. For the loop's thread."""
 
     def __init__(self) -> None:
         self._crc = 0
 
     def rows(self, *columns: npt.NDArray[np.generic]) -> None:
-        """Add arrays of any type as bytes."""
+        """Add the bytes of arrays of any type."""
         for column in columns:
             self._crc = google_crc32c.extend(self._crc, np.ascontiguousarray(column))
 
     def row(self, *parts: bytes) -> None:
-        """Add a few bytes."""
+        """Add one row or change, given as some byte strings."""
         self._crc = google_crc32c.extend(self._crc, b"\0".join(parts))
 
     def take(self) -> int:

@@ -87,16 +87,17 @@ class Table:
     """Rows bytes -> bytes, in the order of their keys. Used on the loop's thread. Only `commit` runs in another."""
 
     def __init__(self, name: bytes, database: "lmdb._Database | None", group: int = 0) -> None:
-        """`database` is None for a table that is only read and that no build has made yet. It is empty.
+        """`database` is None for a table that is only read and that no build has made yet. Such a table is empty.
 
-        `group` is the length of the first part of a key, which `unsaved` takes.
+        `group` is the length in bytes of the first part of a key, by which `unsaved` finds keys. 0: `unsaved` is not
+        used.
         """
         self.name = name
         self._group = group
         self._put: dict[bytes, SortedRuns] = {}  # keys put since the last freeze, by group
         self._put_frozen: dict[bytes, SortedRuns] = {}  # the same of the frozen layer
         self.written = EntryChecksum()
-        """Gets every change. The catalog sets one for all tables."""
+        """The checksum to which every change is added. The catalog sets one for all tables."""
         self._database = database
         self._reader: lmdb.Transaction[bytes] | None = None
         self._live: dict[bytes, bytes | None] = {}
@@ -168,20 +169,20 @@ class Table:
                 yield key
 
     def freeze(self) -> dict[bytes, bytes | None]:
-        """Set the changes aside for a checkpoint and return them. None stands for a removed row."""
+        """Set the changes aside for a checkpoint and return them, by key. None stands for a removed row."""
         assert self._frozen is None, f"table {self.name!r}: one checkpoint at a time"
         self._frozen, self._live = self._live, {}
         self._put_frozen, self._put = self._put, {}
         return self._frozen
 
     def thaw(self, reader: "lmdb.Transaction[bytes]") -> None:
-        """Read the frozen changes from LMDB, through `reader`, from now on. They are durable."""
+        """Drop the frozen changes, which are durable. From now on rows are read through `reader`, which has them."""
         assert self._frozen is not None, f"table {self.name!r}: nothing is frozen"
         self._frozen, self._reader = None, reader
         self._put_frozen = {}
 
     def commit(self, transaction: "lmdb.Transaction[bytes]", changes: dict[bytes, bytes | None]) -> tuple[int, int]:
-        """Write changes into the transaction. Return their differences for the catalog's count and hash.
+        """Write changes into the transaction. Return by how much the number of rows and the sum of their hashes change.
 
         Runs in the checkpoint's thread, so it touches only this object's name and database.
         """
@@ -201,7 +202,8 @@ class Table:
         return count, total
 
     def scan(self, faults: list[str]) -> tuple[int, int]:
-        """Count and hash of all rows in LMDB, by a read of all. A line for each wrong checksum goes to `faults`."""
+        """Read all rows in LMDB and return their number and the sum of their hashes, modulo 2^64. A line for each wrong
+        checksum goes to `faults`."""
         count = total = 0
         if self._database is None:
             return count, total
