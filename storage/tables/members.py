@@ -45,7 +45,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(Member)
 
 
 class Members:
-    """All members that ever were, in memory and over their table. Numbers start at 1. 0 is no member."""
+    """All members that ever were, in memory, and their table. Numbers start at 1. 0 is no member."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""The rule of a restored cluster about messages that became due while it was down: a row of the catalog, until done.
+"""The rule of a restored cluster for messages that became due while it was down: a row of `meta`, until it is done.
 
 `hourwheel restore` writes the rule. The first leader fixes the moment from which it counts (`cutoff_ms`, by its clock,
 replicated). Each leader after that gives up the messages that were due before it. See node/leader/restored_overdue.py.
