@@ -188,7 +188,7 @@ class StateFile:
             self._fd = -1
 
     def __del__(self) -> None:
-        """Close the descriptor if no caller did, as when the thread that should use the file never ran."""
+        """Close the descriptor, so that a file whose thread never ran leaves no descriptor open."""
         self.close()
 
 
