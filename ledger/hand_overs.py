@@ -128,7 +128,7 @@ class Keyed:
         self.keys = ranked[self._starts]
 
     def find(self, key: U64) -> FoundRecords:
-        """Look these keys up."""
+        """Find where each of these keys stands in `keys`."""
         if not len(self.keys):
             return FoundRecords(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
         at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)

@@ -182,7 +182,7 @@ LEADS_AWAY: Final[Mask] = table(lambda row: row.when == PLACE)
 LEAVES: Final[U8] = table(lambda row: row.number if row.leaves is None else row.leaves, _ITSELF)
 """The state in which a record leaves its unit, by `what`."""
 COUNTED_AS: Final[U8] = table(lambda row: PENDING if row.answers.is_pending else row.number, _ITSELF)
-"""The number under which counts have a unit, before the time makes a pending unit READY."""
+"""The number under which a unit in each state is counted. A pending unit that is due is counted under READY instead."""
 
 STANDINGS: Final[dict[str, frozenset[int]]] = {}
 """For each word that clients read, in order, such as `scheduled`: the numbers that are counted under it. Those are

@@ -44,7 +44,7 @@ def state_only(hours: HourSet, positions: U64) -> U8:
 
 
 def _tell_unknown(hour: Hour, at: I64, state: U8) -> None:
-    """Set the state of the missing ones among these units of the hour to UNKNOWN."""
+    """Set `state` to UNKNOWN for the units with the global indexes `at` that the hour does not have."""
     if int(at[at.argmax()]) >= hour.next or int(at[at.argmin()]) < hour.first:
         state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
 

@@ -54,7 +54,7 @@ class States:
         """The number of settle records that states files cover. More may have come since."""
         self._tail: Rows | None = None
         self._tail_end = 0
-        # Marks of the pages in files or tail: all their columns are in memory, or their states are. read <= known
+        # By page in files or tail. _read: all its columns are in memory. _known: its states are, as in all of _read.
         self._read = np.zeros(files.pages, np.bool_)
         self._known = self._read.copy()
         self._read_count = 0
@@ -131,7 +131,7 @@ class States:
         return self.first + pages * PAGE_UNITS
 
     def _parts(self) -> Iterator[int]:
-        """The parts of which more than the states may be in memory, if they are mapped."""
+        """Yield the numbers of the parts that may have other columns than the states in memory."""
         for part in range(len(self._blocks) * BLOCK_UNITS // PART_UNITS):
             read = self._read[_pages_of(part)]
             if not len(read) or read.any():

@@ -105,7 +105,7 @@ class Keys:
         return dropped
 
     def _drop_some(self, hour: int, most: int) -> int:
-        """Drop up to `most` keys of one hour. If there are fewer, the hour is done."""
+        """Drop up to `most` keys of one hour. If it has fewer, none is left, and the note about the hour goes too."""
         note = _DEAD + _U32.pack(hour)
         state = self._meta.get(note)
         assert state is not None, f"no keys of hour {hour} are dead"

@@ -15,10 +15,10 @@ _KEY: Final = b"catch_up"
 
 
 class OverdueRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages that were due more than `last_ms` before the first leader's clock are not wanted. 0: no overdue message
-    is.
+    """Messages that were due more than `last_ms` before the first leader began, by its clock, are not wanted.
 
-    `cutoff_ms` is the resulting moment, None before the first leader.
+    With `last_ms` 0 no overdue message is wanted. `cutoff_ms` is the moment that follows, None until the first leader
+    has set it.
     """
 
     last_ms: int

@@ -77,7 +77,7 @@ class _Namespace:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
-        self.names: list[str] = []  # the keys of that, rising
+        self.names: list[str] = []  # the keys of `by_name`, rising
 
 
 _EMPTY: Final = _Namespace()

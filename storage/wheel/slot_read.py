@@ -61,10 +61,9 @@ class SlotRead:
 
 
 def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> DueUnits:
-    """The pending units of an hour in order of (due_ms, local_index): due before `before_ms`, of `topic`, the first
-    `limit`.
+    """The pending units of an hour, in order of (due_ms, local_index), that are due before `before_ms` and of `topic`.
 
-    None does not restrict.
+    Of these it returns the first `limit`. A parameter that is None does not restrict.
     """
     assert limit is None or limit > 0, f"limit {limit}"
     states = hour.states().seen()
