@@ -1,5 +1,5 @@
-"""Decides from the records alone what became of each message: pure, one home hour's part at a time.
+"""Rules that decide from the records alone what became of each message. They are pure, and judge one Bucket at a time.
 
-The node answers `/v1/ledger` with it, Spark reconciles with it, chaos checks against it. All use one set of rules, so
-their figures cannot differ.
+`GET /v1/ledger`, the reconciliation in Spark and the checks of chaos all use these rules, so their figures cannot
+differ.
 """

@@ -4,9 +4,9 @@ A message's id is a position (home hour, global_index), so each of its records n
 a run of consecutive units of one hour. Units, settle records, hand-overs and receipts meet in arrays indexed by
 global_index - first. Nothing is hashed or sorted to find the message of a record.
 
-Settle records of a moved message stand at its positions, which may lie in other hours. The caller lifts them out of the
-bucket of such a position (`abroad_of`). Then it brings them to the bucket of the home, as it does with hand-overs and
-receipts.
+A moved message has settle records at each position where it stood, which may lie in other hours. The caller takes them
+out of the bucket of that position (`abroad_of` in ledger/moved.py), and gives them to the bucket of the home.
+Hand-overs and receipts name the home themselves, and the caller gives them to its bucket too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 BUCKET_UNITS: Final = 1 << 20
-"""At most so many units of an hour are judged together: about 500 MB while it lasts."""
+"""The most units of an hour that are judged together. To judge so many takes about 500 MB of memory."""
 
 Rows = npt.NDArray[np.void]
 
@@ -29,7 +29,7 @@ PLACE: Final = np.dtype(
         ("place", "<u8"),
         ("due_ms", "<i8"),
         ("asked_due_ms", "<i8"),
-        ("attempt", "<u2"),  # hand-overs before it came here
+        ("attempt", "<u2"),  # hand-overs of the message before it was moved to this place
         ("pad", "<u2"),
         ("pad2", "<u4"),
     ]
@@ -75,25 +75,27 @@ TERM: Final = np.dtype(
         ("term", "<u4"),
         ("node", "<u2"),
         ("how", "<u2"),  # `code` of the record that ended it; 0 without one
-        ("begun_ms", "<i8"),  # When it could hand over first.
+        ("begun_ms", "<i8"),  # When its leader began, and could hand over; 0: no record of the beginning.
         ("ended_ms", "<i8"),  # 0: no record of its end; its leader was killed, or still leads.
-        ("seen_ms", "<i8"),  # Latest moment that is told of it, except its end; 0: its end alone is told.
-        ("first_ms", "<i8"),  # Earliest such moment.
-        ("before", "<u4"),  # If marked, the term that the log shows before it; 0: none.
+        ("seen_ms", "<i8"),  # Latest time in its records but for the one of its end; 0: there is only that one.
+        ("first_ms", "<i8"),  # Earliest time in its records, the one of its end included.
+        ("before", "<u4"),  # If marked, the term before it in the Raft log; 0: none.
         ("marked", "<u4"),  # 1: the record of its beginning names the term before (level 3).
-        ("found_ms", "<i8"),  # Begin of the second that its leader found the log dispatched to; 0: not told.
-        ("acted_ms", "<i8"),  # When its leader began the latest hand-over that is told of; 0: none is.
+        ("found_ms", "<i8"),  # Begin of the second up to which its leader found all dispatched; 0: not on record.
+        ("acted_ms", "<i8"),  # When its leader began the latest hand-over on record; 0: there is none.
     ]
 )
 """A term in which a node led."""
 
 SPAN: Final = np.dtype([("node", "<u2"), ("ahead", "<u2"), ("pad", "<u4"), ("from_ms", "<i8"), ("until_ms", "<i8")])
-"""A stretch of time of one node's account: from_ms <= t < until_ms. Node 0: of the node that led, whichever it was.
-`ahead`: a time to come, which only a clock that was ahead has shown. It touches the messages that begin in it."""
+"""A span of time of one node's account: from_ms <= t < until_ms. Node 0 stands for the node that led then, if it is not
+known which one that was. `ahead` is 1 for a span that lies after the moment of the ledger. Only a leader whose clock
+was ahead has records of such times. A span with `ahead` touches only messages that can be handed over from some moment
+in it on."""
 
 
 class Topic(NamedTuple):
-    """A topic, as the ledger must know it."""
+    """The facts about a topic that the ledger needs: its name, if it is pushed, and if it is strict."""
 
     name: str
     push: bool = False
@@ -102,37 +104,41 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Facts that hold for all buckets of one reckoning."""
+    """Facts and limits that hold for all buckets of one ledger."""
 
     from_ms: int
-    """Since when all inputs retain everything. A message that fell due before is shown, not judged."""
+    """The begin of the window: all inputs still hold all records from here on. A message that fell due before it is
+    shown, and not judged."""
     until_ms: int
-    """The end of the settle records: leases that end after it are running. Later records of the accounts are counted as
-    `Ledger.beyond` and not judged: their Leases are not among the records yet."""
+    """The moment of the newest settle records that are given. A lease that ends after it is running. Later records of
+    the accounts are counted as `Ledger.beyond` and not judged, because their Leases are not among the settle
+    records yet."""
     terms: Rows = field(default_factory=lambda: np.zeros(0, TERM))
-    """TERM rows, in order of term, each once."""
+    """TERM rows, in order of term, one for each term."""
     nodes: tuple[int, ...] = ()
     """Numbers of all nodes that may have handed something over."""
     covered: Rows = field(default_factory=lambda: np.zeros(0, SPAN))
     """SPAN rows: the time for which each node gave its account of hand-overs."""
     gaps: Rows = field(default_factory=lambda: np.zeros(0, SPAN))
-    """SPAN rows, part of `covered`: times lost in a power cut, and those that the terms show to be missing
-    (ledger/unrecorded.py)."""
+    """SPAN rows of times that are missing from the accounts after all, although `covered` may include them. A power cut
+    took the records, or the terms show that some are missing (ledger/unrecorded.py)."""
     topics: Mapping[int, Topic] = field(default_factory=dict)
     late_ms: int = 100
-    """A first hand-over that begins so long after its due time counts as late."""
+    """A first hand-over counts as late if it begins more than this long after its due time."""
     grace_ms: int = 5_000
-    """How long a recent event may take to be on record."""
+    """How long an event may take until it stands in the records. A younger one may still be missing from them."""
     skew_ms: int = 500
     """How far the clocks of two nodes may be apart."""
     lost_after_ms: int = 0
-    """If not 0, a message that is due for so long and never handed over is lost, not pending. For runs that drained
-    their topics. Otherwise it is pending: it is there, and its consumer may come tomorrow."""
+    """If not 0, a message that is due for longer than this and was never handed over counts as lost, not as pending.
+    That suits a run whose consumers have emptied their topics. With 0 it is pending, because its consumer may still
+    come."""
     twins_ms: int = 60_000
     """Equal messages scheduled within this time of each other may be one message scheduled twice. 0: do not look."""
     receipts_from_ms: int = 0
     receipts_until_ms: int = 0
-    """The time that the consumers' receipts cover. Equal bounds: there are none."""
+    """The time that the consumers' receipts cover: from the first to the last of them. If both are equal, there are no
+    receipts with times."""
     receipt_topics: frozenset[int] | None = None
     """The topics whose consumers gave receipts. None: all."""
 
@@ -141,8 +147,8 @@ class Context:
 class Bucket:
     """Units first <= global_index < first + n of one hour, n <= BUCKET_UNITS, and their records.
 
-    Each record is given once. `settles` are in file order, the others in any. `judge` counts records that name no unit
-    of the bucket. It drops none silently.
+    Each record is given once. `settles` are in file order, all other records in any order. `judge` counts records that
+    name no unit of the bucket, so none is dropped silently.
     """
 
     group: int
@@ -161,4 +167,5 @@ class Bucket:
     """TWIN rows of the messages born in this hour, before `first`, within Context.twins_ms of the first one here."""
     disputed: npt.NDArray[np.bool_] | None = None  # [n]: the nodes' copies of this unit's records differ
     restored: npt.NDArray[np.bool_] | None = None
-    """[n]: the backup that the cluster was made from holds it. No account tells what the old cluster did with it."""
+    """[n]: True for a unit that stood in the backup from which this cluster was made. No account tells what the cluster
+    before the backup did with its message."""

@@ -1,7 +1,8 @@
-"""Records of one bucket as columns by message, for the quick rules. Marks the messages that need the detailed rules.
+"""Makes columns by message of the records of one bucket, for the quick rules of ledger/judge.py.
 
-Rows of 48 and 80 bytes are read field by field, so a pass over one field of a million rows reads all of them from
-memory. Fields are lifted out in blocks that stay in the cache: once through memory for all fields of a row.
+It also marks the messages that need the detailed rules (ledger/detailed.py). A settle record has 48 bytes, a record of
+a hand-over 80. To read one field of a million such rows brings all their bytes from memory. So `lift` copies all wanted
+fields of a block of rows while that block is in the processor's cache.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from storage.format.states import LEASED
 from storage.record.delivery_record import END, START
 
 _BLOCK: Final = 1 << 14
-"""Rows at a time: about a megabyte."""
+"""Rows that `lift` copies at a time: about a megabyte."""
 
 _Bools = npt.NDArray[np.bool_]
 _Ints = npt.NDArray[np.intp]
@@ -41,8 +42,11 @@ def lift(rows: Rows, names: Sequence[str], at: npt.NDArray[Any] | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class RecordsByMessage:
-    """The records of a bucket's n units. Columns of units are [n]. In columns of records, [m], `*_at` is the unit of
-    each."""
+    """The records of a bucket's n units, as columns.
+
+    Columns about units have shape [n]. Columns about records have shape [m], a number for each kind of record. Those
+    named `*_at` hold the row of the unit that each record names.
+    """
 
     origin: int  # position of the first unit
     born: _Bools  # [n]: a message was born here; a unit that could not be read is zeros, and counts as none
@@ -63,7 +67,8 @@ class RecordsByMessage:
 
 
 def trail_of(bucket: Bucket, until_ms: int) -> RecordsByMessage:
-    """Bring the records to their units. Records of the accounts after `until_ms` are left out."""
+    """Find the unit that each record of the bucket names. Hand-overs and their ends after `until_ms` are left out, and
+    counted as `beyond`."""
     count = len(bucket.units)
     flags, kind = lift(bucket.units, ["flags", "kind"])
     born = ((flags & np.uint32(UNIT_MOVED)) == 0) & (kind > 0)
@@ -149,7 +154,8 @@ class Newest:
 
 
 def newest_of(bucket: Bucket, trail: RecordsByMessage) -> Newest:
-    """Read the newest records: in file order, and spread to their units, which is kinder to memory than the reverse."""
+    """Read the newest settle record of each unit. Records are read in the order of the file, and then written to the
+    rows of their units. Memory is read faster so than in the order of units."""
     newest = trail.is_newest
     at, rows = trail.settle_at[newest], trail.settles[newest]
     columns = lift(bucket.settles, ["at_ms", "when", "code", "node"], rows)
@@ -165,8 +171,11 @@ def _spread(column: npt.NDArray[Any], at: _Ints, count: int) -> npt.NDArray[Any]
 
 
 def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_Bools, _Bools]:
-    """Mark units with more records, [n] each, twice. First: more than an end and the leases of the hand-over that it
-    names. Second: more than one settle record."""
+    """Return two masks of units, [n] each, for the quick rules.
+
+    The first marks units with a record besides the newest and the leases of the hand-over that the newest names. The
+    second marks units with more than one settle record. A message with records at other positions is in both.
+    """
     count = len(bucket.units)
     more, several = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     older = np.flatnonzero(~trail.is_newest)
@@ -181,6 +190,7 @@ def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_B
 
 
 def name_of(term: npt.NDArray[np.uint32], attempt: U16) -> U64:
-    """(term, attempt) as one number that compares in that order: the name of a hand-over among those of a message."""
+    """Return (term, attempt) as one number, which names a hand-over among those of its message. Such numbers are in
+    order of term, then of attempt."""
     joined: U64 = term.astype(np.uint64) << np.uint64(16) | attempt
     return joined

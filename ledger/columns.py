@@ -1,8 +1,8 @@
-"""The terms of the ledger: the class of a message, its flags, the cause of a duplicate, and the columns that hold them.
+"""The words of the ledger: the class of a message, its flags, the cause of a duplicate, and the columns that hold them.
 
-A message has exactly one `MessageClass`. Everything else that is true of it is a `Flag`, any number of them. A
-duplicate has exactly one `Cause`. The numbers are stable, because they stand in Parquet files and in answers of the
-API. A new number is added at the end, and an old one never gets another meaning.
+A message has exactly one `MessageClass`, and any number of `Flag`s. A duplicate has exactly one `Cause`. The numbers
+are stable, because they stand in Parquet files and in answers of the API. A new number is added at the end, and an old
+one never gets another meaning.
 
 Rows are kept as columns, a dict of arrays of one length under the names of `LEDGER` or `DUPLICATES`. Arrow, numpy and a
 page of JSON all take that form without a copy per row.
@@ -29,9 +29,9 @@ class MessageClass(IntEnum):
     """The class of a message, by what became of it.
 
     - `pending` is also a message that was handed over, whose lease ended without outcome, and that will go out again.
-    - `in_flight` is a message whose lease runs at the end of the records.
-    - `delivered` is a message that a hand-over ended, if an account of some time is missing. There may have been
-      others.
+    - `in_flight` is a message whose lease still runs at `Context.until_ms`, where the records end.
+    - `delivered` is a message that a hand-over ended, if an account of some time is missing. In that time there may
+      have been other hand-overs.
     """
 
     DELIVERED_ONCE = 1
@@ -63,7 +63,7 @@ DELIVERED_CLASSES: Final = (MessageClass.DELIVERED_ONCE, MessageClass.DELIVERED_
 
 
 class Flag(IntFlag):
-    """Everything else that is true of a message."""
+    """Facts that may be true of a message besides its class."""
 
     EARLY = 1 << 0
     """A hand-over began before the due time that was asked for, by the clock of the node that made it."""
@@ -81,8 +81,9 @@ class Flag(IntFlag):
     """Due before the window in which all records are retained. Records that are there are shown. Missing ones mean
     nothing."""
     RECORDS_MISSING = 1 << 7
-    """A hand-over is known from the settle records only, and the node's own account has a hole there or is not given.
-    So it is unknown, not lost. Or a hand-over may have been in a time of which an account is missing."""
+    """A hand-over is known from the settle records only, because the node's own account has a hole there or is not
+    given. Or a hand-over may have been in a time of which an account is missing. So the outcome is unknown, and the
+    message does not count as lost."""
     UNTRACED = 1 << 8
     """A hand-over that ended the message is in no node's account, though the accounts cover its time."""
     DELIVERED_UNSETTLED = 1 << 9

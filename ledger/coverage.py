@@ -1,10 +1,11 @@
 """Coverage of the nodes' delivery logs: for which times and terms the absence of a record proves something.
 
-No record of a hand-over means no hand-over only if all logs are there. Every node that could have made it must have
-given its log of that time, without a gap. Otherwise nothing is concluded. Two cases look like full coverage and are
-not:
+A missing record of a hand-over proves that there was no hand-over only if all logs are there. Every node that could
+have made it must have given its log of that time, without a gap. Otherwise nothing is concluded. Two cases look like
+full coverage and are not:
 
-- No log has a record of the term. Every leader begins its term with one, so that log was lost with its disk.
+- No log has a record of the term. Every leader begins its term with a record in its log, so that log was lost with its
+  disk.
 - A term's log has no end record. It is trusted up to its last record only. A start record is written before its Lease
   is proposed (in a strict topic: before the Lease is applied). So a Lease without a start means that the end of the log
   was lost, or had not been written when the log was read.
@@ -23,7 +24,7 @@ _EVER = np.iinfo(np.int64).max
 
 
 class Coverage:
-    """The stretches of time that were seen, by node. They are disjoint and rising."""
+    """Answers for which times and terms the accounts of a Context are complete."""
 
     def __init__(self, context: Context) -> None:
         self._seen = {node: _seen(context.covered, context.gaps, node) for node in context.nodes}
@@ -32,7 +33,7 @@ class Coverage:
         self._told_ms = np.where(terms["ended_ms"] > 0, _EVER, terms["seen_ms"])
 
     def of_term(self, term: U32, at_ms: I64) -> _Bools:
-        """True, shape [n], where an account covers this term beyond that moment."""
+        """True, shape [n], where an account has records of the term after this moment, or the record of its end."""
         if not len(self._terms):
             return np.zeros(len(term), np.bool_)
         row = np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)
@@ -40,7 +41,7 @@ class Coverage:
         return told
 
     def leader_of(self, term: U32) -> U16:
-        """The node that led each term, [n]. Any number where no account tells of it."""
+        """The node that led each term, [n]. The number means nothing where no account has records of the term."""
         if not len(self._terms):
             return np.zeros(len(term), np.uint16)
         leaders: U16 = self._leaders[np.minimum(self._terms.searchsorted(term), len(self._terms) - 1)]
@@ -55,7 +56,8 @@ class Coverage:
         return seen
 
     def of_all(self, from_ms: I64, until_ms: I64) -> _Bools:
-        """True, shape [n], where the accounts of all nodes cover that time. Nowhere if no node is known."""
+        """True, shape [n], where the accounts of all nodes cover from_ms <= t <= until_ms as a whole. False everywhere
+        if the Context names no node."""
         seen = np.full(len(from_ms), bool(self._seen), np.bool_)
         for spans in self._seen.values():
             seen &= _within(spans, from_ms, until_ms)
@@ -63,7 +65,10 @@ class Coverage:
 
 
 def _seen(covered: Rows, gaps: Rows, node: int) -> tuple[I64, I64]:
-    """Begin and end (exclusive) of each stretch that is covered and in no gap of any node, joined where they touch."""
+    """Return begin and end (exclusive) of each span that this node's account covers and that is in none of its gaps.
+
+    Spans and gaps of node 0 count for every node. The result is in order, and spans that touch are joined.
+    """
     changes: dict[int, list[int]] = {}  # moment -> how many more spans, and how many more gaps, from then on
     for which, rows in enumerate((covered, gaps)):
         its = rows[((rows["node"] == node) | (rows["node"] == 0)) & (rows["from_ms"] < rows["until_ms"])]

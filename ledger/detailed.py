@@ -36,8 +36,8 @@ def judge_in_detail(
     coverage: Coverage,
     held: _Bools,
 ) -> Columns:
-    """Judge these units of the bucket, rising, into `rows`, and return their DUPLICATES. `held`, [n], is set for units
-    whose state allows no hand-over for now."""
+    """Judge the units `at`, rising rows of the bucket, and return their DUPLICATES. The verdicts go into `rows`. `held`
+    [n] is set for units whose state allows no hand-over for now."""
     records = records_of(bucket, trail, newest, at)
     outcomes = outcomes_of(records)
     kind: U8 = ENDED_CLASSES[newest.what[at]]
@@ -83,7 +83,7 @@ def _count(records: Records, repeats: Repeats, rows: Columns, flags: npt.NDArray
 
 
 def _place(records: Records, rows: Columns) -> None:
-    """Take due times of moved messages from where they stand by now."""
+    """Set the due times of moved messages, in `rows`, to those of the unit where they stand by now."""
     standing = records.standing
     moved = np.flatnonzero(standing.placed)
     rows["due_ms"][records.at[moved]] = standing.due_ms[moved]
@@ -91,7 +91,8 @@ def _place(records: Records, rows: Columns) -> None:
 
 
 def _classify(records: Records, outcomes: Outcomes, kind: U8, context: Context) -> _Bools:
-    """Give messages that have not ended their class, into `kind`. Return which hand-overs, [h], may still run."""
+    """Set the class of messages that have not ended, in `kind`. Return a mask of the hand-overs, [h], whose lease may
+    still run."""
     hand_overs, standing = records.hand_overs, records.standing
     open_ = kind == 0
     leased = open_ & (standing.what == LEASED) & (standing.when > context.until_ms)
@@ -144,7 +145,7 @@ def _begin(bucket: Bucket, records: Records, rows: Columns, flags: npt.NDArray[n
 
 
 def _rescheduled_ms(records: Records, message: I64, until_ms: I64) -> I64:
-    """When each of these messages, each once, was last rescheduled until then. 0: never."""
+    """When each message was last rescheduled up to its moment `until_ms`, 0 if it never was. No message comes twice."""
     settles = records.settles
     last_ms = np.zeros(len(records.at), np.int64)
     limit_ms = np.full(len(records.at), -1, np.int64)
@@ -178,8 +179,8 @@ def _flag_hand_overs(
 def _flag_cancelled(
     records: Records, newest: Newest, settled_ms: I64, context: Context, flags: npt.NDArray[np.uint32]
 ) -> None:
-    """Flag hand-overs that began after a cancel. If another node's clock timed it, the hand-over must be later by all
-    skew."""
+    """Flag hand-overs that began after a cancel. If another node's clock timed the cancel, the hand-over must be later
+    by more than `Context.skew_ms`."""
     hand_overs = records.hand_overs
     message = hand_overs.message
     cancelled = newest.what[records.at] == CANCELLED
@@ -196,8 +197,8 @@ def _flag_moves(records: Records, flags: npt.NDArray[np.uint32]) -> None:
 
 
 def _flag_unsettled(records: Records, kind: U8, rows: Columns, context: Context, flags: npt.NDArray[np.uint32]) -> None:
-    """Flag messages that a consumer has, by a node's account or its own receipt, and that are not settled as delivered.
-    Ends of a moment before the records end may still be on their way into them."""
+    """Flag messages that a consumer got, by a node's account or by its receipt, and that are not settled as delivered.
+    An end within `Context.grace_ms` before the end of the records does not count: its settle record may come later."""
     ends = records.ends
     said = done(ends) & (ends.at_ms <= context.until_ms - context.grace_ms)
     had = _any(ends.message[said], len(kind)) | (rows["received"][records.at] > 0)
@@ -215,8 +216,11 @@ def _trace(
     context: Context,
     coverage: Coverage,
 ) -> None:
-    """Flag hand-overs that the settle records name and no node's account has. They are unknown where the accounts have
-    a hole. A message that was delivered without any is lost."""
+    """Flag messages with a hand-over that settle records name and no node's account has.
+
+    Where the accounts have a hole, its record is missing. Where they have none, the hand-over that ended a message is
+    untraced. A message that was settled as delivered is lost if no hand-over and no receipt of it is on record.
+    """
     settles, at = records.settles, records.at
     flags[records.standing.astray] |= np.uint32(Flag.RECORDS_MISSING)
     told = Keyed(records.hand_overs.key)

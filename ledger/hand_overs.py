@@ -1,7 +1,8 @@
 """All records of messages under the detailed rules, as events that name hand-overs.
 
 An event's key is (message, term, attempt) in one number. So starts, leases, acks and failures of one hand-over find
-each other by binary search. `message` counts these messages within their bucket, from 0.
+each other by binary search. The messages that are judged together are numbered from 0. That number is the `message` of
+an event.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from storage.record.delivery_record import FAILED, GIVEN_BACK, LATE
 
 RESCHEDULED: Final = 2000
 REDRIVEN: Final = 2001
-"""Codes of moves on purpose. The records of all other moves and deaths name the failure."""
+"""`code` of a settle record for a move that a client asked for. For any other move or death it is the failure."""
 LEASE_ENDED: Final = 1007
 MAX_AGE: Final = 1008
-"""Reasons of a death that say nothing of the last hand-over's outcome."""
+"""`code` of a dead record whose reason says nothing of the last hand-over's outcome."""
 
 _MESSAGE_SHIFT: Final = np.uint64(44)
 _TERM_BITS: Final = 28
@@ -34,7 +35,8 @@ _Bools = npt.NDArray[np.bool_]
 
 
 class HandOvers(NamedTuple):
-    """Hand-overs of the messages, in order of message, then of (term, attempt), then of time, [h] each."""
+    """The h hand-overs of the messages, [h] each. They are in order of message, then of (term, attempt), then of
+    time."""
 
     key: U64
     message: I64
@@ -48,7 +50,8 @@ class HandOvers(NamedTuple):
 
 
 class Settles(NamedTuple):
-    """Settle records of the messages at home and at other positions, [s] each. In file order for each position."""
+    """The s settle records of the messages at all their positions, [s] each. Those of one position are in file
+    order."""
 
     key: U64
     message: I64
@@ -70,19 +73,19 @@ class Ends(NamedTuple):
 
 
 class HandOverState(NamedTuple):
-    """Where each message stands at the end of the records, [k] each."""
+    """The state and the place of each message at the end of the records, [k] each."""
 
-    what: U8  # its state: newest record at the newest position
+    what: U8  # its state, by the newest record at its place
     when: I64  # end of its lease, if leased
-    astray: _Bools  # open, and at a position without given records
-    placed: _Bools  # its newest position, which is not its home, is known:
+    astray: _Bools  # It was moved and has not ended, and no unit at its place was given.
+    placed: _Bools  # It was moved, and the unit at its place was given. The due times below are that unit's.
     due_ms: I64
     asked_due_ms: I64
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of `at`, units of the bucket by row, [k]."""
+    """All records of k messages. `at` [k] holds the rows of their units in the bucket, rising."""
 
     at: I64
     hand_overs: HandOvers
@@ -94,8 +97,8 @@ class Records:
 
 
 def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
-    """Return the rows by key, those of one key in their order, and the keys in that order. Keys are rarely equal, and a
-    sort that need not keep the order of equal ones is several times as fast."""
+    """Return the rows in order of their keys, and the keys in that order. Rows of one key stay in their own order. Keys
+    are rarely equal, so a sort is tried first that does not keep that order: it is several times as fast."""
     order = np.argsort(key)
     ranked = key[order]
     if (ranked[1:] == ranked[:-1]).any():
@@ -104,14 +107,18 @@ def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
 
 
 class FoundRecords(NamedTuple):
-    """Where the keys that were looked up stand among the known ones, [n] each."""
+    """The result of `Keyed.find`: for each key that was looked up, its place in `Keyed.keys`, [n] each."""
 
-    there: _Bools
-    at: npt.NDArray[np.intp]  # 0 where there is none
+    there: _Bools  # the key is among them
+    at: npt.NDArray[np.intp]  # its place, 0 for a key that is not among them
 
 
 class Keyed:
-    """Values by key. Several events may have one key."""
+    """Events grouped by their key. `keys` holds each key once, rising.
+
+    `first`, `last` and `least` take a value for each event, in the order of the keys given here. They return one value
+    for each of `keys`.
+    """
 
     def __init__(self, key: U64) -> None:
         self._order, ranked = ranks_of(key)
@@ -121,7 +128,7 @@ class Keyed:
         self.keys = ranked[self._starts]
 
     def find(self, key: U64) -> FoundRecords:
-        """Look these keys up."""
+        """Find where each of these keys stands in `keys`."""
         if not len(self.keys):
             return FoundRecords(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
         at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)
@@ -129,11 +136,11 @@ class Keyed:
         return FoundRecords(there, np.where(there, at, 0))
 
     def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The first value of each key, in the order in which they were given."""
+        """The value of the first event of each key."""
         return values[self._order[self._starts]]
 
     def last(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The last value of each key."""
+        """The value of the last event of each key."""
         ends = np.append(self._starts, len(self._order))[1:]
         last: npt.NDArray[Any] = values[self._order[ends - 1]]
         return last
@@ -147,15 +154,15 @@ class Keyed:
 
 
 def read(of_keys: npt.NDArray[Any], found: FoundRecords, absent: int) -> npt.NDArray[Any]:
-    """Spread the result of `first`, `last` or `least` of a Keyed to the keys that were found there. Others get
-    `absent`."""
+    """Return the value of each key that was looked up: its entry in `of_keys`, which `Keyed.first`, `last` or `least`
+    returned. A key that was not found gets `absent`."""
     if not len(of_keys):
         return np.full(len(found.at), absent, of_keys.dtype)
     return np.where(found.there, of_keys[found.at], absent)
 
 
 def records_of(bucket: Bucket, trail: RecordsByMessage, newest: Newest, at: I64) -> Records:
-    """Gather the records of these units, rising."""
+    """Gather all records of the units `at`, which are rows of the bucket and rise."""
     message_of = np.full(len(bucket.units), -1, np.int64)
     message_of[at] = np.arange(len(at))
     rank = _Ranks(bucket)
@@ -175,7 +182,8 @@ def records_of(bucket: Bucket, trail: RecordsByMessage, newest: Newest, at: I64)
 
 
 class _Ranks:
-    """Keys of (message, term, attempt). Terms go in as they are unless one needs more bits than there are."""
+    """Makes keys of (message, term, attempt), with 28 bits for the term. If a term of the bucket is larger, the keys
+    have the ordinal of each term among all terms instead."""
 
     def __init__(self, bucket: Bucket) -> None:
         columns = [lift(rows, ["term"])[0] for rows in (bucket.deliveries, bucket.settles, bucket.abroad)]
@@ -262,32 +270,32 @@ def _standing(bucket: Bucket, newest: Newest, at: I64, settles: Settles, places:
 
 
 def failures(settles: Settles) -> _Bools:
-    """Records that say that the hand-over they name failed, or that its message was given up."""
+    """A mask: True for records that say that the hand-over they name failed, or that its message was given up."""
     told: _Bools = TELLS_FAILURE[settles.what]
     told &= (settles.code != RESCHEDULED) & (settles.code != REDRIVEN)
     return told
 
 
 def answered(settles: Settles) -> _Bools:
-    """Records that tell the outcome of the hand-over that they name."""
+    """A mask: True for records that tell the outcome of the hand-over that they name."""
     silent = (settles.what == DEAD) & ((settles.code == LEASE_ENDED) | (settles.code == MAX_AGE))
     told: _Bools = (settles.what == DELIVERED) | (failures(settles) & ~silent)
     return told
 
 
 def leases(settles: Settles) -> _Bools:
-    """Records of hand-overs, and of their extensions."""
+    """A mask: True for leased records, which tell of a hand-over or of an extension of its lease."""
     told: _Bools = settles.what == LEASED
     return told
 
 
 def refused(ends: Ends) -> _Bools:
-    """End records that say that the consumer did not take it."""
+    """A mask: True for end records that say that the consumer did not take the message."""
     told: _Bools = (ends.outcome == FAILED) | (ends.outcome == GIVEN_BACK)
     return told
 
 
 def done(ends: Ends) -> _Bools:
-    """End records that say that the consumer took it."""
+    """A mask: True for end records that say that the consumer took the message."""
     told: _Bools = (ends.outcome == DONE) | (ends.outcome == LATE)
     return told

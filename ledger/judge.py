@@ -1,7 +1,7 @@
 """The verdicts of one bucket: a class for every message, a cause for every duplicate.
 
-Nearly all messages are told by two facts: the newest settle record of their unit, and the one hand-over that a node
-wrote down. These are judged where they stand, in arrays by global_index (`quick`):
+Two facts decide nearly all messages: the newest settle record of their unit, and the one hand-over that a node wrote
+down. The quick rules (`_quick`) judge these messages in arrays by global_index, without a sort:
 
     delivered                       by the hand-over that is the only one on record
     cancelled, expired, pending     without any hand-over
@@ -9,7 +9,8 @@ wrote down. These are judged where they stand, in arrays by global_index (`quick
 All other messages (moved, several hand-overs, a lease, a failure, no trace) go through the detailed rules
 (detailed.py), which sort. Those rules tell a retry from a duplicate and one cause from another.
 
-The last step decides that the one hand-over was the only one: for messages whose time no gap of an account touches.
+The last step looks at the gaps of the accounts. If none touches the time in which a message could be handed over, its
+one hand-over on record was the only one. Otherwise there may be more, and it is `delivered`, not `delivered_once`.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ class Ledger:
     messages: Columns  # ledger.columns.LEDGER
     duplicates: Columns  # ledger.columns.DUPLICATES
     foreign: int = 0
-    """Hand-overs, settle records and receipts that name no message of the bucket, or one with other random bits."""
+    """The number of hand-overs, settle records and receipts that name no message of the bucket, or one with other
+    random bits."""
     beyond: int = 0
-    """Starts and ends of hand-overs after Context.until_ms: not judged."""
+    """The number of starts and ends of hand-overs after Context.until_ms, which are not judged."""
     gaps: tuple[int, ...] = ()
-    """Ordinals of those of Context.gaps in which a message of the bucket may have been handed over."""
+    """The gaps in which a message of the bucket may have been handed over, as ordinals in Context.gaps."""
     restored: bool = False
-    """Some of the messages were in the backup that the cluster was made from."""
+    """True if some of the messages were in the backup that the cluster was made from."""
 
 
 def judge(bucket: Bucket, context: Context) -> Ledger:
@@ -91,8 +93,10 @@ def judge(bucket: Bucket, context: Context) -> Ledger:
 
 
 def _doubt(bucket: Bucket, rows: Columns, trail: RecordsByMessage, context: Context) -> tuple[tuple[int, ...], bool]:
-    """Flag messages that gaps touch: a hand-over may be missing. Return which gaps do, and true if the restore of a
-    backup does."""
+    """Flag messages of which a hand-over may be missing: in a gap, or before the backup that the cluster was made from.
+
+    Return the ordinals of those gaps, and True if a message was in the backup.
+    """
     hidden, gaps = unseen(bucket, rows, trail.born, context)
     restored = np.zeros_like(hidden) if bucket.restored is None else bucket.restored & trail.born
     hidden |= restored
@@ -103,7 +107,7 @@ def _doubt(bucket: Bucket, rows: Columns, trail: RecordsByMessage, context: Cont
 
 
 def _known(bucket: Bucket, trail: RecordsByMessage, context: Context) -> Columns:
-    """Rows with all fields that do not depend on what happened."""
+    """Rows with all fields that do not depend on hand-overs and settle records."""
     count = len(bucket.units)
     rows = empty_columns(LEDGER, count)
     rows["home"][:] = np.arange(count, dtype=np.uint64) + np.uint64(trail.origin)
@@ -124,7 +128,7 @@ def _known(bucket: Bucket, trail: RecordsByMessage, context: Context) -> Columns
 def _quick(
     bucket: Bucket, trail: RecordsByMessage, newest: Newest, rows: Columns, context: Context
 ) -> npt.NDArray[np.bool_]:
-    """Judge messages that one look tells, into `rows`. Return which were, [n]."""
+    """Judge the messages that the quick rules decide, into `rows`. Return a mask of them, [n]."""
     more, several = storied(bucket, trail, newest)
     once = (trail.start_count == 1) & ~more
     its = once[trail.start_at]
@@ -162,7 +166,8 @@ _CLASSES: U8 = table(lambda row: ended_class(row) or MessageClass.PENDING, np.ui
 
 
 def _blame(bucket: Bucket, rows: Columns, at: I64, starts: I64, context: Context) -> None:
-    """Say why these units' first hand-overs, which stand in these rows of the deliveries, were late."""
+    """Flag the units `at` as late, and set the cause. `starts` [m] are the rows of their first hand-overs in the
+    deliveries."""
     at_ms, asked_due_ms, tick, local_index, term, mode = lift(
         bucket.deliveries, ["at_ms", "asked_due_ms", "tick", "local_index", "term", "mode"], starts
     )
@@ -198,7 +203,8 @@ def _flag_all(rows: Columns, context: Context, coverage: Coverage, held: npt.NDA
 
 
 def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Coverage) -> None:
-    """Count overdue messages that were never handed over as lost after a while, where the accounts leave no doubt."""
+    """Class overdue messages as lost that were never handed over and are due for longer than `Context.lost_after_ms`.
+    All accounts must cover the time since they were due."""
     due_ms = rows["due_ms"][overdue]
     gone = (due_ms < context.until_ms - context.lost_after_ms) & (rows["hand_overs"][overdue] == 0)
     gone &= (rows["flags"][overdue] & np.uint32(Flag.OUTSIDE_WINDOW | Flag.RECORDS_MISSING)) == 0
@@ -209,7 +215,8 @@ def _lose_overdue(rows: Columns, overdue: I64, context: Context, coverage: Cover
 
 
 def _ask_receivers(rows: Columns, context: Context) -> None:
-    """Flag messages that were handed over in the time that the receipts cover, and that no consumer got."""
+    """Flag messages that were handed over in the time that the receipts cover, and that no receipt names. Those that
+    were settled as delivered are lost."""
     first_ms, settled_ms = rows["first_ms"], rows["settled_ms"]
     last_ms = np.maximum(first_ms, settled_ms)
     asked = (first_ms >= context.receipts_from_ms) & (last_ms + context.grace_ms < context.receipts_until_ms)
@@ -224,8 +231,8 @@ def _ask_receivers(rows: Columns, context: Context) -> None:
 
 
 def _with_twins(bucket: Bucket, rows: Columns, duplicates: Columns, context: Context) -> Columns:
-    """Flag messages that repeat another one. If both were handed over, the first hand-over of the later one is a
-    duplicate of the other one's."""
+    """Flag messages that were scheduled twice. If both equal messages were handed over, the first hand-over of the
+    later one is a duplicate. Return it among `duplicates`, in order."""
     assert bucket.headers is not None
     likes = twin_rows(bucket.hour, bucket.first, bucket.units, bucket.headers)
     likes["first_ms"] = rows["first_ms"]

@@ -4,12 +4,13 @@
 
 The causes are tried in this order, and the first that fits is taken:
 
-1. scheduled_late: counted from when it was scheduled, or rescheduled, it is not late.
-2. no_leader: it fell due between two terms. The term before had ended by its own record, or, if its leader was killed,
-   by the last that was seen of it. The term that handed it over had not begun, and did so within the grace.
-3. waiting: the start record holds the dispatch state of that moment. Units that the state names were dispatched some
-   time before, and waited for a consumer or for their receiver.
-4. dispatch: all others. They went out as soon as they were dispatched, which was late.
+1. scheduled_late: counted from the moment when it was scheduled or rescheduled, the hand-over is not late.
+2. no_leader: the message fell due between two terms. The earlier term had ended by the record of its end. If its leader
+   was killed, the latest of the term's records counts as the end. The later term handed the message over, at most
+   `Context.grace_ms` after it began.
+3. waiting_for_consumer, waiting_for_receiver: the start record has the dispatch state of its moment. By that state the
+   unit had been dispatched before. So it waited for a pull, or for its webhook receiver.
+4. dispatch: in all other cases the unit was handed over as soon as it was dispatched, but it was dispatched late.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 @dataclass(frozen=True, slots=True)
 class FirstHandOvers:
-    """Late first hand-overs, [n] each."""
+    """First hand-overs that were late, [n] each, with the facts that tell why."""
 
     at_ms: I64
     asked_due_ms: I64
-    since_ms: I64  # the later of its due time and of when it was scheduled or rescheduled
-    slot: I64  # the second in which the wheel had it
-    rank: I64  # its ordinal in that second, -1: not known
+    since_ms: I64  # its due time, or when it was scheduled or rescheduled if that is later
+    slot: I64  # the second, counted as ticks are, in whose slot the wheel had the unit
+    rank: I64  # the unit's ordinal in that second, -1: not known
     tick: I64
     local_index: U32
     term: U32
@@ -43,7 +44,7 @@ class FirstHandOvers:
 
 
 def late_causes(first: FirstHandOvers, context: Context) -> U8:
-    """A LateCause for each, [n]."""
+    """Return the LateCause of each of these hand-overs, [n]."""
     dispatched = (first.tick > first.slot) | (
         (first.tick == first.slot) & (first.rank >= 0) & (first.local_index > first.rank)
     )

@@ -1,4 +1,7 @@
-"""Records of one hour that belong to messages born in another, on their way to the home."""
+"""Takes the records of moved messages out of the bucket where these messages stand or stood.
+
+They are judged in the bucket of the message's home, so the caller brings them there.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ class MovedRecords(NamedTuple):
 
 
 def abroad_of(bucket: Bucket, moved_headers: Rows | None = None, first_settle: int = 0) -> MovedRecords:
-    """Return the units of the bucket that were born elsewhere, and their settle records.
+    """Return the units of the bucket that a move appended (PLACE rows), and their settle records (`ABROAD` rows).
 
-    Needs the record headers of those units: the bucket's own, or `moved_headers` [m], row by row those of its moved
-    units in order. `first_settle` is the ordinal in the file of the bucket's first settle record, or any number that
-    rises from bucket to bucket of an hour. Home and position may lie in one hour, or one bucket.
+    It needs the record headers of those m units, which name their homes. They are in the bucket, or in `moved_headers`
+    [m], in the order of the units. `first_settle` is the ordinal of the bucket's first settle record in its file. Any
+    other number will do that rises from bucket to bucket of an hour. A home may lie in the same bucket as the place.
     """
     moved = np.flatnonzero(bucket.units["flags"] & np.uint32(UNIT_MOVED))
     if not len(moved):

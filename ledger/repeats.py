@@ -1,23 +1,27 @@
-"""Tells for a hand-over after another of the same message: a retry, or a duplicate with its cause.
+"""Decides what each hand-over after the first of its message is: a retry, or a duplicate with its cause.
 
-Hand-overs of a message are ordered by (term, attempt), which fences them, and each is compared with the one before:
+Hand-overs of a message are ordered by (term, attempt), as the fence orders them. Each is compared with the one before.
+The first line that fits counts:
 
     the one before                                            the later one      verdict
+    of the same (term, attempt)                               any                unexplained
     failed on record, before the later one began              any                a retry
-    of the same name                                          any                unexplained
     its Lease not on record                                   of a later term    failover: the Lease was lost with
                                                                                  the leader
     its Lease not on record                                   of the same term   unexplained
     its lease ran, by the record                              any                unexplained
-    its lease was over; it settled the message, no later      any                acked late
-    than the grace after the later one began
-    its lease was over; it was acknowledged since             any                acked late
+    its lease was over; it settled the message, and the       any                acked late
+    later one began no later than the grace after that
+    its lease was over; it settled the message earlier        any                unexplained
+    its lease was over; an end record says that it was        any                acked late
+    acknowledged too late, or after the later one began
     its lease was over, without outcome on record             pull               lease ended
     its lease was over, without outcome on record             push               unknown outcome
 
-A leader that was deposed may still hand over for a moment. By its lower term that comes before, whenever it was. A
-Lease counts as on record only if it was on record when the later hand-over began. An extension of a hand-over that the
-log never knew writes one afterwards.
+A leader that another one has replaced may still hand over for a moment. Such a hand-over has the lower term, so it
+stands before those of the next leader, whenever it was made. A Lease counts as on record only if its hand-over was
+recorded for a time up to the begin of the later one. An extension may write a Lease later, for a hand-over that the log
+did not know.
 """
 
 from __future__ import annotations
@@ -48,15 +52,15 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class Outcomes(NamedTuple):
-    """The known facts of each hand-over, [h]."""
+    """The facts on record about each of the h hand-overs, [h] each."""
 
     leased: _Bools  # its Lease is on record, at any time
-    leased_ms: I64  # its time in that Lease, NEVER without one
+    leased_ms: I64  # the earliest time in a Lease of it, _NEVER without one
     lease_end_ms: I64  # by its newest record, 0 without one
     lease_end_least_ms: I64  # by the record with the earliest end
     failed: _Bools  # by a settle record
     failed_ms: I64
-    refused_ms: I64  # by an end record; NEVER without one
+    refused_ms: I64  # when it failed or was given back, by an end record; _NEVER without one
     settled: _Bools  # it ended the message as delivered
     done: _Bools  # an end record says that it was acknowledged
     done_ms: I64
@@ -65,7 +69,8 @@ class Outcomes(NamedTuple):
 
 
 class Repeats(NamedTuple):
-    """Hand-overs after the first of each message, [r]. `before` and `later` are ordinals among all hand-overs."""
+    """The verdicts on the r hand-overs after the first of each message, [r] each. `later` is the ordinal of such a
+    hand-over among all, `before` that of the one before it."""
 
     before: I64
     later: I64
@@ -103,7 +108,8 @@ def outcomes_of(records: Records) -> Outcomes:
 
 
 def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: Context) -> Repeats:
-    """Compare each hand-over with the one before. `settled_ms` [k] is when each message ended, 0 while open."""
+    """Compare each hand-over with the one before it of the same message. `settled_ms` [k] is when each message ended, 0
+    while open."""
     hand_overs = records.hand_overs
     later = np.flatnonzero(hand_overs.message[1:] == hand_overs.message[:-1]) + 1
     before = later - 1
@@ -113,8 +119,8 @@ def repeats_of(records: Records, outcomes: Outcomes, settled_ms: I64, context: C
     failed |= outcomes.refused_ms[before] <= at_ms
     same = hand_overs.key[later] == hand_overs.key[before]
     on_record = outcomes.leased[before] & (outcomes.leased_ms[before] <= at_ms)
-    # If the Lease of the later one is on record, it came after all of the earlier one's. Without it, extensions may be
-    # newer.
+    # A Lease of the later hand-over stands behind all Leases of the earlier one. Without it, an extension of the
+    # earlier one may have been written after the later one began, so the earliest end counts.
     ended_ms = np.where(known_later, outcomes.lease_end_ms[before], outcomes.lease_end_least_ms[before])
     over = ended_ms <= at_ms
     settled = outcomes.settled[before]

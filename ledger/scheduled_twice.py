@@ -6,9 +6,10 @@ payload (headers, content type, target, body ...).
 
 Two cases are not counted:
 - Messages of one entry have one time of creation. A client that puts the same body into a batch twice means it.
-- In a larger crowd, equal messages are what the producer sends.
+- If more than 16 messages are equal (CROWD), their producer sends equal messages on purpose.
 
-Units of an hour stand in order of creation, so the equals of a bucket's messages stand in it or shortly before it.
+Units of an hour stand in order of creation. So messages that are equal to one of a bucket stand in that bucket or
+shortly before it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from storage.format.position import INDEX_BITS
 from storage.format.rows import UNIT_MOVED
 
 CROWD: Final = 16
-"""More equal messages than this are no repeats of one."""
+"""If more messages than this are equal, none of them counts as scheduled twice."""
 
 _BINS_MAX: Final = 22
 _DUE, _CRC, _TOPIC, _BODY = (
     np.array(odd, np.uint64) for odd in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
 )
-"""Odd numbers without a pattern: sums of few multiples of them are equal for equal parts only."""
+"""Odd factors without a pattern, one for each part of a message. They make it unlikely that different parts add up to
+the same sum."""
 _LENGTHS: Final = ("tags_len", "headers_len", "content_type_len", "target_len", "order_key_len", "extension_len")
 
 
@@ -39,8 +41,8 @@ class ScheduledTwice(NamedTuple):
     """Messages that repeat an earlier one, [k] each."""
 
     home: U64
-    other: U64  # the newest of those scheduled before it
-    other_ms: I64  # its `first_ms`
+    other: U64  # home of the newest equal message that was scheduled before it
+    other_ms: I64  # when `other` was first handed over, 0: never
 
 
 def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
@@ -67,7 +69,8 @@ def twin_rows(hour: int, first: int, units: Rows, headers: Rows) -> Rows:
 
 
 def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
-    """Find the rows that repeat a message of `before`, all of lower homes, or of `rows`."""
+    """Find the messages of `rows` that repeat one created at most `within_ms` before them. That one is in `rows`, or in
+    `before`, whose homes are all lower."""
     if not len(rows):
         return ScheduledTwice(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
     parts = [lift(part, ["likeness", "created_ms", "home", "first_ms"]) for part in (before, rows)]
@@ -90,7 +93,8 @@ def find_twins(before: Rows, rows: Rows, within_ms: int) -> ScheduledTwice:
 
 
 def _crowded(likeness: U64) -> npt.NDArray[np.intp]:
-    """Rows that may have an equal one: those whose bin has several. Spares most rows the sort."""
+    """Return the rows that may have an equal one: their likeness begins with the same bits as that of another row. Most
+    rows are left out, and need not be sorted."""
     some = np.flatnonzero(likeness)
     bits = min(_BINS_MAX, max(8, int(4 * len(some)).bit_length()))
     bins = (likeness[some] >> np.uint64(64 - bits)).view(np.int64)

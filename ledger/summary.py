@@ -1,4 +1,4 @@
-"""The counts of a ledger: one for each bucket, added up to one for all, with the checks that they agree.
+"""The counts of a ledger: a Summary for each bucket, added up to one for all, with the checks that its counts agree.
 
 scheduled = delivered_once + delivered_more + dead + cancelled + expired + pending + in_flight + lost
           + delivered
@@ -19,8 +19,8 @@ from ledger.judge import Ledger
 
 
 class Change(NamedTuple):
-    """Failover duplicates of one change of terms. The span is that of the earlier hand-overs. The leader that died made
-    them without their Leases getting into the log."""
+    """The failover duplicates of one change of terms. Each repeats a hand-over of the leader that died, whose Lease did
+    not get into the log."""
 
     duplicates: int
     first_ms: int  # earliest and latest of the earlier hand-overs
@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
     @property
     def span_ms(self) -> int:
-        """The hand-over time that was repeated."""
+        """The time from the first to the last of the hand-overs that were repeated."""
         return self.last_ms - self.first_ms
 
     def __add__(self, other: object) -> Change:
@@ -125,7 +125,8 @@ class Summary:
         return found
 
     def broken(self, duplicate_span_ms: int = 50) -> list[str]:
-        """Name the promises that did not hold, a sentence each."""
+        """Name the promises that did not hold, a sentence each. `duplicate_span_ms` bounds the span of the failover
+        duplicates of one change of terms."""
         found: list[str] = []
         for count, said in (
             (self.classes.get(MessageClass.LOST, 0), "lost"),
@@ -205,7 +206,7 @@ def _changes(extra: Columns) -> dict[tuple[int, int], Change]:
 
 
 def _strict_failover(messages: Columns, extra: Columns) -> int:
-    """Count failover duplicates of messages with the flag. Rows of both are in order of home."""
+    """Count failover duplicates of messages with the flag STRICT. The rows of both tables are in order of home."""
     home = extra["home"][extra["cause"] == Cause.FAILOVER]
     if not len(home):
         return 0
@@ -223,7 +224,8 @@ def _by_topic(topic: npt.NDArray[np.uint32], kind: npt.NDArray[np.uint8]) -> dic
 
 
 def _ranked(topic: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """The topics there are, rising, and the ordinal of each row's. Numbers are given from 1 on, so few are large."""
+    """Return the different topics, rising, and for each row the ordinal of its topic among them. Topic numbers are
+    given from 1 on, so most are small, and a table by number saves the sort."""
     most = int(topic.max(initial=0))
     if most > len(topic) + 4096:
         numbers, which = np.unique(topic, return_inverse=True)

@@ -15,13 +15,13 @@ from storage.record.delivery_record import GOES_ON, START, TERM_BEGUN, TERM_ENDE
 
 _NEVER: Final = np.iinfo(np.int64).max
 _SEEN: Final = (START, TERM_BEGUN, TERM_ENDED)
-"""Kinds of record that only a leader writes. An end record bears the term of its hand-over, which may be over by
-then."""
+"""Kinds of record that a node writes only while it leads, so that their time belongs to their term. The end of a
+hand-over (END) is no such record: it has the term of the hand-over, which may be over when the end is written."""
 
 
 def terms_of(deliveries: Rows) -> Rows:
-    """Make TERM rows, in order of term and node, from these DELIVERY rows. Rows of all kinds may be among them. A term
-    without a record of its begin has `begun_ms` 0."""
+    """Make TERM rows, in order of term and node, from DELIVERY rows of any kind and in any order. A term without a
+    record of its beginning has `begun_ms` 0."""
     fields = ["kind", "term", "node", "at_ms", "code", "random", "home", "took_ms", "tick"]
     kind = deliveries["kind"]
     its = np.flatnonzero(np.isin(kind, _SEEN) | ((kind == GOES_ON) & (deliveries["random"] > 0)))
@@ -44,12 +44,13 @@ def terms_of(deliveries: Rows) -> Rows:
     terms["first_ms"] = first_ms
     marked = (kind != START) & (random > 0)
     found_ms: I64 = np.full(len(names), _NEVER)
-    said = begun | (marked & ~ended)  # a later file of the term shows no less than its leader found
+    # A later file of the term may alone be left. The tick in its first record is not below the one that was found.
+    said = begun | (marked & ~ended)
     np.minimum.at(found_ms, which[said], tick[said] * MS_PER_TICK)
     terms["found_ms"] = np.where(found_ms == _NEVER, 0, found_ms)
     terms["marked"][which[marked]] = 1
     terms["before"][which[marked]] = term_before(kind, home, took_ms)[marked]
-    order = np.argsort(at_ms[ended], kind="stable")  # the last end stays
+    order = np.argsort(at_ms[ended], kind="stable")  # of several records of an end the latest stays
     terms["ended_ms"][which[ended][order]] = at_ms[ended][order]
     terms["how"][which[ended][order]] = code[ended][order]
     return terms
@@ -58,8 +59,8 @@ def terms_of(deliveries: Rows) -> Rows:
 def merge_terms(parts: Sequence[Rows]) -> Rows:
     """Merge several parts into one TERM row a term, in order, for Context.terms.
 
-    A group of nodes that vote once never has two nodes in one term. If two claim one, the one that began it first is
-    taken. `rival_terms` tells.
+    As long as every node votes once in a term, no two nodes lead in one term. If two claim a term all the same, the row
+    of the node that began it first is taken. `rival_terms` names such terms.
     """
     merged = _by_term_and_node(parts)
     order = np.lexsort((np.where(merged["begun_ms"] > 0, merged["begun_ms"], _NEVER), merged["term"]))

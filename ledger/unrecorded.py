@@ -1,19 +1,19 @@
-"""Times of which no account tells, seen from the terms, and the messages that may have been handed over in them.
+"""Finds times of which no account tells, by comparing terms, and the messages that may have been handed over in them.
 
     term 5  n1  |begun .. a hand-over|            n1 lost power: its last records went with it, and its end
     term 6                                        no account tells of it: its log was lost with its disk
     term 7  n2                          |begun, after term 6 by the log ...
-                 <------ 5 -------------->        from the last record of 5 to the first of the next told term
-             <---------- 6 -------------->        from CLOCKS_MS before the last that an earlier term tells of
+                 <------ 5 -------------->        from the last record of 5 to the first of the next term on record
+             <---------- 6 -------------->        from CLOCKS_MS before the last record of the terms before it
 
-A marked term (level 3) names the term that the log shows before it. If it has no end, it lost its newest records with
-the power, or its leader is cut off. A leader that was killed alone gets its end when its node is back
-(storage/file/delivery_end.py). An unmarked term before a marked one, without an end, may have lost that with the power,
-too.
+A marked term (from level 3 on) names the term before it in the Raft log. A marked term may have no record of its end.
+Then a power cut took its newest records, or its leader is cut off. If only the process was killed, its node writes the
+end as soon as it is back (storage/file/delivery_end.py). An unmarked term before a marked one may have lost its end in
+a power cut too.
 
-The end of a missing time is by the clock of the next leader, so it is taken CLOCKS_MS later. It is not before the
-second that this leader found dispatched in the log, because its clock may be wrong. If clocks were set back meanwhile,
-nothing tells how far they had come in the lost terms. Such a time has no end.
+A missing time ends when the next leader began. That moment is by this leader's clock, so CLOCKS_MS are added. If its
+clock was even behind the second that it found dispatched in the log, that second counts instead. If clocks were set
+back meanwhile, nothing tells how far they had come in the lost terms. Such a time has no end.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from storage.format.array import I64
 from storage.format.position import MS_PER_TICK
 
 NOBODY = 0
-"""In place of a node's number: which node led is not told."""
+"""Stands for the number of a node in a span if it is not known which node led."""
 
 
 def unrecorded(terms: Rows, window_ms: int) -> Rows:
-    """SPAN rows of times that these TERM rows, in order of term, show to be missing. Several missing terms in a row are
-    one. Not all accounts tell of times before `window_ms` any more, because files are removed by age."""
+    """SPAN rows of times that these TERM rows, in order of term, show to be missing. Missing terms that follow each
+    other make one span. Spans begin at `window_ms` at the earliest: files of older times may have been removed by
+    age."""
     told = set(terms["term"].tolist())
     spans: list[tuple[int, int, int, int, int]] = []
     for row, term in enumerate(terms):
@@ -53,19 +54,22 @@ def unrecorded(terms: Rows, window_ms: int) -> Rows:
 
 
 def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Rows:
-    """SPAN rows of terms whose leader's clock was ahead. The next term began, and by that clock this one went on
-    handing over. It did so at times after this moment, or at times that were not searched. So some of its hand-overs
-    are not in the accounts.
+    """SPAN rows of terms whose leader's clock was ahead, so that some of its hand-overs are not in the accounts.
 
-    By the other clocks it led until the next term began. Messages that it created begin in times to come. So do
-    messages that it handed over before they were due by the others.
+    Such a leader recorded hand-overs for times after `moment_ms`, the moment of the ledger. Or it recorded them for
+    times after `searched_ms`, up to which the delivery logs were searched. By other clocks the next term had begun
+    before those times.
+
+    The first span of a term ends, by other clocks, where the next term began. If the leader recorded times after
+    `moment_ms`, these make a second span with `ahead`. In it begins the time of messages that this leader created, and
+    of those that it handed over before they were due by other clocks.
     """
     acted_ms, next_ms = terms["acted_ms"], _least_later(terms["first_ms"])
     to_come = (acted_ms > moment_ms) & (next_ms <= moment_ms)
     not_searched = (acted_ms > searched_ms) & (next_ms < acted_ms - CLOCKS_MS)
     over_ms = np.minimum(_least_later(_led_until_ms(terms)), acted_ms + 1)
     led_ms = np.maximum(terms["first_ms"], acted_ms)
-    led_ms[led_ms > next_ms] = 0  # that clock was ahead, too
+    led_ms[led_ms > next_ms] = 0  # the clock of that term's leader was ahead too, so its times do not count
     spans: list[tuple[int, int, int, int, int]] = []
     for row in np.flatnonzero(to_come | not_searched).tolist():
         node, until_ms = int(terms["node"][row]), int(over_ms[row])
@@ -77,16 +81,19 @@ def beyond(terms: Rows, moment_ms: int, searched_ms: int, window_ms: int) -> Row
 
 
 def _span(node: int, from_ms: int, until_ms: int, seen_ms: int, window_ms: int) -> list[tuple[int, int, int, int, int]]:
-    """A missing time, in which others led until `until_ms` at most. `seen_ms` is the last moment that is told before
-    it. None if it was before the window. It has no end if `seen_ms` is later: clocks were set back since."""
+    """The SPAN row of a missing time, or no row if it was over before the window.
+
+    Other nodes led until `until_ms` at most. `seen_ms` is the latest time in the records before the missing ones. If it
+    is after `until_ms`, clocks were set back, and the span has no end (EVER_MS).
+    """
     if max(until_ms - CLOCKS_MS, seen_ms) <= window_ms:
         return []
     return [(node, 0, 0, max(from_ms, window_ms), EVER_MS if seen_ms > until_ms else until_ms)]
 
 
 def _seen_before(terms: Rows, row: int) -> int:
-    """The latest moment that is told before a term, back to a marked term. Before an unmarked one there may be lost
-    terms too."""
+    """The latest time in the records of the terms before this row, back to the first marked one, which counts too.
+    Before an unmarked term there may be lost terms as well, so its times alone are not enough."""
     at, seen_ms = row, 0
     while at:
         at -= 1
@@ -97,11 +104,12 @@ def _seen_before(terms: Rows, row: int) -> int:
 
 
 def closed(holes: Rows, terms: Rows) -> Rows:
-    """SPAN rows of holes at the ends of accounts, cut. Nothing of their term is behind them.
+    """Return a copy of these SPAN rows, holes at the ends of accounts, in which each hole ends as early as is proven.
 
-    Each ends at the latest where another node begins a later marked term. If this node led after that and lost it, the
-    terms show that. A term is later than all that this node had begun before the hole. By another clock an earlier term
-    may seem to begin behind it.
+    No record of the hole's term stands behind it. So it ends at the latest where another node begins a later marked
+    term. If this node led again after that and those records are lost, the terms show it (`unrecorded`). A later term
+    has a higher number than all terms that this node began before the hole. Its time alone proves nothing: by another
+    clock an earlier term may seem to begin behind the hole.
     """
     holes = holes.copy()
     for hole in holes:
@@ -114,21 +122,23 @@ def closed(holes: Rows, terms: Rows) -> Rows:
 
 
 def _led_until_ms(terms: Rows) -> I64:
-    """Until when others can have led before these terms. If a leader's clock was behind the second that it found
-    dispatched, it is wrong."""
+    """Until when other nodes can have led before each of these terms, [n]: its first moment and CLOCKS_MS. If that
+    moment is before the second that its leader found dispatched, its clock is wrong, and the end of that second
+    counts."""
     first_ms, found_ms = terms["first_ms"], terms["found_ms"]
     until_ms: I64 = np.where(found_ms > first_ms, found_ms + MS_PER_TICK, first_ms) + CLOCKS_MS
     return until_ms
 
 
 def _least_later(at_ms: I64) -> I64:
-    """For each time the least of those behind it, [n]. EVER_MS behind the last."""
+    """For each row the least time of all rows behind it, [n]. EVER_MS for the last row."""
     least: I64 = np.minimum.accumulate(np.append(at_ms, EVER_MS)[::-1])[::-1][1:]
     return least
 
 
 class Open:
-    """From when to when each message of a bucket can have been handed over, [n] each."""
+    """Holds the span of time in which each message of a bucket can have been handed over: `from_ms`, `until_ms`,
+    [n]."""
 
     def __init__(self, bucket: Bucket, rows: Columns, context: Context) -> None:
         self.from_ms: I64 = np.minimum(bucket.units["due_ms"], rows["due_ms"])
@@ -137,12 +147,13 @@ class Open:
         np.minimum.at(self.from_ms, at[within], bucket.places["due_ms"][within])
         created_ms, settled_ms = rows["created_ms"], rows["settled_ms"]
         self.from_ms = np.maximum(self.from_ms, created_ms)
-        # The leader that created it had a clock that was ahead. No record tells when that was by the others.
+        # The clock of the leader that created it was ahead. No record tells when that was by other clocks.
         self.from_ms[(settled_ms > 0) & (settled_ms < created_ms - CLOCKS_MS)] = 0
         self.until_ms: I64 = np.where(settled_ms > 0, settled_ms, context.until_ms)
 
     def within(self, span: np.void) -> npt.NDArray[np.bool_]:
-        """Mark the messages in from_ms <= t < until_ms of a SPAN row. If the row is ahead, those that begin in it."""
+        """A mask, [n], of the messages whose span meets that of a SPAN row. If the row is `ahead`, it marks only
+        messages whose span begins in it."""
         last_ms = self.from_ms if span["ahead"] else self.until_ms
         found: npt.NDArray[np.bool_] = (self.from_ms < span["until_ms"]) & (last_ms >= span["from_ms"])
         return found
@@ -151,7 +162,8 @@ class Open:
 def unseen(
     bucket: Bucket, rows: Columns, born: npt.NDArray[np.bool_], context: Context
 ) -> tuple[npt.NDArray[np.bool_], tuple[int, ...]]:
-    """Mark messages born here, [n], that may have been handed over in a gap. Also return the ordinals of those gaps."""
+    """Return a mask of messages born here, [n], that may have been handed over in a gap, and the ordinals of those
+    gaps."""
     hidden = np.zeros(len(bucket.units), np.bool_)
     gaps: list[int] = []
     if len(context.gaps) and len(hidden):

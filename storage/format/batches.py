@@ -16,7 +16,8 @@ from storage.format.states import UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class UnitBatch:
-    """Units to append, in arrival order. `due_ms` is already clamped to the dispatch state's slot."""
+    """Units to append, in arrival order. A `due_ms` in a slot that was dispatched before must not be given: apply has
+    raised it."""
 
     due_ms: I64
     size: U32  # bytes of each record in `records`, a multiple of 8
@@ -30,7 +31,7 @@ class UnitBatch:
         bytes | bytearray | memoryview | U8
     )  # the records of storage.record.record.encode_records, one after the other in row order
     created_ms: int | I64
-    homes: U64 | None = None  # positions where the messages were born; None: here and now
+    homes: U64 | None = None  # positions where the messages were born; None: this append stores them first
 
     def __len__(self) -> int:
         return len(self.due_ms)
@@ -38,7 +39,8 @@ class UnitBatch:
 
 @dataclass(frozen=True, slots=True)
 class SettleBatch:
-    """Changes of units, in order. A unit may come more than once. Its last row decides its state."""
+    """Changes of units, one row each, in the order in which they become settle records. A unit may come more than once.
+    Its last row decides its state."""
 
     position: U64
     what: U8  # storage.format.rows.LEASED .. FORWARDED
@@ -92,7 +94,7 @@ class SettleBatch:
 class StateColumns:
     """States of units, in the order asked for.
 
-    `state` is PENDING, LEASED .. EXPIRED, FORWARDED, or UNKNOWN for a missing unit. Up to LEASED the unit is open.
+    `state` is PENDING, LEASED .. EXPIRED, FORWARDED, or UNKNOWN for a missing unit. A PENDING or LEASED unit is open.
     """
 
     state: U8

@@ -6,7 +6,7 @@ heads[s] = {last_global_index 812, count 3}        index:  ... 17 ....... 350 ..
                                                     local:     0           1            2
 ```
 A whole batch is linked at once. A stable sort by second ranks its rows, unless the seconds rise already. The first row
-of each second continues the head, the others follow each other.
+of each second is linked to the unit that the second's head names, each other row to the row before it.
 
 A walk back reads in blocks where the chain is dense, and unit by unit where it is thin. Every unit of the second is a
 link of the chain. So one comparison over a block finds all of its links.
@@ -95,8 +95,8 @@ def absorb(units: Units, after: U32, count: U32) -> None:
 def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U32) -> None:
     """Link units to the chains of their slots, within each slot in order of global_index.
 
-    A chain ends at `after[slot]` and has `count[slot]` units; both are moved to its new last unit. A slot is a second,
-    of as many hours as 16 bits name.
+    `after` and `count` are as in Heads, by slot, and are updated for the new units. A slot is a second of an hour. With
+    16 bits a slot, one call may link the units of several hours, whose slots are counted on from hour to hour.
     """
     ranked, indexes = slots, units["global_index"].astype(np.int64)
     order: npt.NDArray[np.intp] | slice = slice(None)
@@ -116,10 +116,10 @@ def link_slots(units: Units, slots: npt.NDArray[np.uint16], after: U32, count: U
 
 
 def walk(second: int, last: int, count: int, read: Read, file: str, *, least: int = 0) -> Units:
-    """The units of one second, in order of local_index. Walks the chain back from its head.
+    """The units of one second, in order of local_index. Walks the chain back from `last`, its newest of `count` units.
 
-    `read(first, count)` gives verified units of the index, which begins with unit `least`. Raises Corrupt if the chain
-    does not hold together.
+    `read(first, count)` gives verified units of the index, which begins with unit `least`. `file` is the index's name
+    for errors. Raises Corrupt if the chain does not hold together.
     """
     missing, at = count, last
     found: list[Units] = []

@@ -1,6 +1,7 @@
 """The reasons why an open unit is not handed over though it is due and a consumer would take it. One row a reason.
 
-Two cases are not here: a unit under a running lease, for a consumer has it, and a unit behind others, for it goes next.
+Two cases need no reason. A unit under a running lease is with a consumer already. A unit that is due behind others in
+its window is handed over after them.
 
 Numbers up to 15 are of reasons that a client or an operator gives. Those from 16 on are of the leader's own work.
 """
@@ -19,8 +20,8 @@ class HoldReason:
     """A reason for a hold.
 
     - `number`: never used again for another reason.
-    - `replicated`: any node can tell the reason from the log. Otherwise the leader alone knows it, and the next leader
-      begins anew.
+    - `replicated`: any node knows the reason from its applied state. Otherwise the leader alone knows it, in memory,
+      and the next leader begins without it.
     - `words`: the reason, for people.
     """
 

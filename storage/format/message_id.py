@@ -44,7 +44,7 @@ class BadId(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class MessageId:
-    """The parts of an id. `position` is its unit's."""
+    """The parts of an id. `position` is that of the message's home, and packs `hour` and `global_index`."""
 
     version: int
     group: int

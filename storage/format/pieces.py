@@ -5,7 +5,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Pieces = Generator[None, None, T]
-"""Work that returns its result at the end."""
+"""A generator that does one piece of the work at each step, and returns the result at the end."""
 
 
 def at_once(work: Pieces[T]) -> T:

@@ -43,7 +43,8 @@ def indexes_of(positions: U64) -> I64:
 
 
 def in_hours(positions: U64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice, I64]]:
-    """Yield (hour, its rows in order, their global indexes) for each hour, rising. See by_hour."""
+    """Yield (hour, rows, global indexes) for each hour of `positions`, rising. `rows` are those of the hour, in order:
+    an index array or a slice."""
     if len(positions) == 1:  # one message: almost without arrays
         place = int(positions[0])
         yield place >> INDEX_BITS, slice(None), np.array([place & INDEX_MAX], np.int64)
@@ -54,7 +55,8 @@ def in_hours(positions: U64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice
 
 
 def by_hour(hours: I64) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice]]:
-    """Yield (hour, its rows in order) for each hour, rising. One sort, then a step per hour, never one per row."""
+    """Yield (hour, rows) for each distinct hour, rising. `rows` are the rows of `hours` with this hour, in order: an
+    index array or a slice. It sorts once and takes one step an hour, none a row."""
     if not len(hours):
         return
     first = int(hours[0])

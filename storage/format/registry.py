@@ -14,7 +14,7 @@ class BadRow(ValueError):
 
 
 class Row(Protocol):
-    """A row for one kind. Its number is never given to another."""
+    """A row of a registry, such as a state or a command. Its number is never given to another row."""
 
     @property
     def number(self) -> int: ...
@@ -24,7 +24,7 @@ class Row(Protocol):
 
 
 class LevelRow(Row, Protocol):
-    """A row whose number stands in files or entries."""
+    """A row whose number stands in files or entries, so that it may be used from some level on."""
 
     @property
     def since(self) -> int:
@@ -37,7 +37,8 @@ L = TypeVar("L", bound=LevelRow)
 
 
 def by_number(kind: str, rows: Iterable[R], numbers: range) -> dict[int, R]:
-    """The rows by number, in their order. `kind` is the word for one of them. Raises BadRow."""
+    """The rows by number, in their order. `kind` is the word for a row in errors, `numbers` the allowed numbers. Raises
+    BadRow."""
     found: dict[int, R] = {}
     names: set[str] = set()
     for row in rows:

@@ -9,7 +9,7 @@ File header, 64 bytes:
  0        8     10    12    14         16    20         24          40           60      64
  | magic  | ver | flg | grp | reserved | hour | reserved | cluster id | reserved  | crc32c |
 ```
-Index unit, 64 bytes, unit `g` at 64 + 64 g:
+Index unit, 64 bytes, unit `g` at 64 + 64 (g - f), where `f` is the global_index of the file's first unit:
 ```
  0        8      12            16             24                 32       40     48      52         56     57         58
  | offset | size | local_index | global_index | pre_global_index | due_ms | tags | topic | checksum | kind | priority |
@@ -69,31 +69,30 @@ READS: Final = {
     MAGIC_SNAPSHOT: (1, 1),
     MAGIC_HEADERS: (1, 1),
 }
-"""Oldest and newest version of each kind of file that this build reads. It also writes them, by the cluster's level.
+"""Oldest and newest version of each kind of file that this build reads. The cluster's level decides which it writes.
 
 A journal segment may hold entries up to its own version. Nothing else in it differs.
 """
 
 PLANNED: Final = 1
-"""The `code` of a leased record: its hand-over was only planned for `at_ms` when the record was written.
+"""Bit in the `code` of a leased record: its hand-over was only planned for `at_ms` when the record was written.
 
-A released record carries the term and attempt of the newest hand-over made before, 0 if there was none.
+If a released record takes it back, that one has the term and attempt of the newest hand-over that was made, or 0.
 """
 PLANNED_BEFORE: Final = 2
-"""In the `code` of a leased or released record: a hand-over that was planned before may have been made or not.
+"""Bit in the `code` of a leased or released record: an earlier hand-over was planned, and may have been made or not.
 
-No node heard of it before its lease ended. From level 3 on.
+No node heard of its outcome before its lease ended. From level 3 on.
 """
 BY_RECEIPT: Final = 4
-"""In the `code` of a leased record: the hand-over is known by an extension alone, for its own record went with its
-leader.
+"""Bit in the `code` of a leased record: only an extension shows the hand-over. Its own Lease was lost with its leader.
 
 Time and node are those of the extension. From level 3 on.
 """
 UNIT_KEYED: Final = 1
 """Unit flag: the message has a key."""
 UNIT_MOVED: Final = 2
-"""Unit flag: born elsewhere. The record says where."""
+"""Unit flag: a move appended the unit. Its record names the message's home."""
 
 UNIT: Final = np.dtype(
     [

@@ -1,4 +1,4 @@
-"""Rows of equal key, with one step per key. So columns are spread over topics and ends of leases without a step per
+"""Groups rows by a key, such as their topic or the end of their lease. Callers then take one step a key, not one a
 row."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Rows = npt.NDArray[np.intp] | slice
 
 
 def rows_by(keys: npt.NDArray[Key]) -> Iterator[tuple[int, Rows]]:
-    """Yield (key, its rows in their order) for each distinct key of `keys`, shape [n], rising."""
+    """Yield (key, rows) for each distinct key of `keys`, shape [n], rising. `rows` are those with the key, in order."""
     if not len(keys):
         return
     if not (keys != keys[0]).any():

@@ -21,7 +21,7 @@ from storage.format.registry import BadRow, by_number_with_level
 Mask = npt.NDArray[np.bool_]
 
 NUMBER_MAX: Final = 253
-"""The two numbers behind it are no states."""
+"""The largest number that a state may have. The two numbers above it, READY and UNKNOWN, are no states."""
 READY: Final = 254
 """In counts: a pending unit that is due."""
 UNKNOWN: Final = 255
@@ -75,7 +75,7 @@ class State:
     when: str = ""
     """The meaning of `when` in the settle record."""
     leaves: int | None = None
-    """The state in which the record leaves the unit, if that is another one."""
+    """The number of the state in which the record leaves the unit. None: its own number."""
     tells_failure: bool = False
     """The record's code may say that the hand-over which the record names failed."""
     since: int = FOUNDED
@@ -151,8 +151,8 @@ _ITSELF: Final[U8] = np.arange(256, dtype=np.uint8)
 
 
 def table(answer: Callable[[State], int], absent: npt.ArrayLike = False) -> _Table:
-    """The answer of each row by number, and `absent` for a number without a row. `make_tables` fills it again, in
-    place."""
+    """Make an array of 256 entries by number: `answer` of the row with that number, `absent` if there is no such row.
+    `make_tables` fills the same array again."""
     without = np.broadcast_to(absent, 256)
     made = without.copy()
     _tables.append((made, without, answer))
@@ -182,18 +182,19 @@ LEADS_AWAY: Final[Mask] = table(lambda row: row.when == PLACE)
 LEAVES: Final[U8] = table(lambda row: row.number if row.leaves is None else row.leaves, _ITSELF)
 """The state in which a record leaves its unit, by `what`."""
 COUNTED_AS: Final[U8] = table(lambda row: PENDING if row.answers.is_pending else row.number, _ITSELF)
-"""The number under which counts have a unit, before the time makes a pending unit READY."""
+"""The number under which a unit in each state is counted. A pending unit that is due is counted under READY instead."""
 
 STANDINGS: Final[dict[str, frozenset[int]]] = {}
-"""The words for messages, in order, and the numbers counted under each: of states, and READY."""
+"""For each word that clients read, in order, such as `scheduled`: the numbers that are counted under it. Those are
+COUNTED_AS of states, and READY."""
 OPEN_STANDINGS: Final[set[int]] = set()
 LIVE_STANDINGS: Final[set[int]] = set()
 ENDED_STANDINGS: Final[set[int]] = set()
-"""The numbers of open messages, of all that have not ended, of all that have."""
+"""The numbers under which open messages are counted, then all that have not ended, then all that have."""
 
 
 def make_tables() -> None:
-    """Fill all tables again from STATES, in place, so that every module that imported one sees it."""
+    """Fill all tables again from STATES, in place, so that every module that imported a table sees the change."""
     for made, without, answer in _tables:
         _fill(made, without, answer)
     _make_standings()

@@ -1,9 +1,9 @@
-"""The tags that a filtered pull wants: any of some groups of tags, all tags of a group.
+"""The tags that a filtered pull wants, in groups. A message matches if it has all tags of at least one group.
 
 The match takes two steps, so that no record is read that cannot match. The index unit, and with it the ready window,
-keeps a mask of the tags. Each tag sets 3 of 64 bits (a Bloom filter; B. H. Bloom, 1970). A unit whose mask lacks a bit
-of every group's mask does not match, and numpy asks that for all units at once. Masks collide, so the remaining units
-are checked against the tags of the record.
+keeps a mask of the tags. Each tag sets 3 of 64 bits (a Bloom filter; B. H. Bloom, 1970). A unit matches a group only if
+its mask has all bits of the group's mask. One numpy step asks that for all units. Different tags may set the same bits,
+so the remaining units are checked against the tags of the record.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Counts the messages of an hour by state, from its index units and states, without reading a message.
 
-Like a SlotRead, a count captures its moment on the loop's thread and then runs in any other. A million units take a few
-hundredths of a second. It uses none of the hour's caches, because a count of all hours must not drive out the states of
-hours in use. States in memory are copied, a byte a unit. Others are read again from the settle file, as far as it went
-at that moment. So an hour is counted as of one moment, in spite of later changes.
+A count captures the hour's content at one moment, on the loop's thread, and then runs in another thread. A million
+units take a few hundredths of a second. It fills none of the hour's caches, because a count of all hours must not drive
+out the states of hours in use. States in memory are copied, a byte a unit. Others are made from the settle file, as far
+as it went at that moment. So later changes do not count.
 
 A message counts where it stands. Two units stand for no message: one at a home that was ever forwarded, and one at a
 place that was left. A record is read only if its unit's mask may carry the wanted tag.
@@ -44,7 +44,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class TagTest(Protocol):
-    """The wanted tags (storage.format.tag_filter)."""
+    """A test for the wanted tags, such as storage.format.tag_filter.TagFilter."""
 
     def may_match(self, masks: U64) -> Mask:
         """A mask: False where a unit's mask shows that its tags are not wanted."""
@@ -54,18 +54,18 @@ class TagTest(Protocol):
 
 
 class Tally(Protocol):
-    """Adds up the messages found."""
+    """Adds up the messages that a count finds."""
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """Add some messages, one row each."""
+        """Add some messages, one row each. `standing` is a state as in COUNTED_AS, or READY."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountFilter:
-    """The messages to count: they stand in one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms).
+    """The messages to count: those counted under one of `standings` (numbers of STANDINGS), due in [from_ms, to_ms).
 
-    None does not restrict. A pending unit that is due stands as READY, and a lease that is over does not count. `term`
-    is the asking leader's, by whose clock leases end.
+    A field that is None does not restrict. A pending unit that is due counts as READY. A unit whose lease is over
+    counts as pending. `term` is that of the leader that asks, by whose clock leases end.
     """
 
     standings: frozenset[int]
@@ -76,13 +76,13 @@ class CountFilter:
     term: int = 0
 
     def touches(self, hour: int) -> bool:
-        """True if the window holds a part of the hour."""
+        """True if [from_ms, to_ms) holds a part of the hour."""
         return (self.from_ms is None or self.from_ms < (hour + 1) * HOUR_MS) and (
             self.to_ms is None or self.to_ms > hour * HOUR_MS
         )
 
     def all_open(self, hour: int) -> bool:
-        """True if these are all open messages of the hour, and no others."""
+        """True if the filter wants all open messages of the hour, and no others."""
         unrestricted = self.topic is None and self.tags is None and self.standings == OPEN_STANDINGS
         covers = (self.from_ms is None or self.from_ms <= hour * HOUR_MS) and (
             self.to_ms is None or self.to_ms >= (hour + 1) * HOUR_MS
@@ -91,7 +91,8 @@ class CountFilter:
 
 
 class HourCount:
-    """The count of one hour, as it is when this is made. Made on the loop's thread, run once in any."""
+    """Counts the messages of one hour, as they are when this is made. Make it on the loop's thread, and call `run`
+    once, in any thread."""
 
     def __init__(self, hour: Hour, count_filter: CountFilter, now_ms: int) -> None:
         self.source = hour
@@ -108,9 +109,10 @@ class HourCount:
         self._state = _copied(held, hour, now_ms, count_filter.term) if held is not None and use else None
 
     def run(self, tally: Tally, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Add the messages to `tally`, unless `stopped` on the way. Raises what the tally raises.
+        """Add the messages to `tally`. Stops early, with a part of them, once `stopped` is true.
 
-        Raises Corrupt or DiskFailed, both final unless the hour was unlinked meanwhile.
+        Raises what the tally raises, and Corrupt or DiskFailed. If the hour was unlinked meanwhile, these show no
+        damage.
         """
         try:
             state = self._read_states() if self._state is None else self._state
@@ -166,7 +168,8 @@ class HourCount:
         return np.array(wanted, np.bool_)
 
     def _read_states(self) -> U8:
-        """The states from the settle records. Homes that were ever forwarded stay forwarded here."""
+        """The state of each unit, from the settle records. A home that was ever forwarded counts as forwarded, even if
+        its message has ended."""
         hour = self._hour
         state = np.zeros(hour.units, np.uint8)
         forwarded: list[I64] = []
@@ -196,7 +199,7 @@ def _table(values: Iterable[int]) -> Mask:
 
 
 def _copied(states: States, hour: Hour, now_ms: int, term: int) -> U8:
-    """The states in memory as they are now, a row for each unit. A lease that is over counts as none."""
+    """A copy of the states in memory, a row for each unit. A unit whose lease is over is pending in it."""
     state = states.copied(hour.units)
     leased = np.flatnonzero(state == LEASED)
     found = states.at(leased + hour.first)
@@ -221,7 +224,8 @@ class TooManyBuckets(Exception):
 
 
 class DueTally:
-    """Counts by due time. Bucket number n of `buckets` is [origin_ms + n * step_ms, ...). Empty ones are left out."""
+    """Counts by due time, in buckets of `step_ms`. `buckets` has the count of [origin_ms + n * step_ms, ...) under n.
+    Empty buckets are left out."""
 
     def __init__(self, origin_ms: int, step_ms: int, most: int) -> None:
         self.buckets: Counter[int] = Counter()
@@ -232,7 +236,7 @@ class DueTally:
         self._high = 0
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally. Raises TooManyBuckets if the first and the last bucket are not among `most` in a row."""
+        """See Tally. Raises TooManyBuckets if there are more than `most` buckets from the first to the last."""
         bucket = (due_ms - self._origin_ms) // self._step_ms
         low, high = int(bucket.min()), int(bucket.max())
         self._low = low if self._low is None else min(self._low, low)

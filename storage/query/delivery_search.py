@@ -1,8 +1,8 @@
 """Finds hand-overs in a node's delivery log by time and by message, without reading all of it.
 
-The rules of file/delivery_file.py make that possible. A file's name gives the hour of its begin, and the file holds
-nothing later. Within it a look at every SAMPLE_ROWS-th record shows which parts can hold a moment. The records of terms
-are the first and the last record of each file, nowhere else.
+The rules of file/delivery_file.py make that possible. A file's name gives the hour of its begin, and the file has no
+record of a later hour. In a file every SAMPLE_ROWS-th record is read: times rise, so those show which parts can hold
+the wanted time. The records of terms stand only at the begin and the end of a file.
 
 Rows of zeros, which a power cut leaves, and rows with a wrong checksum are a hole in the account. Between the records
 on either side of it the hand-overs are unknown. The end of a file is a hole too, if a later file that continues it
@@ -37,7 +37,7 @@ from storage.format.rows import (
 from storage.record.delivery_record import DELIVERY, END, START, Deliveries, sound
 
 SAMPLE_ROWS: Final = 4_096
-"""The search reads one of so many records to learn their time: 320 KB."""
+"""The search reads the time of one record in this many, which are 320 KB."""
 
 _AT_MS: Final = 16
 _SIZE: Final = DELIVERY.itemsize
@@ -49,7 +49,10 @@ class SearchTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Hand-overs of the messages born at `homes`, ascending, each once, recorded in [from_ms, until_ms)."""
+    """A search for hand-overs of the messages born at `homes`, which ascend, recorded in [from_ms, until_ms).
+
+    It may read at most `looked_max` records, and find at most `found_max`.
+    """
 
     homes: U64
     from_ms: int
@@ -63,9 +66,10 @@ class FoundDeliveries:
     """The result of a search.
 
     - `rows`: starts and ends, in the order in which they were written.
-    - `edges`: the first and last records of all files, with those of the terms, and their last starts.
+    - `edges`: the first record, the last start and the last record of each file. Records of terms are among them.
     - `holes`: [(from_ms, until_ms)], unknown times. `open_holes`: those with no later record of the same term.
-    - `first_ms`: the time of the first record of all, 0 without one. `removed`: older records are gone.
+    - `first_ms`: the time of the first record of all, 0 without one. `removed`: older files were removed.
+    - `looked`, `matched`: how many records were read, and how many of them are in `rows`.
     """
 
     rows: Deliveries = field(default_factory=lambda: np.zeros(0, DELIVERY))
@@ -86,7 +90,8 @@ class _Edge(NamedTuple):
 
 
 class DeliverySearch:
-    """Searches one directory, in any thread, one search at a time. It keeps the edges of files that grow no more."""
+    """Searches the delivery files of one directory, in any thread, one search at a time. It remembers the edges of
+    files that grow no more."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
         self._directory = directory
@@ -99,9 +104,10 @@ class DeliverySearch:
         written: tuple[DeliveryFile, int] | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> FoundDeliveries:
-        """Search. `written` names the file in use and how many of its records to read.
+        """Search. `written` names the file that the node writes now, and how many of its records to read.
 
-        Raises SearchTooLarge or DiskFailed. A file that is removed meanwhile, or has a damaged header, holds nothing.
+        It stops early once `stopped` is true. A file that is removed meanwhile, or has a damaged header, counts as
+        empty. Raises SearchTooLarge or DiskFailed.
         """
         files = delivery_files(self._directory, self._disk)
         if written is not None:
@@ -191,7 +197,8 @@ def _among(values: U64, sought: U64) -> npt.NDArray[np.bool_]:
 
 
 class _Reader:
-    """The records of one file, as many as there were when it was opened, or `count`. Use as a context."""
+    """Reads one delivery file: `count` records, or those that it had when it was opened. Use it as a context manager,
+    which closes the file."""
 
     def __init__(self, path: Path, disk: Disk, count: int | None) -> None:
         self._disk = disk
@@ -250,7 +257,8 @@ class _Reader:
         return [found[at] for at in sorted(found)]
 
     def parts(self, from_ms: int, until_ms: int) -> list[tuple[int, int]]:
-        """The runs of records, at most READ_ROWS each, that may hold some of this time."""
+        """The runs of records, as (first, end) with at most READ_ROWS each, that may hold times from_ms <= t <
+        until_ms."""
         starts = list(range(0, self.count, SAMPLE_ROWS))
         sampled = np.array([self._at_ms(row) for row in starts], np.int64)
         latest = np.maximum.accumulate(sampled) if len(sampled) else sampled  # it rises, without zeros and damage

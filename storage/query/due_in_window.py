@@ -1,7 +1,7 @@
 """The messages born in one hour that fell due within a part of it, settled or not, in order of their due times.
 
-Like a SlotRead, the search captures its moment on the loop's thread and runs in any other. A few seconds of a near hour
-are read by their chains, at the cost of their units. Otherwise the index is read once.
+The search captures the hour's content at one moment, on the loop's thread, and may then run in another thread. A few
+seconds of a near hour are read by their chains, so that only their units are read. Otherwise the index is read once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.hour.hour import Hour
 QUICK_UNITS: Final = 32
 
 _CHAIN_COST: Final = 4
-"""A unit found by its chain costs as much as so many units read in a row."""
+"""To read a unit by its chain takes as long as to read this many units of the index in a row."""
 
 
 class TooMany(Exception):
@@ -35,9 +35,9 @@ class Born(NamedTuple):
 
 
 class MessageWindow:
-    """The messages due at home in from_ms <= t < to_ms, of `topic` if it is not None, at most `most`.
+    """Finds the messages of an hour that were first due in from_ms <= t < to_ms, of `topic` if it is not None.
 
-    Made on the loop's thread, run once in any.
+    More than `most` are an error. Make it on the loop's thread, and call `run` once, in any thread.
     """
 
     def __init__(self, hour: Hour, from_ms: int, to_ms: int, topic: int | None, most: int) -> None:
@@ -57,7 +57,7 @@ class MessageWindow:
 
     @property
     def quick(self) -> bool:
-        """True if it takes less time than the way to a thread."""
+        """True if `run` takes less time than to start it in another thread."""
         return self._chains is not None and sum(count for _, _, count in self._chains) <= QUICK_UNITS
 
     def run(self) -> Born:

@@ -15,7 +15,7 @@ def lease_ends_ms(told_ms: I64, lease_term: npt.NDArray[np.unsignedinteger[Any]]
     """When leases end, [n], for the leader of `term`. `told_ms` are their ends by the clocks of the leaders that gave
     them.
 
-    The clock of a former leader may have been behind by CLOCKS_MS. So its leases end that much later by this leader's
+    The clock of a former leader may have been behind by CLOCKS_MS. So its leases end CLOCKS_MS later by this leader's
     clock.
     """
     return told_ms + np.where(lease_term < term, np.int64(CLOCKS_MS), np.int64(0))

@@ -1,8 +1,9 @@
 """All records of some units of one hour: the units, the headers of their records, their settle records.
 
-Made on the loop's thread as of one moment, run in any other. If the hour has its states in memory, these name the
-newest settle record of a unit. For pages that were released, the states files name it. The older ones are found by
-following `previous`. If the states are not in memory, one pass over the settle file finds all. No cache is filled.
+The read captures the hour's content at one moment, on the loop's thread, and may then run in another thread. If the
+hour has its states in memory, these name the newest settle record of a unit. For pages that were released, the states
+files name it. Its older settle records are found by following `previous`. If the hour has no states in memory, one pass
+over the settle file finds the newest ones. No cache is filled.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class MessageRecords(NamedTuple):
 
 
 class MessageRecordsRead:
-    """The records of the units with the global indexes `at`, ascending, each once. Run once."""
+    """Reads all records of the units with the global indexes `at`, which ascend. Make it on the loop's thread, and call
+    `run` once, in any thread."""
 
     def __init__(self, hour: Hour, at: I64) -> None:
         self._hour = hour.snapshot()
@@ -43,7 +45,7 @@ class MessageRecordsRead:
 
     @property
     def quick(self) -> bool:
-        """True if it takes less time than the way to a thread."""
+        """True if `run` takes less time than to start it in another thread."""
         return self._newest is not None and len(self._at) <= QUICK_UNITS and self._newest.pages <= QUICK_PAGES
 
     def run(self) -> MessageRecords:
@@ -72,7 +74,8 @@ class MessageRecordsRead:
         return newest
 
     def _follow(self, following: I64) -> tuple[Settles, I64]:
-        """The chains of settle records that end with these, each named by 1 + its ordinal."""
+        """Return these settle records, and all before them of the same units, in file order, and their ordinals.
+        `following` names each by 1 + its ordinal."""
         parts, ordinals = [np.empty(0, SETTLE)], [np.empty(0, np.int64)]
         while len(following):
             rows = self._hour.settle_rows(following - 1)

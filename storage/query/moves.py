@@ -1,12 +1,12 @@
-"""Messages that do not stand where they were born: from home to place, from place to home, and their history.
+"""Finds the place of a moved message from its home, the home from a place, and the message's history.
 
-The home knows the newest place, a place knows its home, and no other link is followed. So a message is always one hop
-away. A place may be unlinked before the home is, and a new hour may take its number. So a home's link to a place where
-the message no longer lives counts only if the unit there agrees.
+The home names the newest place, each place names the home, and no other link is followed. So a message is always one
+hop away. A place may be unlinked before the home is, and a new hour may take its number. So if a message has ended, the
+link from its home counts only if the unit at the place names the same home.
 
-Changes of a message on its way stand at its newest place alone: revision, due time, doubt. When that hour goes, the
-message ended there longer ago than its retention. So these changes go with the hour, though the home may stay for other
-messages.
+Some changes of a moved message stand only at its newest place: revision, due time, doubt. That place's hour is unlinked
+only when the message has ended there, and its retention is over. So these changes are lost with the hour, though the
+home may stay for other messages.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from storage.hour.hour import Hour
 
 PIECE_RECORDS: Final = 32
 HISTORY_MAX: Final = 500
-"""Events of a message that are shown. Each costs a read, and a lease may be extended every second for days."""
+"""The most events of a message that are shown. Each costs a read, and a lease may be extended every second for days."""
 
 
 def locate(hours: HourSet, homes: U64) -> U64:
@@ -69,10 +69,10 @@ def last_places(hours: HourSet, born: U64) -> U64:
 
 
 def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
-    """The target of each unit's newest forward. A unit without a forward gives its own position.
+    """The place that each unit's newest forwarded record names. A unit without such a record gives its own position.
 
-    A forward is the newest record at home, or the one before if the message has ended. Each step reads the settle file
-    once for all units.
+    That record is the newest one at home, or the one before it if the message has ended. Each of the two steps reads
+    the settle file once for all units.
     """
     places = born.copy()
     following = hour.states().newest_at(indexes).astype(np.int64)
@@ -89,7 +89,8 @@ def _last_forwards(hour: Hour, indexes: I64, born: U64) -> U64:
 def history(hours: HourSet, home: int) -> Pieces[Settles]:
     """The newest HISTORY_MAX settle records of a message, oldest first, over all its places.
 
-    Changes between two pieces are shown, if at all, of the place where it stood when the first piece was read.
+    A change that is made between two pieces may be missing. It is shown only if it stands at home, or at a place that
+    the home named when it was read.
     """
     at_home = join_rows((yield from _at(hours, home, HISTORY_MAX)), SETTLE)
     forwards = np.flatnonzero(at_home["what"] == FORWARDED).tolist()
@@ -118,14 +119,14 @@ def born_in_state(hours: HourSet, first: int, end: int, state: int) -> U64:
 
 
 def _belongs(hours: HourSet, place: int, home: int) -> bool:
-    """True if the unit at this place still is one of the message born at `home`."""
+    """True if the place is not `home` itself, and the unit there belongs to the message born at `home`."""
     return place != home and homes(hours, np.array([place], np.uint64)).tolist() == [home]
 
 
 def _at(hours: HourSet, position: int, most: int) -> Pieces[list[Settles]]:
     """The newest settle records of one unit, which must exist, oldest first, each an array of one row.
 
-    It stops if the unit's hour goes between two pieces.
+    It stops, with the records found so far, if the unit's hour is unlinked between two pieces.
     """
     found: list[Settles] = []
     for hour, _, at in hours.existing(np.array([position], np.uint64)):
@@ -140,7 +141,7 @@ def _at(hours: HourSet, position: int, most: int) -> Pieces[list[Settles]]:
 
 
 def _newest_first(hour: Hour, index: int) -> Iterator[Settles]:
-    """Yield the settle records of one unit by following `previous`. Raises Corrupt if that leads forward."""
+    """Yield the settle records of one unit by following `previous`. Raises Corrupt if that does not lead backwards."""
     following = int(hour.states().newest_at(np.array([index]))[0])
     while following:
         record = hour.settle_rows(np.array([following - 1]))

@@ -1,4 +1,4 @@
-"""The newest settle records of units, and those before them."""
+"""The newest settle record of each of some units, and the one before it."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from storage.format.rows import SETTLE, Settles, put_rows
 
 
 def newest(hours: HourSet, positions: U64) -> Settles:
-    """See Store.newest."""
+    """The newest settle record of each unit, in order, dtype SETTLE. `what` is 0 if there is none."""
     result = np.zeros(len(positions), SETTLE)
     for hour, rows, at in hours.existing(positions):
         ordinals = hour.states().newest_at(at).astype(np.int64)
@@ -20,7 +20,7 @@ def newest(hours: HourSet, positions: U64) -> Settles:
 
 
 def before_newest(hours: HourSet, positions: U64) -> Settles:
-    """See Store.before_newest."""
+    """The settle record before the newest one of each unit, in order, dtype SETTLE. `what` is 0 if there is none."""
     result = np.zeros(len(positions), SETTLE)
     previous = newest(hours, positions)["previous"].astype(np.int64)
     for hour, rows, at in hours.existing(positions):

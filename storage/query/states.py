@@ -12,7 +12,7 @@ from storage.hour.hour import Hour
 
 
 def states(hours: HourSet, positions: U64) -> StateColumns:
-    """See Store.states."""
+    """The state of each unit with its attempt, term and end of the lease, in order. UNKNOWN for a missing unit."""
     parts: list[tuple[npt.NDArray[np.intp] | slice, StateColumns]] = []
     for number, rows, at in in_hours(positions):
         hour = hours.use(number)
@@ -32,7 +32,7 @@ def states(hours: HourSet, positions: U64) -> StateColumns:
 
 
 def state_only(hours: HourSet, positions: U64) -> U8:
-    """See Store.state_only."""
+    """The state alone of each unit, in order. For units that ended long ago no file is read."""
     result = np.full(len(positions), UNKNOWN, np.uint8)
     for number, rows, at in in_hours(positions):
         hour = hours.use(number)
@@ -44,12 +44,12 @@ def state_only(hours: HourSet, positions: U64) -> U8:
 
 
 def _tell_unknown(hour: Hour, at: I64, state: U8) -> None:
-    """Set the state of the missing ones among these units of the hour to UNKNOWN."""
+    """Set `state` to UNKNOWN for the units with the global indexes `at` that the hour does not have."""
     if int(at[at.argmax()]) >= hour.next or int(at[at.argmin()]) < hour.first:
         state[(at >= hour.next) | (at < hour.first)] = UNKNOWN
 
 
 def are_known(hours: HourSet, positions: U64) -> bool:
-    """See Store.are_known."""
+    """True if `state_only` of these reads no file, because the states of their whole hours are in memory."""
     found = (hours.use(number) for number, _, _ in in_hours(positions))
     return all(hour is None or not hour.states().lacks_states for hour in found)

@@ -2,9 +2,9 @@
 
 A start record is written before the first byte of a hand-over leaves, an end record when its outcome is known. A start
 without an end means that the outcome is unknown. A term's hand-overs stand between a record of its beginning and one of
-its end. So a repeat can be put down to a change of leaders, and to its time. A leader that is killed leaves a beginning
-without an end. The files are the node's own account, not replicated. They are written, not synced, so a power cut may
-leave a span of zeros. Readers count that as unknown.
+its end. So a reader can say which change of leaders made a duplicate, and when. A leader that is killed leaves a
+beginning without an end. The files are the node's own account, not replicated. They are written, not synced, so a power
+cut may leave a span of zeros. Readers count that as unknown.
 
 `deliveries/<hour>-<sequence>.log` holds the 64-byte file header (`HWDELIV`, storage/format/rows.py), then records of 80
 bytes:
@@ -19,22 +19,22 @@ bytes:
 - `took_ms`, `outcome` and `code` are of an end: how long after its start, its result, and the HTTP status or reason.
 - `code` of a term's end says how it ended. A term's records have no id, topic and mode.
 
-From level 3 on the record of a term's beginning has a mark. `random` names the boot of the machine's kernel in which it
-was written. `took_ms` is the term before this one in the log, 0 before the first. The end of a term that was lost
+From level 3 on the record of a term's beginning has a mark. `random` names the boot of the host's kernel in which it
+was written. `took_ms` is the term before this one in the Raft log, 0 before the first. The end of a term that was lost
 before its leader was established has that mark too, for such a term has no beginning.
 
-A file that continues another one begins with a record of that. Its `took_ms` counts the records of the file before it:
-a power cut may take some of those, and leave later ones. It also has the mark of its term, because the beginning goes
-by age before its end. `random` is as in the beginning, and `home` is the term before.
+A file that continues another one begins with a record of kind 5. Its `took_ms` is the number of records in the file
+before it: a power cut may take some of those, and leave later ones. It also has the mark of its term, because the file
+with the beginning is removed earlier, by age. `random` is as in the beginning, and `home` is the term before.
 
 ```
 | kind | | mode | | outcome | |
 |---|---|---|---|---|---|
 | 1 | start | 0 | none: a term | 0 | none: a start, a term |
 | 2 | end | 1 | pull | 1 | delivered |
-| 3 | term begun | 2 | push | 2 | failed: an attempt that was answered otherwise, or not at all |
-| 4 | term ended | | | 3 | given back by its consumer |
-| 5 | goes on | | | 4 | done, and said too late: the message had ended, or had been handed over again |
+| 3 | term begun | 2 | push | 2 | failed: the receiver did not answer the push with success, or not at all |
+| 4 | term ended | | | 3 | given back: a nack by its consumer, or a push that was not sent |
+| 5 | goes on | | | 4 | acked too late: the message had ended, or had been handed over again |
 ```
 
 ```
@@ -43,7 +43,7 @@ by age before its end. `random` is as in the beginning, and `home` is the term b
 | 1 | handed on: every hand-over was recorded, then leadership given to another |
 | 2 | lost: to another, or to nobody |
 | 3 | stopped: the node was, in order, and nobody took leadership from it |
-| 4 | killed: its node came back in the same run of the machine, where no log is lost (file/delivery_end.py) |
+| 4 | killed: its node came back in the same boot of its host, in which no log is lost (file/delivery_end.py) |
 ```
 """
 
@@ -117,7 +117,7 @@ def sound(rows: Deliveries) -> npt.NDArray[np.bool_]:
 def term_before(
     kind: npt.NDArray[np.uint8], home: npt.NDArray[np.uint64], took_ms: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint64]:
-    """The term before, by the mark of each of these records, [n]. Meaningless for a record without a mark."""
+    """The term before that of each of these records, as its mark names it, [n]. Meaningless for one without a mark."""
     return np.where(kind == GOES_ON, home, took_ms.astype(np.uint64))
 
 

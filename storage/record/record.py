@@ -92,8 +92,8 @@ DUE_WORD: Final = 5
 
 _CHECKSUM_FIELD: Final = (1, 0)
 _VERSION_AND_FLAGS: Final = np.uint64(0xFFFF_00FF << 32)
-"""Bits in the first word of a header. They are checked together, with `place`, for a column by name costs as much as a
-sum."""
+"""Version and flags in the first word of a header. One comparison checks them, with `place`: in numpy each column by
+name takes as long as a checksum."""
 _USUAL: Final = np.uint64(RECORD_VERSION << 32)
 _PLACE_WORD: Final = 11
 _WORDS: Final = np.arange(RECORD_HEADER_SIZE // 8)
@@ -105,7 +105,7 @@ _PAYLOAD_MAX: Final = RECORD_SIZE_MAX - 8 * 65_536
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """Messages as the proposer has them, one row each. A column that no message has is None and costs nothing."""
+    """Messages as the proposer has them, one row each. A column is None, and costs nothing, if no message has it."""
 
     bodies: Sequence[bytes]
     asked_due_ms: I64
@@ -139,8 +139,8 @@ class RecordColumns:
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A message as read back, both checksums verified.
 
-    `position` is where it was born, `place` where this unit of it stands. `attempt` hand-overs do not count for its
-    retry policy.
+    `position` is where it was born, `place` where this unit of it stands. `attempt` is the number of its hand-overs
+    that do not count for its retry policy.
     """
 
     group: int
@@ -177,7 +177,7 @@ def _lengths(column: Sequence[bytes], kind: type[np.unsignedinteger[Any]]) -> np
 
 
 def encode_records(drafts: Drafts) -> RecordColumns:
-    """Encode a batch, with id, topic and creation time left zero. Only here work is done per message."""
+    """Encode a batch, message by message. Id, topic and creation time stay zero until `patch`, which has no loop."""
     count = len(drafts)
     header = np.zeros(count, HEADER)
     optional: list[tuple[str, Sequence[bytes] | None]] = [
@@ -234,7 +234,7 @@ def encode_one_record(
     target: bytes = b"",
     extension: bytes = b"",
 ) -> bytes:
-    """Encode the record of one message as `encode_records` does, with blanks for due time and random bits too. This is
+    """Encode the record of one message as `encode_records` does, but leave due time and random bits zero too. This is
     cheaper, because a column of one costs as much as a column of a hundred."""
     tagged = _encode_tags(tags) if tags else b""
     payload = b"".join((tagged, headers, key, content_type, target, extension, body))
@@ -265,9 +265,9 @@ def patch(
 ) -> npt.NDArray[np.int64]:
     """Fill in id, topic, creation time and header checksum of a batch of records, in place, without a loop.
 
-    `words` is the batch's blob as 64-bit words; the other columns are [n]. Returns each record's first word, [n].
-    `hour` and `global_index` are the units' positions. With `homes` the ids are of those positions instead. Records of
-    one size are rows of a table, whose headers are written where they stand. Other headers are gathered and put back.
+    `words` is the batch's blob as 64-bit words; the other columns are [n]. Returns the ordinal of each record's first
+    word, [n]. `hour` and `global_index` are the units' positions. With `homes` the records are moved ones, whose ids
+    name these positions. If all have one size, headers are written in place; if not, gathered and put back.
     """
     edges = record_edges(size)
     starts = edges[:-1]

@@ -1,6 +1,7 @@
 """Encodes records again for a move: the same message, with some fields changed.
 
-It takes one Python pass per record, because moves are rare: a failure, or a client's request.
+Each record takes Python work of its own. That is fast enough, because moves are rare: only a failure or a client's
+request makes one.
 """
 
 from collections.abc import Sequence
@@ -41,8 +42,8 @@ def redraft(
     attempts: U16 | None = None,
     extensions: Sequence[dict[str, Any]] | None = None,
 ) -> RecordColumns:
-    """Encode the records again, to be appended with their homes. A column that is None stays. `extensions` are whole
-    maps."""
+    """Encode the records again, to be appended with their homes. A column that is given replaces the records' own, and
+    one that is None leaves them. `extensions` replace the whole map of each record."""
     drafts = drafts_of(records)
     if asked_due_ms is not None:
         drafts = replace(drafts, asked_due_ms=asked_due_ms)

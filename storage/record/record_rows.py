@@ -1,7 +1,7 @@
 """Many records at once, for a hand-over of a thousand: headers as one array, bodies as a list.
 
-The checks are those of `record.decode_records`, but in columns. For each record only its checksum and the slice of its
-body are left. Only a record with optional parts (tags, headers, a key) becomes an object.
+The checks are those of `record.decode_records`, but in columns. Python work for a single record is only the checksum of
+its payload and the slice of its body. Only a record with optional parts (tags, headers, a key) becomes an object.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ hundred."""
 class RecordRows:
     """Records as read back, all checksums verified: columns of shape [n], `bodies` n entries.
 
-    `rest` holds by row the whole records of those that have more than a body, or a priority.
+    `rest` holds, by row, the whole Record of each message that has a priority or an optional part beside its body.
     """
 
     position: U64  # where each was born
@@ -69,7 +69,7 @@ class RecordRows:
 
     @classmethod
     def joined(cls, parts: list[tuple[npt.NDArray[np.intp] | slice, RecordRows]], count: int) -> RecordRows:
-        """Join parts that each hold some of the `count` rows."""
+        """Join parts into `count` rows. Each part comes with the rows of the whole that it holds."""
         if len(parts) == 1 and isinstance(parts[0][0], slice):
             return parts[0][1]
         position, place, random = (np.empty(count, np.uint64) for _ in range(3))

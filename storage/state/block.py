@@ -20,10 +20,10 @@ Columns = tuple[U8, U16, U32, I64, U32]
 """state, attempt, term, when, newest: see Block."""
 
 _SMALL_PAGES: Final[int | None] = getattr(mmap, "MADV_NOHUGEPAGE", None)
-"""With huge pages one unit would take 2 MiB of each column."""
+"""Advice to the kernel to use no huge pages. With them a single unit would take 2 MiB of memory in each column."""
 
 _TAKES_PAGES_BACK: Final = sys.platform == "linux"
-"""Elsewhere MADV_DONTNEED may leave in a page what was there."""
+"""True if pages read as zeros after MADV_DONTNEED. On other systems they may keep their content."""
 
 _KINDS: Final = (np.uint8, np.uint16, np.uint32, np.int64, np.uint32)
 
@@ -39,7 +39,7 @@ class Block:
 
     def __init__(self, columns: Columns, maps: Sequence[mmap.mmap] = ()) -> None:
         self.reached = 0
-        """Behind the last unit that was put."""
+        """1 + the largest number of a unit that was put."""
         self._set(columns, maps)
 
     def _set(self, columns: Columns, maps: Sequence[mmap.mmap]) -> None:
@@ -50,7 +50,7 @@ class Block:
 
     @classmethod
     def zeros(cls, units: int) -> "Block":
-        """A block of `units` units."""
+        """A block with room for `units` units, in memory that is not mapped."""
         return cls(_columns([np.zeros(units, kind) for kind in _KINDS]))
 
     @classmethod
@@ -87,7 +87,8 @@ class Block:
             mine[at] = theirs
 
     def reach(self, units: int) -> None:
-        """Make room for `units` units. It doubles, so that growing stays O(1) a unit, until it is more than a part."""
+        """Make room for `units` units. The block doubles, so that growing stays O(1) a unit. As soon as it needs more
+        than a part it is mapped, with room for all units."""
         have = len(self.state)
         if units <= have:
             return
@@ -97,12 +98,12 @@ class Block:
         self._set(larger.columns, larger._maps)
 
     def let_go(self, part: int) -> None:
-        """Keep only the states of a part that is mapped. The other columns are zero again."""
+        """Give back the memory of a part of a mapped block, but for its states. The other columns are zero again."""
         low, high = part * PART_UNITS, (part + 1) * PART_UNITS
         for column, memory in zip(self._all()[1:], self._maps[1:], strict=True):
             begin, end = -(-low * column.itemsize // mmap.PAGESIZE), high * column.itemsize // mmap.PAGESIZE
             if begin < end and _TAKES_PAGES_BACK:
-                # A write before would bring pages to memory first, five times as slowly.
+                # To write zeros instead would bring the pages to memory first, and take five times as long.
                 memory.madvise(mmap.MADV_DONTNEED, begin * mmap.PAGESIZE, (end - begin) * mmap.PAGESIZE)
                 column[low : begin * mmap.PAGESIZE // column.itemsize] = 0
                 column[end * mmap.PAGESIZE // column.itemsize : high] = 0

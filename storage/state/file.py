@@ -81,7 +81,7 @@ def span_of(name: str) -> tuple[int, int] | None:
 def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
     """The last of each unit's settle records as rows, in order, and True if a record says forwarded.
 
-    The first of the contiguous records has ordinal `begin`. `first` is the hour's.
+    The first of the contiguous records has ordinal `begin`. `first` is the global_index of the hour's first unit.
     """
     rows = np.zeros(len(settles), ROW)
     what = settles["what"]
@@ -109,7 +109,7 @@ def _last_of_each(rows: Rows) -> Rows:
 
 
 class StateFile:
-    """A file, open to read until closed."""
+    """A states file, open for reading until `close`."""
 
     _fd = -1
 
@@ -188,12 +188,12 @@ class StateFile:
             self._fd = -1
 
     def __del__(self) -> None:
-        """A thread that never ran leaves no descriptor open."""
+        """Close the descriptor, so that a file whose thread never ran leaves no descriptor open."""
         self.close()
 
 
 class StateWriter:
-    """Writes one file aside, page by page, and names it when it is durable. In any thread."""
+    """Writes one states file page by page, in any thread. It has the suffix `.new` until it is complete and durable."""
 
     def __init__(self, disk: Disk, directory: Path, header: FileHeader, first: int, span: tuple[int, int]) -> None:
         self._disk = disk
@@ -261,7 +261,8 @@ def _states_in(rows: Rows, edges: I64) -> npt.NDArray[np.uint16]:
 
 
 def page_bit(state: U8) -> U16:
-    """The bit of each state among those of a page. Two states may share a bit; then a look may read a page in vain."""
+    """The bit that stands for each state in the `states` of a page. Two states may share a bit; then a search for one
+    may read a page in vain."""
     return np.uint16(1) << (state & np.uint8(_BITS - 1)).astype(np.uint16)
 
 

@@ -1,4 +1,4 @@
-"""The states files of an hour, which together cover a beginning of its settle file. Reads them and makes them longer.
+"""The states files of an hour, which together cover its settle records from the first one on. Reads and extends them.
 
 ```
 settle records   0 ......................... 900,000 ............ 1,100,000 ... 1,150,000 | 1,151,000
@@ -7,9 +7,9 @@ files            states.0-900000             states.900000-1100000  states.11000
 Each checkpoint adds a file for the new records. If the files before it are not much longer, it joins them into one. So
 there are few files, and each record is written again only a few times.
 
-Two kinds of files do not count. One goes further than the checkpoint that the node stands on: the node was killed
-before that checkpoint was durable. The other is made superfluous by a longer file. Missing parts are read from the
-settle file. A deleted file costs only time.
+Two kinds of files do not count. One covers more records than the durable checkpoint has: the node was killed before a
+later checkpoint was durable. The other is made superfluous by a longer file. Records that no file covers are read from
+the settle file, so a deleted file costs only time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,23 +37,23 @@ from storage.state.file import (
 )
 
 TAIL_MIN: Final = 16_384
-"""Number of records from which a file is worth it. To read them takes a millisecond."""
+"""A new file is written only for at least this many settle records. To read fewer takes less than a millisecond."""
 
 _RUN_MAX: Final = 1 << 20
-"""Records put into one file at a time: 24 MiB of rows."""
+"""The most new settle records that one file adds: 24 MiB of rows."""
 
 _PAGES: Final = 128
-"""Pages joined at a time: 65,536 units."""
+"""Pages that are joined at a time when a file is written: 65,536 units."""
 
 _FIND_PAGES: Final = 1024
-"""Pages searched at a time: 12 MiB of rows."""
+"""Pages that `StateFiles.find` reads at a time: 12 MiB of rows."""
 
 Span = tuple[int, int]
 
 
 def spans_in(names: Iterable[str], settles: int) -> list[Span]:
-    """The spans of the files that count in an hour of `settles` settle records, in order. From each place on it is the
-    longest."""
+    """The spans, in order, of those of the named files that count in an hour of `settles` settle records. Of files that
+    begin at the same record the longest counts."""
     found = sorted(span for span in map(span_of, names) if span is not None and span[1] <= settles)
     longest = dict(found)  # the longest of each begin
     spans: list[Span] = []
@@ -91,7 +91,8 @@ class StateFiles:
         return [file.read(low, high) for file in self.files]
 
     def told(self, pages: I64, tail: Rows | None) -> Rows:
-        """The newest row of each unit in these pages, ascending. `tail` has the rows behind the files."""
+        """The newest row of each unit in these pages, in order of units. `pages` ascend. `tail` has the rows of the
+        settle records that the files do not cover."""
         edges = [0, *(np.flatnonzero(np.diff(pages) > 1) + 1).tolist(), len(pages)]
         runs = [(int(pages[first]), int(pages[last - 1]) + 1) for first, last in pairwise(edges)]
         parts = [join_rows([file.read(low, high) for low, high in runs], ROW) for file in self.files]
@@ -102,7 +103,7 @@ class StateFiles:
         return newest_of(parts) if len(parts) > 1 else parts[0]
 
     def find(self, units: I64, tail: Rows | None) -> Rows:
-        """The newest row of each of these units, in order; zeros if there is none."""
+        """The newest row of each of these units, in their order; zeros if there is none. `tail` is as for `told`."""
         found = np.zeros(len(units), ROW)
         page = units // PAGE_UNITS
         pages = np.unique(page)
@@ -122,12 +123,11 @@ class StateFiles:
 
 
 def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Path]) -> int | None:
-    """Make the files of an hour cover its `settles` settle records on disk, unless few are missing. In any thread;
-    blocks.
+    """Make the files of an hour cover its `settles` settle records on disk, unless fewer than TAIL_MIN are not covered.
 
-    Return the number of records covered, or None if the same files count as before. Superfluous files are added to
-    `superfluous`, files that count to `used`. A file left by a checkpoint that was never durable may count now. Raises
-    Corrupt, FormatRefused or DiskFailed.
+    It may run in any thread, and blocks it. Return the number of records covered, or None if the same files count as
+    before. Superfluous files are added to `superfluous`, files that count to `used`. A file left by a checkpoint that
+    was never durable may count now. Raises Corrupt, FormatRefused or DiskFailed.
     """
     disk, extended = hour.disk, False
     while True:
@@ -145,7 +145,7 @@ def extend(hour: HourFiles, settles: int, superfluous: list[Path], used: set[Pat
 
 
 def _superfluous(name: str, spans: list[Span]) -> bool:
-    """True for a states file that has none of these spans, or was not finished."""
+    """True for the name of a states file whose span is none of these, or which was not finished."""
     return name.startswith("states.") and span_of(name) not in spans
 
 

@@ -1,4 +1,4 @@
-"""The states of an hour's units for another thread. It reads those that are not in memory."""
+"""The states of an hour's units for a thread beside the loop's. States that are not in memory are read from files."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,18 @@ from storage.state.files import StateFiles
 
 
 def lacking(at: I64, have: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """The rows of the units, by number, whose pages `have` does not mark."""
+    """The rows of `at`, numbers of units, whose page is marked False in `have`. Pages behind the end of `have` are in
+    memory."""
     page = at // PAGE_UNITS
     rows = np.flatnonzero(page < len(have))
     return rows[~have[page[rows]]]
 
 
 class StateView:
-    """The states of an hour at one moment (States.seen). It may show later changes of units or not. Close it after
-    use."""
+    """Tells another thread which units of an hour are pending. Made by States.seen, on the loop's thread.
+
+    It may show changes made after that moment or not. Close it after use.
+    """
 
     def __init__(
         self, first: int, states: list[U8], known: npt.NDArray[np.bool_], files: StateFiles, tail: Rows | None
@@ -54,10 +57,9 @@ class StateView:
 
 
 class Newest:
-    """1 + the ordinal of the newest settle record of some units, 0 if there is none, as of its making
-    (States.newest_of).
+    """Finds the newest settle record of some units, as of the moment when States.newest_of made this object.
 
-    Run once, in any thread.
+    Call `run` once, in any thread.
     """
 
     def __init__(
@@ -71,11 +73,11 @@ class Newest:
 
     @property
     def pages(self) -> int:
-        """The number of pages to read."""
+        """The number of pages that `run` has to read."""
         return len(np.unique(self._lacking // PAGE_UNITS))
 
     def run(self) -> I64:
-        """Read and return the ordinals. Raises Corrupt."""
+        """Return 1 + the ordinal of each unit's newest settle record, 0 if it has none, [n]. Raises Corrupt."""
         if len(self._rows):
             self._newest[self._rows] = self._files.find(self._lacking, self._tail)["newest"]
             self._files.close()

@@ -36,15 +36,15 @@ from storage.state.files import StateFiles
 from storage.state.state_view import Newest, StateView, lacking
 
 _LET_GO_MAX: Final = 32
-"""Parts that are released at a time: a quarter of a millisecond each."""
+"""Parts that one `rebase` releases at most: a quarter of a millisecond each."""
 _PIECE_PAGES: Final = 32
-"""Pages that one look for leased units reads. If each stands alone, that takes some ten milliseconds."""
+"""Pages that one `leased_piece` reads at most. If no two are neighbours, that takes some ten milliseconds."""
 _BLOCK_BITS: Final = BLOCK_UNITS.bit_length() - 1
 _NO_FILES: Final = StateFiles([])
 
 
 class States:
-    """State by global_index, of which `first` is the least. Units without settle records are pending."""
+    """The states of an hour's units by global_index, of which `first` is the least. Without settle records: pending."""
 
     def __init__(self, first: int = 0, files: StateFiles = _NO_FILES) -> None:
         self.first = first
@@ -54,7 +54,7 @@ class States:
         """The number of settle records that states files cover. More may have come since."""
         self._tail: Rows | None = None
         self._tail_end = 0
-        # Marks of the pages in files or tail: all their columns are in memory, or their states are. read <= known
+        # By page in files or tail. _read: all its columns are in memory. _known: its states are, as in all of _read.
         self._read = np.zeros(files.pages, np.bool_)
         self._known = self._read.copy()
         self._read_count = 0
@@ -65,8 +65,8 @@ class States:
     # records and files
 
     def absorb(self, rows: Settles, first: int) -> None:
-        """Add settle records, in file order, of which the first has ordinal `first`. With files, `link` must have had
-        their units."""
+        """Add settle records, in file order, of which the first has ordinal `first`. If there are states files, call
+        `link` before: it brings the pages of the units to memory."""
         if not len(rows):
             return
         at = self._relative(rows["global_index"])
@@ -81,7 +81,7 @@ class States:
         self._put(at, (state, rows["attempt"], rows["term"], rows["when"] * told, newest))
 
     def absorb_tail(self, rows: Rows, end: int, *, forwards: bool) -> None:
-        """Add the newest row of each unit in the records behind the files, up to ordinal `end`. Before any look."""
+        """Before any look-up: add the newest row of each unit in the records behind the files, up to ordinal `end`."""
         assert not self._read_count, "a tail behind what was asked for"
         self._tail, self._tail_end = rows, end
         self.forwards |= forwards
@@ -91,9 +91,10 @@ class States:
             self._read_from = pages * PAGE_UNITS
 
     def rebase(self, files: StateFiles) -> None:
-        """Read pages from these files from now on, and keep only the states of the parts that have ended by them.
+        """Read pages from these files from now on. Release parts whose units have all ended in the records they cover.
 
-        Pages with records behind the former files and their tail are in memory. Files that go less far are not used.
+        Pages with records behind the former files and tail are in memory already. Files that cover fewer records than
+        the former ones are closed, and not used.
         """
         if files.end < self.filed:
             files.close()
@@ -120,17 +121,17 @@ class States:
 
     @property
     def reads_files(self) -> bool:
-        """True if a page is, or may be, in files alone."""
+        """True if a page is in files and not in memory, or may be released so that it is."""
         return self.lazy or any(block.is_mapped for block in self._blocks)
 
     @property
     def ended(self) -> int:
-        """All units before this global index have ended, or were not asked for. At most their states are in memory."""
+        """The global index before which all units have ended or were not asked for: at most states are in memory."""
         pages = int(self._read.argmax()) if self._read_count else len(self._read)
         return self.first + pages * PAGE_UNITS
 
     def _parts(self) -> Iterator[int]:
-        """The parts of which more than the states may be in memory, if they are mapped."""
+        """Yield the numbers of the parts that may have other columns than the states in memory."""
         for part in range(len(self._blocks) * BLOCK_UNITS // PART_UNITS):
             read = self._read[_pages_of(part)]
             if not len(read) or read.any():
@@ -149,17 +150,17 @@ class States:
 
     @property
     def lazy(self) -> bool:
-        """True if a look may have to read."""
+        """True if a look-up may have to read a page from files."""
         return self._read_count < len(self._read)
 
     @property
     def lacks_states(self) -> bool:
-        """True if a look at the states alone may have to read."""
+        """True if a look-up of the states alone may have to read a page from files."""
         return self.lazy and not self._known.all()
 
     @property
     def held(self) -> int:
-        """Units in memory, without those of pages that were not read."""
+        """The number of units whose columns are all in memory."""
         most = sum(block.reached for block in self._blocks)
         return self._read_count * PAGE_UNITS if self.lazy else most
 
@@ -210,7 +211,7 @@ class States:
         return StateColumns(state, attempt, term, when)
 
     def state_at(self, indexes: I64) -> U8:
-        """The state alone of each unit. Nothing is read of parts that were released."""
+        """The state alone of each unit. It is in memory even for parts that were released."""
         at = self._relative(indexes)
         self._need(at[lacking(at, self._known)] // PAGE_UNITS)
         return self._in_memory(at, "state").astype(np.uint8)
@@ -230,7 +231,7 @@ class States:
         return self._get(at)[4] if only is None else only[0].newest[only[1]]
 
     def newest_of(self, indexes: I64) -> Newest:
-        """`newest_at` as of this moment, in two steps. The second one reads, and may run in a thread."""
+        """Begin `newest_at` as of this moment. `run` of the result reads what is not in memory, in any thread."""
         at = self._relative(indexes)
         rows = lacking(at, self._read)
         files = self._files.again() if len(rows) else _NO_FILES
@@ -260,7 +261,7 @@ class States:
         return np.flatnonzero(self.copied(high)[low:] == PENDING) + self.first + low
 
     def copied(self, units: int) -> U8:
-        """The state of each of the first `units` units."""
+        """A copy of the states of the hour's first `units` units."""
         self._need(np.flatnonzero(~self._known))
         states = np.zeros(units, np.uint8)
         for number, block in enumerate(self._blocks):
@@ -269,7 +270,7 @@ class States:
         return states
 
     def seen(self) -> StateView:
-        """The states, which go on to change, as a view for another thread."""
+        """A view of the states for another thread, while this object goes on to change."""
         files = self._files.again() if self.lacks_states else _NO_FILES
         return StateView(self.first, [block.state for block in self._blocks], self._known.copy(), files, self._tail)
 
@@ -308,7 +309,8 @@ class States:
     # blocks and pages
 
     def _relative(self, indexes: npt.NDArray[np.integer]) -> I64:
-        """The numbers of units. A unit that went with an earlier hour of this number gets one that no unit has."""
+        """The numbers of units, counted from the hour's first one. A unit below it belonged to an unlinked hour of the
+        same number, and gets a number that no unit has."""
         at = indexes.astype(np.int64)
         return np.where(at < self.first, INDEX_MAX, at - self.first) if self.first else at
 

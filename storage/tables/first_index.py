@@ -14,7 +14,7 @@ _HOUR: Final = struct.Struct("<I")
 
 
 class FirstIndexes:
-    """All of them, in memory and over their table."""
+    """For each hour number that was ever unlinked, where its units ended. All stand in memory and as rows of `meta`."""
 
     def __init__(self, meta: Table) -> None:
         self._meta = meta

@@ -39,7 +39,7 @@ DROPPED_MAX: Final = 200
 """Keys that one call of drop_dead drops: a millisecond."""
 
 _HOUR_COST: Final = 20
-"""The search for an hour's keys costs as much as so many keys."""
+"""To find the keys of an hour costs as much as to drop this many keys."""
 
 
 class KeyEntry(NamedTuple):
@@ -53,7 +53,8 @@ class KeyEntry(NamedTuple):
 
 
 class Keys:
-    """All keys, over their tables. Topics are numbers. A key is 1 to 128 bytes and unique within its topic."""
+    """Finds and changes the rows of all keys. A topic is given by its number. A key is 1 to 128 bytes and unique within
+    its topic."""
 
     def __init__(self, table: Table, by_hour: Table, meta: Table) -> None:
         self._table = table
@@ -89,7 +90,8 @@ class Keys:
         return len(rows)
 
     def forget_hour(self, hour: int, end: int) -> None:
-        """Let drop_dead drop the keys of an unlinked hour, whose units had global indexes below `end`."""
+        """Note that an hour is unlinked, so that later calls of `drop_dead` drop its keys. Its units had global indexes
+        below `end`."""
         prefix = _U32.pack(hour)
         self._meta.put(_DEAD + prefix, _U64.pack(end) + prefix)
         self._dead = sorted({*self._dead, hour})
@@ -103,7 +105,7 @@ class Keys:
         return dropped
 
     def _drop_some(self, hour: int, most: int) -> int:
-        """Drop up to `most` keys of one hour. If there are fewer, the hour is done."""
+        """Drop up to `most` keys of one hour. If it has fewer, none is left, and the note about the hour goes too."""
         note = _DEAD + _U32.pack(hour)
         state = self._meta.get(note)
         assert state is not None, f"no keys of hour {hour} are dead"

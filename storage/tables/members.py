@@ -45,7 +45,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(Member)
 
 
 class Members:
-    """All members that ever were, in memory and over their table. Numbers start at 1. 0 is no member."""
+    """All members that ever were, in memory, and their table. Numbers start at 1. 0 is no member."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -75,7 +75,8 @@ class Members:
 
     @property
     def index(self) -> int:
-        """Log index of the newest change, 0 before the first. Of two lists of members the higher one is the newer."""
+        """Log index of the newest change of members, 0 before the first. It tells which of two lists of members is
+        newer."""
         return max((member.since_index for member in self._by_id.values()), default=0)
 
     def put(self, member: Member) -> None:

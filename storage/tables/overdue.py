@@ -1,4 +1,4 @@
-"""The rule of a restored cluster about messages that became due while it was down: a row of the catalog, until done.
+"""The rule of a restored cluster for messages that became due while it was down: a row of `meta`, until it is done.
 
 `hourwheel restore` writes the rule. The first leader fixes the moment from which it counts (`cutoff_ms`, by its clock,
 replicated). Each leader after that gives up the messages that were due before it. See node/leader/restored_overdue.py.
@@ -15,10 +15,10 @@ _KEY: Final = b"catch_up"
 
 
 class OverdueRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages that were due more than `last_ms` before the first leader's clock are not wanted. 0: no overdue message
-    is.
+    """Messages that were due more than `last_ms` before the first leader began, by its clock, are not wanted.
 
-    `cutoff_ms` is the resulting moment, None before the first leader.
+    With `last_ms` 0 no overdue message is wanted. `cutoff_ms` is the moment that follows, None until the first leader
+    has set it.
     """
 
     last_ms: int

@@ -27,14 +27,15 @@ ABOUT: Final = b"about"
 """The named database of data about the catalog, not part of it: the checkpoint record, the catalog's format."""
 
 NAME_BYTES_MAX: Final = 16
-"""A name is the person of the hash of its rows (storage/lmdb/table.py), which has so many bytes."""
+"""The longest name of a table. The name goes into the hash of its rows (storage/lmdb/table.py) as BLAKE2b's `person`,
+which may have this many bytes."""
 
 DATABASES_MAX: Final = 64
 """Named databases that LMDB opens: the tables and ABOUT."""
 
 
 class Cache(Protocol):
-    """The memory of a table, which changes with it."""
+    """The content of a table in memory, as its users look it up. It is changed together with the rows."""
 
     def load(self) -> None:
         """Read all rows, before any look-up. Raises Corrupt if a row's checksum does not match."""
@@ -48,8 +49,9 @@ class TableRow(Generic[C]):
     """A table: at most `rows_max` rows, of about `row_bytes` with their keys.
 
     - `dropped_by`: the file of the command that drops rows, or `nobody: ` and why the rows are bounded.
-    - `cache`: called with the table and those named in `beside`, to which it writes as well.
-    - `group`: the length of the first part of a key, which `Table.unsaved` takes.
+    - `cache`: makes the cache. It is called with the table and with those named in `beside`, to which the cache writes
+      as well.
+    - `group`: the number of bytes at the begin of a key by which `Table.unsaved` finds keys. 0: it is not used.
     """
 
     name: str

@@ -46,12 +46,12 @@ def subscriptions_of(topics: U32) -> U32:
 
 
 def topic_of(subscription: Subscription) -> int:
-    """The number of its topic."""
+    """The number of the subscription's topic."""
     return subscription & (1 << _TOPIC_BITS) - 1
 
 
 def number_of(subscription: Subscription) -> int:
-    """Its own number."""
+    """The number of the subscription among those of its topic."""
     return subscription >> _TOPIC_BITS
 
 
@@ -77,14 +77,14 @@ class _Namespace:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
-        self.names: list[str] = []  # the keys of that, rising
+        self.names: list[str] = []  # the keys of `by_name`, rising
 
 
 _EMPTY: Final = _Namespace()
 
 
 class Topics:
-    """All topics, in memory and over their table. Numbers start at 1. 0 is no topic."""
+    """All topics, in memory, and their table. Numbers start at 1. 0 is no topic."""
 
     def __init__(self, table: Table, meta: Table) -> None:
         self._table = table
@@ -118,7 +118,8 @@ class Topics:
         return [self._by_number[number] for number in sorted(self._by_number)]
 
     def page(self, after: str, most: int, namespace: str) -> list[Topic]:
-        """At most `most` topics of the namespace by name, from behind `after`."""
+        """The first topics of the namespace, in order of names, whose names are greater than `after`. At most
+        `most`."""
         within = self._of(namespace)
         start = bisect_right(within.names, after)
         return [within.by_name[name] for name in within.names[start : start + most]]

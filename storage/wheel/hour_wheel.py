@@ -40,7 +40,8 @@ class Hours(Protocol):
 
 
 class HourWheel:
-    """Keeps store and second wheel at the present hour. Call `turn` before the second wheel's `loads`."""
+    """Maps the hours that become near, in the store and in the second wheel. Call `turn` before the second wheel's
+    `loads`."""
 
     def __init__(self, store: Hours, wheel: SecondWheel, *, start_ms: int) -> None:
         self._store = store
@@ -49,7 +50,8 @@ class HourWheel:
         self._mapped = start_ms // HOUR_MS  # the second wheel has the hours from the start up to this one (exclusive)
 
     def turn(self, now_ms: int) -> bool:
-        """Map the hours that became near. True if the wheel turned. Cheap while the hour is the same."""
+        """Map the hours that became near since the last turn. Return True if the present hour is a new one. While it is
+        the same, a call costs nearly nothing."""
         now_hour = now_ms // HOUR_MS
         if now_hour <= self._now_hour:
             return False

@@ -12,8 +12,8 @@ from storage.wheel.sorted_run import Run
 
 
 class LoadedSlot:
-    """Units of one absolute second. `loading`: the store's part is being read, and nothing is taken until it is
-    here."""
+    """The units of one absolute second that wait in memory. While `loading` is true, a thread reads the units that the
+    store has, and none may be taken."""
 
     def __init__(self, tick: int) -> None:
         self.tick = tick
@@ -38,7 +38,7 @@ class LoadedSlot:
         return max(0, self._taken - self._again)
 
     def arrive(self, units: DueUnits) -> None:
-        """Merge live units, in dispatch order. A unit that waits here already is not taken twice."""
+        """Merge units that apply just stored, in dispatch order. One that waits here already stays only once."""
         run = Run.of(self.tick, units)
         index = units.position & INDEX_MAX
         if int(index.min()) <= self._newest:
@@ -50,7 +50,8 @@ class LoadedSlot:
         self._push(run)
 
     def load(self, units: DueUnits) -> None:
-        """Merge the units that the store read, in dispatch order. Those that arrived meanwhile stay once."""
+        """Merge the units that were read from the store, in dispatch order. One that arrived meanwhile stays only
+        once."""
         assert self.loading, f"second {self.tick} loaded without being asked for"
         self.loading = False
         if not len(units):
@@ -78,7 +79,7 @@ class LoadedSlot:
         return Run.merge(heads).units() if heads else None
 
     def after_ms(self, until_ms: int) -> int | None:
-        """Due time of the first waiting unit that is due later. None if there is none."""
+        """Due time of the first waiting unit that is due later than `until_ms`. None if there is none."""
         return min((after for run in self._runs if (after := run.after_ms(until_ms)) is not None), default=None)
 
     def _push(self, run: Run) -> None:

@@ -1,9 +1,9 @@
 """The second wheel: which units become due, and when next to look. Pure: it is given the time and the units read.
 
 Each second has a slot. Of most slots the wheel knows one bit: used or not. Used slots stand in a delay queue (a heap of
-absolute seconds). From `preload_s` before its second on, a slot is read from the store and waits in memory, sorted. A
+absolute seconds). `preload_s` before its second begins, a slot is read from the store, and waits in memory, sorted. A
 unit that arrives for a slot in memory is merged into it. A unit for a later slot only marks it, for the store has it.
-Seconds below the horizon are in memory or empty, seconds at or above it are the store's.
+Slots of seconds below the horizon are in memory or empty. Later slots are in the store alone.
 
 An example, with preload_s = 10, started at 100.000 s, nothing used:
 
@@ -41,10 +41,10 @@ _MS = 1000
 
 
 class SecondWheel:
-    """Gives units at their millisecond, each once. It starts after `start_ms`.
+    """Gives each unit once, at its due millisecond. A new leader makes one, and a leader whose clock has leaped.
 
-    The promotion of the leader handles the store's units that are due at or before `start_ms`. The wheel handles later
-    ones, and all live arrivals.
+    Units in the store that are due at or before `start_ms` are not given: the leader looks for them when it makes the
+    wheel. The wheel gives later ones, and all units that arrive from then on.
     """
 
     def __init__(self, preload_s: int = 10, *, start_ms: int) -> None:
@@ -69,7 +69,8 @@ class SecondWheel:
 
     @property
     def exact(self) -> bool:
-        """True if `state` covers all units that had arrived at the last take. False while the clock has gone back."""
+        """True if `state` covers all units that had arrived at the last take. It is False while the clock is behind the
+        latest take."""
         return self._exact
 
     @property

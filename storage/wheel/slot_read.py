@@ -1,9 +1,10 @@
 """The pending units of an hour, in dispatch order. They fill the wheel and the ready windows.
 
-A SlotRead reads one second. It captures its moment on the loop's thread and may then run in any other. A slot of a
-million units takes a quarter of a second, and heartbeats must not wait for that. A whole hour is one pass over the
-index with the states beside it. Nothing is kept. With a limit the pass holds at most twice that many rows, so that a
-backlog of any size can be read in pieces.
+A SlotRead reads one second. It captures the hour's content at one moment, on the loop's thread, and may then run in
+another thread. A slot of a million units takes a quarter of a second, and heartbeats must not wait for that.
+
+`hour_pending` reads a whole hour, in one pass over the index with the states beside it, and fills no cache. With a
+limit the pass holds at most twice that many rows, so that a backlog of any size can be read in pieces.
 """
 
 import numpy as np
@@ -17,10 +18,10 @@ from storage.wheel.slot import DueUnits
 
 
 class SlotRead:
-    """The pending units of one second at the moment this was made. Made on the loop's thread, run once in any.
+    """Reads the pending units of one second. Make it on the loop's thread, and call `run` once, in any thread.
 
-    It reads written rows of the index, over descriptors of its own, and chunks that never change. It may show later
-    changes of units or not. So the caller looks at the records again before a hand-over.
+    It reads rows that were in the index or staged when it was made, over descriptors of its own. It may show later
+    changes of their states or not. So the caller looks at the records again before a hand-over.
     """
 
     def __init__(self, hour: Hour, second: int) -> None:
@@ -36,11 +37,11 @@ class SlotRead:
             self._saved_units, self._staged = hour.saved_units, hour.staged
 
     def quick(self, rows: int) -> bool:
-        """True if it looks at no more than `rows` rows."""
+        """True if `run` reads no more than `rows` rows of the index."""
         return self._near and self._count <= rows
 
     def run(self) -> DueUnits:
-        """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed, both final."""
+        """The units in order of (due_ms, local_index). Raises Corrupt or DiskFailed; another try does not help."""
         try:
             units = self._walk() if self._near else self._scan()
             keep = self._states.pending(units["global_index"].astype(np.int64))
@@ -60,10 +61,9 @@ class SlotRead:
 
 
 def hour_pending(hour: Hour, before_ms: int | None, topic: int | None, limit: int | None) -> DueUnits:
-    """The pending units of an hour in order of (due_ms, local_index): due before `before_ms`, of `topic`, the first
-    `limit`.
+    """The pending units of an hour, in order of (due_ms, local_index), that are due before `before_ms` and of `topic`.
 
-    None does not restrict.
+    Of these it returns the first `limit`. A parameter that is None does not restrict.
     """
     assert limit is None or limit > 0, f"limit {limit}"
     states = hour.states().seen()

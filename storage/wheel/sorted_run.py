@@ -89,7 +89,7 @@ class Run:
         return max(self.start, int(np.searchsorted(self.rank, limit)))
 
     def without(self, other: "Run") -> "Run":
-        """The remaining units of this run that the other does not have."""
+        """A run of this one's remaining units, without those that also remain in the other run."""
         mine, theirs = self.rank[self.start :], other.rank[other.start :]
         if not len(mine) or not len(theirs) or mine[-1] < theirs[0] or mine[0] > theirs[-1]:
             return self
