@@ -6,7 +6,7 @@ Used as it is:
 - the follower's side of AppendEntries (the log matching check) and the voter's side of RequestVote;
 - counting votes, becoming leader with a no-op, and every change of term, vote and state.
 
-Replaced, each for a flaw of RAFT.md:
+Replaced, each for a flaw of the library (R1 to R20, see docs/adr/0001-raft-on-pysyncobj.md):
 
 - the tick (R6, R7): election/may_vote.py says when to campaign, election/trust.py when to step down;
 - committing (R1): a leader counts its own copy only when its disk has it, so progress.py computes the majority;
