@@ -26,8 +26,8 @@ only the leader of u can have started that transfer.
 - If u > t and voters elected the leader of u after their silence, the trust of t had run out.
 - If u > t and a transfer made the leader of u, the same holds one term earlier.
 
-So at every moment at most one node trusts itself, with or without a transfer. The test test_model.py checks that at
-every step of thousands of random runs.
+So at every moment at most one node trusts itself, with or without a transfer. The model test in tests/replication/raft
+checks that at every step of thousands of random runs.
 """
 
 from __future__ import annotations
