@@ -167,7 +167,7 @@ class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BackupOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Backups that this node writes: POST /v1/cluster/snapshot."""
+    """Backups that this node writes when a POST /v1/cluster/snapshot asks for one."""
 
     directory: str = ""  # requests may name a directory below it; empty: data_dir with `.backups` added to its name
     mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker backup slows the journal's writes down more

@@ -27,5 +27,5 @@ class Entropy:
         return drawn >> np.uint64(64 - RANDOM_BITS)
 
     def random(self) -> random.Random:
-        """A generator for timeouts, seeded by the operating system."""
+        """A random generator for timeouts. The operating system draws its seed."""
         return random.Random(int.from_bytes(os.urandom(8), "little"))

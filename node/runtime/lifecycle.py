@@ -51,7 +51,7 @@ class Lifecycle:
         return self._failure is not None
 
     def stop(self) -> None:
-        """End in order."""
+        """End in order: work under way is finished."""
         if self._ended is not None and self.serves:
             self._ended.set_result(None)
 

@@ -90,7 +90,7 @@ class ApplyNotifier:
             self.listener.on_units(fresh.due_ms, fresh.position, fresh.topic, fresh.tags, fresh.priority, index)
 
     def leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Report leases that took effect, or that end later."""
+        """Report hand-overs whose Lease took effect, and leases that were extended."""
         if self.listener is not None:
             self.listener.on_leased(position, attempt, lease_end_ms)
 

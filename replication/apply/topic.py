@@ -30,7 +30,7 @@ class TopicPut:
 
 
 def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
-    """Create a topic or change its settings."""
+    """Create a topic or change its settings. Changes nothing if its revision is not the one that the client expects."""
     store, envelope = applying.store, applying.envelope
     topic = store.catalog.topic(command.name, command.namespace)
     if command.revision and (topic is None or topic.revision != command.revision):
@@ -58,7 +58,7 @@ client expects; messages may have come since the leader looked for some."""
 
 
 def apply_drop_topic(applying: Applying, command: DropTopic) -> int:
-    """Remove the topic.
+    """Remove the topic. Returns DROPPED, UNKNOWN, MISMATCH or CHANGED.
 
     Its number is never given again. So the ended messages and keys that it leaves belong to no other topic.
     """

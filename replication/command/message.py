@@ -78,7 +78,7 @@ class Reschedule:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Dead messages to be tried again, with attempts counted anew."""
+    """Dead messages to schedule again, n rows. The retry policy then counts their attempts anew."""
 
     home: U64
     due_ms: I64  # absolute; apply clamps it

@@ -243,7 +243,7 @@ def _check_known(record: Record, file: str) -> None:
 
 
 def _bad_record(data: bytes, offset: int, segment: Segment, why: str) -> Corrupt:
-    """The error for the bytes at `offset`, with the two numbers that disagree."""
+    """The error for the bytes at `offset`, with the checksum that was found and the one that was expected."""
     end = offset + HEAD_SIZE + int.from_bytes(data[offset + 4 : offset + 8], "little")
     found = google_crc32c.extend(segment.seed, data[offset + 4 : end])
     expected = int.from_bytes(data[offset : offset + 4], "little")

@@ -83,7 +83,7 @@ class Pending:
                 self._discard(gone)
 
     def expire(self, now: float) -> None:
-        """Answer `unknown` to proposals that are open for too long. Insertion order is deadline order."""
+        """Answer `unknown` to proposals whose deadline has passed. The first one added has the earliest deadline."""
         while self._open:
             index = next(iter(self._open))
             _term, size, deadline, done = self._open[index]

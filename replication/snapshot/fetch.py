@@ -113,7 +113,7 @@ class SnapshotFetcher:
             self._wake.set()
 
     async def run(self) -> None:
-        """Fetch until cancelled. Raises DiskFailed, which is final."""
+        """Fetch each snapshot that is offered, until cancelled. Raises DiskFailed, after which the node has to end."""
         while await in_thread_behind(self._remove):
             pass
         clear = False

@@ -22,7 +22,7 @@ class WireEvents(Protocol):
     """The events of the connections, which the group gets."""
 
     def receive(self, peer: str, message: Message) -> None:
-        """Take a message of `peer`. Its kind and fields are checked."""
+        """Take a message of `peer`. The wire has checked its kind and fields."""
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
         """Take a new connection to or from `peer`, which works on the directory `store_id`."""

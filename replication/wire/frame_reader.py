@@ -54,7 +54,9 @@ class FrameReader:
         return self._buffer[self._end :]
 
     def received(self, count: int) -> None:
-        """Take `count` bytes that were put into `space()`. Raises FrameRefused."""
+        """Take `count` bytes that were put into `space()`, and call `on_frame` for each whole frame. Raises
+        FrameRefused.
+        """
         if self._large is not None:
             self._filled += count
             if self._filled == len(self._large):

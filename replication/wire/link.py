@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def write(self, pieces: list[bytes]) -> None:
-        """Send one frame."""
+        """Send one frame, given in pieces. Does nothing if the connection is closed."""
         if not self.alive:
             return
         transport = cast(asyncio.Transport, self._transport)

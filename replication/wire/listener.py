@@ -127,7 +127,9 @@ class AsyncTransport:
         return self._acceptor.listens
 
     async def start(self) -> None:
-        """Listen and dial. Raises OSError if the address is not available (in use, not of this machine)."""
+        """Listen, and dial the other members. Raises OSError if the address is not available (in use, not of this
+        machine).
+        """
         self._acceptor.start()
         self._begin()
 
@@ -307,8 +309,8 @@ class AsyncTransport:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Fail the node if a task ended with an error. That is a mistake in our code, and the node would hear no peer
-        any more without anybody noticing.
+        """Fail the node if a task ended with an error, a mistake in our code. Otherwise the node would hear no peer any
+        more, and nothing would show it.
         """
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
@@ -351,7 +353,7 @@ class AsyncTransport:
         connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
 
     def _admit(self, connection: Connection, said: Hello) -> None:
-        """Accept the connection. A guest is connected, but not believed to be the member that it names (door.py)."""
+        """Accept the connection. A guest is not believed to be the member that it names (door.py)."""
         self._door.strangers.pop(connection, None)
         connection.guest = self._identity.cluster_id is not None and said.cluster_id is None
         own = self._hello(said.node_id, guest=connection.guest)

@@ -48,7 +48,7 @@ class MessageLocation:
 
 
 def find_standing(store: Store, home: U64) -> MessageLocation:
-    """Find where these messages live."""
+    """Find the places and states of the messages with these homes."""
     states = store.states(home)
     homes = store.homes(home)
     if homes is home:
