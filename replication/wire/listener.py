@@ -127,9 +127,7 @@ class AsyncTransport:
         return self._acceptor.listens
 
     async def start(self) -> None:
-        """Listen, and dial the other members. Raises OSError if the address is not available (in use, not of this
-        machine).
-        """
+        """Listen, and dial the other members. Raises OSError if the address is not available here."""
         self._acceptor.start()
         self._begin()
 
@@ -309,9 +307,7 @@ class AsyncTransport:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Fail the node if a task ended with an error, a mistake in our code. Otherwise the node would hear no peer any
-        more, and nothing would show it.
-        """
+        """Fail the node if a task ended with an error, a mistake in our code: without the task it may hear no peer."""
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._events is not None:
