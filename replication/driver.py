@@ -1,13 +1,13 @@
-"""Turns a RaftGroup with asyncio: ticks when something happened, and writes the journal off the loop.
+"""Runs a RaftGroup with asyncio: takes a step when something has happened, and writes the journal off the loop.
 
-Latency is one tick. Each event (a message, a proposal, a finished write, a timer) asks for a step. All requests before
-the loop comes round make one step. Entries leave in it, acknowledgements of one read are counted together, and one
-write of the journal takes all that waits. Nothing waits for a timer. The timer is only for heartbeats and elections,
-and the group says how long it can do without (`rest_s`).
+Latency is one step. Each event (a message, a proposal, a finished write, a timer) asks for a step. All requests before
+the loop comes round make one step. That step sends the entries, counts the acknowledgements that came together, and
+collects one write of the journal. Nothing waits for a timer. The timer is only for heartbeats and elections, and the
+group says for how long it needs no step (`rest_s`).
 
 The step hands the journal's bytes to a thread for write and fdatasync (journal/writer.py), and goes on. When they are
-durable the thread says so, and the next step releases the messages that waited for it (raft/outbox.py). One write is
-under way at a time. Entries that come meanwhile go with the next one.
+durable, the thread reports that on the loop. The next step releases the messages that waited for it (raft/outbox.py).
+One write is under way at a time. Entries that come meanwhile go with the next one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from replication.journal.writer import Writer, WriterThread
 from replication.raft.proposal import Outcome
 
 LEAST_S = 0.0005
-"""The timer is never set to less: its own rounding would make it go off twice."""
+"""The shortest time for which the timer is set. With less, the timer's rounding would make it go off twice."""
 
 PUT_OFF_S = 0.03
-"""A timer that could be later by less than this stays."""
+"""A timer that could go off later is set again only if it gains this much, because setting it has a cost."""
 
 
 class Service(Protocol):
@@ -37,7 +37,9 @@ class Service(Protocol):
 
 
 class GroupDriver:
-    """Runs one group on the running loop from `start` to `close`. `on_fatal` is called once and ends the process."""
+    """Runs one group on the running loop from `start` to `close`. `on_fatal` is called when the group fails, and has to
+    end the process.
+    """
 
     def __init__(
         self,
@@ -49,10 +51,10 @@ class GroupDriver:
     ) -> None:
         self.group = group
         self.on_step: Callable[[], object] = lambda: None
-        """Called in every step, when the loop has come round."""
+        """Called at the begin of every step."""
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stepping = False  # a step is on its way to the loop: no other is taken, else each would bring the next
+        self._stepping = False  # a step is asked for, so no other is taken: it would ask for a step too
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
         self._syncing: Sync | None = None
@@ -65,16 +67,19 @@ class GroupDriver:
         group.on_fatal = on_fatal
 
     async def start(self) -> None:
-        """Start the transport, the thread and the ticks. Raises OSError if the address is not available."""
+        """Start the transport and the journal's thread, and take the first step. Raises OSError if the address is not
+        available.
+        """
         self._loop = asyncio.get_running_loop()
         await self._transport.start()
         self._writer.start(self._written)
         self._step()
 
     async def close(self) -> None:
-        """Stop. Open proposals are unknown. The last write is finished, even if the caller is cancelled meanwhile.
+        """Stop the group and the transport. Open proposals get `unknown`. The last write is finished, even if the
+        caller is cancelled.
 
-        The journal stays open, for its owner.
+        The journal stays open. Its owner closes it.
         """
         self._closing = True
         self.group.close()
@@ -90,15 +95,13 @@ class GroupDriver:
             self._writer.close()
 
     def wake(self) -> None:
-        """Ask for a step. Many calls before the loop comes round are one step."""
+        """Ask for a step. Many calls before the loop comes round make one step."""
         if not self._stepping and self._loop is not None:
             self._stepping = True
             self._loop.call_soon(self._stepped)
 
     async def propose(self, blob: bytes) -> Outcome:
-        """Propose and wait for the outcome. A caller that is cancelled changes nothing: the command may still be
-        applied.
-        """
+        """Propose a command and wait for the outcome. If the caller is cancelled, the command may still be applied."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Outcome) -> None:
@@ -109,7 +112,7 @@ class GroupDriver:
         return await answer
 
     async def applied(self) -> None:
-        """Wait until all that this leader has proposed by now is applied. Returns also when the node stops leading."""
+        """Wait until all entries that are in the log now are applied here. Returns also when the node stops leading."""
         index = self.group.last_index
         while self.group.is_leader and self.group.applied_index < index and not self._closing:
             if self._stepped_by is None:
@@ -127,7 +130,7 @@ class GroupDriver:
             self._step()
 
     def _arm(self) -> None:
-        """Set the timer to when the group needs it, if that is sooner, or later by enough to be worth the cost.
+        """Set the timer to the time at which the group needs a step. A timer that is only a little too early stays.
 
         A follower's timer is put off by each heartbeat, and never goes off.
         """
@@ -155,13 +158,15 @@ class GroupDriver:
             self.wake()
         self._tell_step()
         self._arm()
-        # Last if the step is short: a thread that wakes sooner has to wait for the interpreter, and is woken again.
+        # The write comes last if the step is short: a thread that wakes sooner has to wait for the interpreter.
         sync = sync or self._collect()
         if sync is not None:
             self._writer.put(sync)
 
     def _collect(self) -> Sync | None:
-        """The write that is due now, for the thread. From here on it is under way."""
+        """The write that is due now, None if there is none. The caller hands it to the thread; it counts as under way
+        from here on.
+        """
         if self._syncing is not None or self._closing or self.group.failure is not None:
             return None
         try:

@@ -3,7 +3,7 @@
     journal = Journal.open(directory.journal, disk=disk)
     transport = AsyncTransport(identity, ("127.0.0.1", 7500), {"n2": ("127.0.0.1", 7501), "n3": ("127.0.0.1", 7502)})
     group = RaftGroup(GroupOptions("n1", ("n2", "n3")), journal, transport.attach, machine.apply,
-                      monotonic=monotonic, random=random, vitals=lambda: Vitals(clock.now_ms(), free_bytes))
+                      monotonic=monotonic, random=random, node_report=lambda: NodeReport(clock.now_ms(), free_bytes))
     group.start_at(store.applied_index)
     driver = GroupDriver(group, transport, on_fatal=stop_the_process)
     await driver.start()
@@ -11,9 +11,9 @@
 
 The group is a pure machine: messages, the journal's progress and the time go in (`receive`, `peer_connected`, `tick`),
 messages, applied entries and callbacks come out. It reads only the clock it is given, starts no task, and touches files
-only through the journal. `driver.py` turns it with asyncio, tests/replication/sim_network.py with a virtual clock.
+only through the journal. `driver.py` runs it with asyncio, tests/replication/sim_network.py with a virtual clock.
 
-Which repair of RAFT.md lives where:
+Where the library's flaws R1 to R20 (docs/adr/0001-raft-on-pysyncobj.md) are repaired:
 
     R1  raft/outbox.py (what leaves waits for the disk), raft/progress.py (the own copy counts when durable)
     R2  journal/journal.py, raft/follower.py           R3, R4   raft/progress.py
@@ -21,13 +21,13 @@ Which repair of RAFT.md lives where:
     R7  election/trust.py                              R8       raft/context.py
     R9  journal/journal.py, node/upkeep/checkpointer.py       R10      snapshot/fetch.py, journal/install.py
     R11, R19  raft/pysyncobj_core.py                   R13      raft/proposal.py
-    R12 `_apply`: a refusal is a result; an exception would come again everywhere, so it ends the process
+    R12 `_apply`: a refused entry is a result; an exception would come on every node, so it ends the process
     R15, R16  wire/frame.py, wire/handshake.py, wire/link.py, wire/listener.py
     R17, R18  `max_pending_bytes`, the transport's bounds, segments; `max_entry_bytes` is below the frame limit
-    R20 raft/members.py (a learner is sent everything and counts for nothing)
+    R20 raft/members.py (a learner gets everything and counts for no majority)
 
-An entry is applied when it is committed AND durable on this node. Raft needs only the first. The second keeps the files
-behind the journal. So a checkpoint never covers an entry that a power cut takes from this node's own log.
+An entry is applied when it is committed AND durable on this node. Raft needs only the commit. But the store's files
+must never be ahead of the journal. So no checkpoint covers an entry that a power cut takes from this node's own log.
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ from replication.wire.said_seldom import SaidSeldom
 
 Apply = Callable[[int, int, bytes], Any]
 TICK_S = 0.01
-"""The time between ticks when one is overdue, or is wanted soon at an unknown time."""
+"""The shortest time that a follower rests between ticks, and the time between ticks during a transfer."""
 APPLY_LATER = 4
 """Committed entries that a follower may leave unapplied while its journal is being written."""
 BEATS = ("heartbeat", "echo")
-"""Kinds of message that come all the time and mostly change nothing."""
+"""The kinds of message that come all the time and mostly need no step."""
 log = logging.getLogger("hourwheel.group")
 
 
 class StartRefused(Exception):
-    """Journal and checkpoint do not belong together."""
+    """The group cannot start: the journal has no terms left, or it and the checkpoint do not belong together."""
 
 
 class LogGap(StartRefused):
-    """Journal and checkpoint do not meet. A damaged record at the journal's end looks like one that a crash tore. If
-    the catalog's newest page is damaged, the page before is read. Only the other of the two files shows such damage."""
+    """The journal ends before the checkpoint, or begins behind it. A damaged record at the journal's end looks like one
+    that a crash tore. If the catalog's newest page is damaged, an older one is read. Only the gap shows such damage."""
 
 
 def _nothing(*_: object) -> None:
@@ -83,13 +83,13 @@ def _nothing(*_: object) -> None:
 
 
 class RaftGroup(GroupState):
-    """See the module. Not thread safe. After `on_fatal` the group is dead: it does not send or apply.
+    """See the module. Not thread safe. After `on_fatal(exception)` the group is dead: it does not send or apply.
 
-    `apply(index, term, command)` is called once for every committed command, in order. Its value goes to the proposer.
-    Callbacks are attributes, called from inside `tick` and `receive`. `on_wake`: a tick is wanted soon.
-    `on_established`: leader, the own no-op is applied. `on_stepped_down`: was leader. `on_leader_changed`: `leader_id`
-    is another. `on_trusted`: the leader's trust is back. `on_renewed`: it ends at another time. `on_snapshot(peer,
-    message)`: about a snapshot, of the current term. `on_fatal(exception)`: see above.
+    `apply(index, term, command)` is called once for every committed command, in order. Its result goes to the proposer.
+    The callbacks, called from `tick` and `receive`, mean: `on_wake`: call `tick` soon. `on_established`: this node
+    leads and its no-op is applied. `on_stepped_down`: it led until now. `on_leader_changed`: `leader_id` has changed.
+    `on_trusted`: its trust is back. `on_renewed`: the end of its trust may have changed. `on_snapshot(peer, message)`:
+    a message about a snapshot, of the current term.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RaftGroup(GroupState):
         self.failure: BaseException | None = None  # the error that killed the group, if any
         self.established = False
         """Leader, and the no-op of its term is applied: all that any former leader committed is applied here."""
-        self.elected_term = self.term_before = 0  # the last election's term; the log's last term then
+        self.elected_term = self.term_before = 0  # the last term it led; the term of the log's last entry before that
         self._closed = False
         self._apply_command = apply
         self._monotonic = monotonic
@@ -151,7 +151,7 @@ class RaftGroup(GroupState):
         self._last_tick = self._next_second = monotonic()
 
     def let_go(self, goes: bool = True) -> None:
-        """On the leader: tell all peers now that they may shut down. Holds until `let_go(False)` or the next term. No
+        """On the leader: tell all peers that leaving nodes may end. Holds until `let_go(False)` or the next term. No
         effect on a node that does not lead."""
         if self.is_leader:
             self._leading.lets_go = goes
@@ -159,7 +159,7 @@ class RaftGroup(GroupState):
                 self._leading.beat(peer, self._monotonic())
 
     def start_at(self, applied_index: int) -> None:
-        """Note before the first tick that the store has all up to `applied_index`. Raises StartRefused."""
+        """Call it before the first tick: the store has all entries up to `applied_index`. Raises StartRefused."""
         first, last = self.journal.first_index, self.journal.last_index
         if self._core.term >= TERM_MAX:
             raise StartRefused(
@@ -180,8 +180,8 @@ class RaftGroup(GroupState):
         self._core.commit_index = max(self._core.commit_index, applied_index)
 
     def set_members(self, voters: Collection[str], learners: Collection[str]) -> None:
-        """Set the members from now on. Call it from `apply` of a change, and once before the first tick, with the
-        members as of `start_at`'s index. See raft/members.py."""
+        """Set the members. Call it when a change is applied. Call it also before the first tick, with the members of
+        the store. See raft/members.py."""
         self.roster.set(voters, learners)
         self._core.set_voters(self.roster.others)
         self._leading.set_members()
@@ -189,7 +189,7 @@ class RaftGroup(GroupState):
         self.on_wake()
 
     def propose(self, blob: bytes, done: Done) -> None:
-        """Append a command (2 bytes to max_entry_bytes) to the log. `done` is called once, perhaps before returning."""
+        """Append a command (2 to max_entry_bytes bytes). `done` gets its outcome once, perhaps before this returns."""
         if not 2 <= len(blob) <= self.options.max_entry_bytes:
             raise ValueError(f"a command of {len(blob)} bytes; 2 to {self.options.max_entry_bytes} fit into an entry")
         if not self.is_leader or self._transfer.under_way:
@@ -208,10 +208,10 @@ class RaftGroup(GroupState):
     def transfer(self, to: str, told: Callable[[bool], None]) -> None:
         """Give leadership to the peer `to` (transfer.py). From here on every proposal is refused as `not-leader`.
 
-        `told` is called once, perhaps before returning. True: leadership is given away, this node follows, and `to` was
-        asked to campaign. `on_leader_changed` reports the next leader. False: nothing happened and this node leads on,
-        unless it lost leadership by itself. False at once: `to` is not connected, no voter or no member, another
-        transfer is under way, or this node is not the established leader.
+        `told` is called once, perhaps before this returns. True: this node follows now, and has asked `to` to campaign.
+        `on_leader_changed` reports the next leader. False: this node leads on, unless it lost leadership by another
+        way. False at once: `to` is not connected, no voter or no member, another transfer is under way, or this node is
+        not the established leader.
         """
         peer = self.peers.get(to)
         able = peer is not None and peer.connected and peer.voter and self.is_leader and self.established
@@ -234,13 +234,13 @@ class RaftGroup(GroupState):
             self.on_wake()
 
     def close(self) -> None:
-        """Stop: open proposals are unknown. The caller closes the journal."""
+        """Stop. Open proposals get `unknown`. The caller closes the journal."""
         self._closed = True
         self._transfer.call_off()
         self._pending.close()
 
     def fail(self, error: BaseException) -> None:
-        """Kill the group: something that it depends on failed for good (a sync, the transport, apply)."""
+        """End the group, because something that it depends on failed for good (a sync, the transport, apply)."""
         if self.failure is None:
             self.failure, self._closed = error, True
             self.on_fatal(error)
@@ -248,7 +248,7 @@ class RaftGroup(GroupState):
     # Snapshots: the group only passes their messages on, see snapshot/send.py and snapshot/fetch.py.
 
     def send_snapshot(self, peer: str, message: Message) -> bool:
-        """Send an offer, a pull or a piece of a snapshot to `peer`; False if it was not taken."""
+        """Send an offer, a pull or a piece of a snapshot to `peer`. False if the wire did not take it."""
         assert message["type"] in SNAPSHOT_KINDS, message["type"]
         return not self._closed and self._send(peer, message)
 
@@ -260,10 +260,10 @@ class RaftGroup(GroupState):
         if message["term"] == self._core.term:
             self.on_snapshot(peer, message)
 
-    # Calls of the wire and the driver.
+    # The wire and the driver call these.
 
     def receive(self, peer: str, message: Message) -> None:
-        """Take a message of `peer`. An error here ends the process: it is our own mistake, or a disk's."""
+        """Take a message of `peer`. An error here ends the group: a mistake in our code, or a disk that failed."""
         if self._closed:
             return
         core, kind, now = self._core, message["type"], self._monotonic()
@@ -282,26 +282,26 @@ class RaftGroup(GroupState):
             self.on_wake()
 
     def _why_unheard(self, peer: str, message: Message, now: float) -> str | None:
-        """Why a message is dropped before anything of it counts. None if it is heard."""
+        """The reason why a message is dropped before it has any effect. None if it is handled."""
         core, term = self._core, message.get("term", 0)
         if not self._terms.allows(core.term, term, now):
             return f"its term {term} is too far beyond term {core.term} of this node"
         if message["type"] not in ("heartbeat", "append_entries") or term != core.term:
             return None
-        # A term has one leader. A follower follows no other in that term, so two that claim it never share a majority.
-        # The leader that a majority echoes is the one. Else the node stops (raft/follower.py).
+        # A term has one leader. A follower follows one in a term, so two that claim to lead it never share a majority.
+        # A leader with trust ignores the other claim. Without trust it stops, as two leaders (raft/follower.py).
         if core.state == LEADER:
             return f"this node leads term {term}" if now < self._leading.trust.until(now) else None
         return None if core.leader_id in (None, peer) else f"{core.leader_id} leads term {term}"
 
     @property
     def _rests(self) -> bool:
-        """True if a step would find nothing to do: all committed entries are applied or wait for the disk, and the
-        leader is known. The timer asks again within a heartbeat (`rest_s`)."""
+        """True if a step would find nothing to do. All committed entries are applied or wait for the disk, and all
+        changes of the leader are reported. The timer brings a step soon (`rest_s`)."""
         if self.applied_index < min(self.commit_index, self.journal.durable_index) or self._transfer.under_way:
             return False
         told = self.leader_id == self._told_leader and self.established == self.is_leader
-        return told and self.journal.voter and self.roster.votes  # a node that waits to vote or to go looks at each
+        return told and self.journal.voter and self.roster.votes  # a node without a vote takes a step for each message
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
         """Take a new connection to or from `peer`, which works on the directory `store_id`."""
@@ -311,10 +311,10 @@ class RaftGroup(GroupState):
         self.on_wake()
 
     def tick(self, *, writing: bool = False) -> bool:
-        """Take one step. True if there is more to apply, so another is wanted at once. Cheap when nothing happened.
+        """Take one step. True if entries are left to apply, so call it again soon. Cheap when nothing happened.
 
-        `writing`: the journal's thread is at work. A follower then leaves a few entries unapplied until it is done. The
-        leader waits for the write, and nothing waits for the follower's apply.
+        `writing`: the journal's thread is at work. A follower then leaves a few entries unapplied until that is done.
+        The leader waits for a follower's write, and for no follower's apply.
         """
         if self._closed:
             return False
@@ -325,7 +325,7 @@ class RaftGroup(GroupState):
             return False
 
     def rest_s(self) -> float:
-        """Seconds for which no tick is needed, if nothing happens meanwhile."""
+        """Seconds until the next tick is needed, if no message or proposal comes meanwhile."""
         now, most_s = self._monotonic(), self.options.heartbeat_s
         if self._closed or self._transfer.under_way:
             return most_s if self._closed else TICK_S
@@ -370,7 +370,7 @@ class RaftGroup(GroupState):
                     self.established = True
                     self.on_established()
                 self._pending.applied(index, term, result)
-                if self._monotonic() >= until:  # after each: a large entry takes as long as a slice
+                if self._monotonic() >= until:  # looked at after each entry: a large one may take all the time
                     return core.applied_index < limit
         return False
 
@@ -388,9 +388,9 @@ class RaftGroup(GroupState):
 
     def _state_changed(self, old: int, new: int) -> None:
         if new == LEADER:
-            self._change_index = 0  # an earlier term's change is applied before this one is established, or gone
+            self._change_index = 0  # a change of an earlier term is applied or lost before this term is established
             self.elected_term = self._core.term
-            self.term_before = self.journal.term_at(self.journal.last_index) or 0  # the own no-op comes behind this
+            self.term_before = self.journal.term_at(self.journal.last_index) or 0  # the own no-op is not in the log yet
             assert self.term_before < self.elected_term, (self.term_before, self.elected_term)
             self._leading.begin(self._monotonic())
         elif old == LEADER:

@@ -1,6 +1,6 @@
-"""A node's view of its Raft group: the leader, the end of the log, the other nodes. It changes nothing.
+"""A node's view of its Raft group: the leader, the end of the log, the other nodes. Nothing here changes the group.
 
-The other half of RaftGroup (group.py), which sets these attributes and moves them.
+This is one half of RaftGroup. The other half, group.py, sets these attributes and changes the group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from replication.raft.pysyncobj_core import CANDIDATE, LEADER, Core
 
 
 class GroupState:
-    """Read-only properties. RaftGroup sets the attributes below."""
+    """The read-only properties of a RaftGroup. group.py sets the attributes below."""
 
     options: GroupOptions
     journal: Journal
@@ -53,7 +53,7 @@ class GroupState:
 
     @property
     def is_leader(self) -> bool:
-        """True if this node leads by its own knowledge. There may be a newer leader; see `trusted`."""
+        """True if this node leads, as far as it knows. A newer leader may exist; see `trusted`."""
         return self._core.state == LEADER and not self._closed
 
     @property
@@ -63,7 +63,7 @@ class GroupState:
 
     @property
     def leader_id(self) -> str | None:
-        """The leader of the current term. None if there is none, or if it has been silent for an election timeout."""
+        """The leader of the current term. None if there is none, or if it was not heard for an election timeout."""
         leader = self._core.leader_id
         if leader is None or leader == self.options.node_id:
             return leader
@@ -74,49 +74,50 @@ class GroupState:
 
     @property
     def commit_index(self) -> int:
-        """All entries up to here are on a majority of disks."""
+        """The index up to which this node knows that all entries are on a majority of disks."""
         return self._core.commit_index
 
     @property
     def applied_index(self) -> int:
-        """All entries up to here are applied. Never past `commit_index`, or past what this node's own disk has."""
+        """The index up to which all entries are applied here. It is never beyond `commit_index`, or beyond the entries
+        on this node's disk.
+        """
         return self._core.applied_index
 
     @property
     def last_index(self) -> int:
-        """End of the log, durable or not."""
+        """The index of the log's last entry, which may not be durable yet."""
         return self._core.last_index
 
     @property
     def low_water(self) -> int:
-        """Every configured peer is known to have the log up to here. The journal before it can go."""
+        """The index up to which every peer is known to have the log. No peer needs the journal before it."""
         return self._leading.low_water if self.is_leader else self._following.low_water
 
     @property
     def known_commit(self) -> int:
-        """The newest commit index that this node heard. It may still lack entries up to it."""
+        """The newest commit index that this node heard of. It may lack entries up to there."""
         return max(self._core.commit_index, self._following.leader_commit)
 
     @property
     def agreed_index(self) -> int:
-        """A majority of the members was heard to have the same state as this node after this entry."""
+        """The newest index after which a majority of the members is known to have the same state hash as this node."""
         return self.agreement.agreed_index
 
     @property
     def median(self) -> Median | None:
-        """The median of the nodes' clocks that a leader said last; None before."""
+        """The newest median of the nodes' clocks that a leader's heartbeat said. None before the first one."""
         return self._following.median.told
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of proposals without an outcome."""
+        """The bytes of all proposals that have no outcome yet."""
         return self._pending.bytes
 
     @property
     def trusted_until(self) -> float:
-        """Monotonic second at which the right to hand over ends, -inf if there is none. Counted from sending.
-
-        It has no end where this node alone is a majority.
+        """The monotonic second at which this leader's trust ends. -inf if it has none, inf if this node alone is a
+        majority.
         """
         if not (self.is_leader and self.established):
             return NEVER
@@ -124,34 +125,36 @@ class GroupState:
         return math.inf if trust.alone else trust.until(self._monotonic())
 
     def trusted(self, now: float) -> bool:
-        """True if this node may act as the leader at monotonic second `now`. Ask again after every await."""
+        """True if this node may act as the leader at monotonic second `now`. Call it again after every await."""
         return self.is_leader and self.established and now < self._leading.trust.until(now)
 
     @property
     def untrusted_s(self) -> float:
-        """Seconds in which this node led without trust, since the start."""
+        """Seconds since the start for which trust had ended while this node led."""
         return self._leading.untrusted_s
 
     @property
     def released(self) -> bool:
-        """True if the leader said last that this node, which is leaving (`Vitals.leaving`), may go.
+        """True if this node is leaving (`NodeReport.leaving`) and the leader said last that it may end.
 
-        The leader does not need it for a majority, or needs no majority.
+        The leader needs it for no majority, or the whole cluster stops.
         """
         return self._following.released
 
     @property
     def outnumbered(self) -> bool:
-        """True on a leader if the nodes that stay are no majority. The leaving ones wait until `let_go`."""
+        """True on a leader if the voters that do not leave are no majority. Leaving nodes then wait until `let_go`."""
         return self.is_leader and self._leading.outnumbered()
 
     @property
     def peers(self) -> dict[str, Peer]:
-        """The state of the peers, by node id. Complete on the leader, elsewhere `connected` only. Live objects."""
+        """The state of the peers, by node id. On the leader all fields are filled, elsewhere only `connected`. The
+        objects are not copies.
+        """
         return self._leading.survey()
 
     def low_peers(self) -> int:
-        """The number of peers that are short of free space."""
+        """The number of peers whose free space is below their reserve."""
         return sum(peer.low for peer in self.peers.values())
 
     @property

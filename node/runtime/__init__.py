@@ -1,5 +1,5 @@
-"""Used by every part of a process: configuration, clock, chance, memory, the loop's watchdog.
+"""The parts that a whole process uses: configuration, clock, chance, memory, the watchdog of the event loop.
 
-In: the machine. Out: the same, each thing read at one place, so that the simulator can stand in for it.
-A part is given the clock that it uses. None reads a clock by itself.
+In: what the operating system says. Out: the same, read at one place each, so that the simulator can replace it. Each
+part of a node is given the clock that it uses. None reads a clock by itself.
 """

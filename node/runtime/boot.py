@@ -1,6 +1,7 @@
-"""The run of the machine's kernel. Data that a process wrote and did not sync is lost with that run, not before.
+"""The id of this run of the computer's kernel. Data that a process wrote and did not sync is lost when that run ends,
+not before.
 
-Linux draws an id at each boot. Where there is none, a number is drawn for each process. Data of a killed process then
+Linux draws an id at each boot. On other systems a number is drawn for each process. Then data of a killed process
 counts as perhaps lost.
 """
 
@@ -16,7 +17,7 @@ _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_boot(disk: Disk, entropy: Entropy, path: Path = _BOOT_ID) -> int:
-    """64 bits of the id, never 0."""
+    """The first 64 bits of the boot's id as a number, never 0. A random number if the system has no such id."""
     try:
         fd = disk.open_read(path)
         try:

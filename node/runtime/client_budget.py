@@ -1,4 +1,4 @@
-"""The bounds on what the clients of a node may hold, by the descriptors and the memory that the process has."""
+"""The bounds on what the clients of a node may hold. They follow from the process's file descriptors and memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from node.runtime.memory import memory_bytes
 from node.runtime.open_files import CONNECTIONS_MIN, connections_max, raise_descriptors
 
 SHARE: Final = 8
-"""Clients get one part in so many of the memory that the process may use."""
+"""Clients get this fraction, one eighth, of the memory that the process may use."""
 BYTES_MAX: Final = 64 * 1024 * 1024
-"""The upper bound, unless it is set. One loop serves all clients, and had better refuse requests than keep too many."""
+"""The most that clients get unless the configuration says more. One loop serves them all, so it refuses the rest."""
 BYTES_MIN: Final = 32 * 1024 * 1024
-"""Room for a batch and its answer, however little memory there is."""
+"""The least that clients get, even if there is little memory: enough for a batch and its answer."""
 CONNECTION_BYTES: Final = 32 * 1024
-"""The memory of a connection that holds nothing, at most."""
+"""The most memory that a connection takes while it has no request."""
 
 
 def client_budget(limits: Limits, pushes: int) -> Budget:
-    """The budget beside so many pushes on the wire."""
+    """The budget of a node that may have `pushes` pushes on the wire, which also need descriptors."""
     memory = memory_bytes()
     by_memory = max(CONNECTIONS_MIN, memory // SHARE // CONNECTION_BYTES)
     most = min(limits.max_connections, connections_max(raise_descriptors(), pushes), by_memory)

@@ -1,10 +1,11 @@
 """The configuration of one node: a TOML file, overridden by HOURWHEEL_* variables, as one frozen structure.
 
-Unknown keys are refused with the nearest known one, because a misspelt key that is silently ignored is found in
-production. Each field states its unit, range and trade-off. Relations between fields are checked together at the end.
+Unknown keys are refused, and the error names the most similar known key. If a misspelt key were ignored, the mistake
+would be found in production. Each field states its unit, range and trade-off. Rules about several fields are checked at
+the end.
 
-An override names the field's path in upper case: HOURWHEEL_HTTP_LISTEN for `[http] listen`, HOURWHEEL_NODE_ID. A list
-of texts is separated by commas.
+A variable has the field's path in upper case: HOURWHEEL_HTTP_LISTEN for `[http] listen`, HOURWHEEL_NODE_ID. A list of
+texts is separated by commas.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Listen(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Peer(Struct, frozen=True, forbid_unknown_fields=True):
-    """A member of the cluster, as every node's file lists it. This node is among them."""
+    """A member of the cluster, as each node's configuration lists it. The list includes the node itself."""
 
     id: str
     raft: str  # host:port at which other nodes reach its Raft listener
@@ -64,16 +65,19 @@ class HttpOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class RaftOptions(Listen, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Upgrades, and the timing of elections. Smaller times are a faster failover and more false alarms on a busy
-    machine."""
+    """The address for other nodes, the timing of elections, and when upgrades happen. Shorter times bring a faster
+    failover, and more elections without need on a busy machine.
+    """
 
     heartbeat_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the leader proves that it lives
-    election_min_ms: Annotated[int, Meta(ge=100, le=60_000)] = 400  # a follower waits this long at the least
-    election_max_ms: Annotated[int, Meta(ge=150, le=120_000)] = 800  # a spread keeps candidates from colliding
+    # A follower that hears no leader campaigns after a random time between these two. A wide range keeps two nodes from
+    # campaigning at once.
+    election_min_ms: Annotated[int, Meta(ge=100, le=60_000)] = 400
+    election_max_ms: Annotated[int, Meta(ge=150, le=120_000)] = 800
     # A leader may act this long after SENDING a heartbeat that a majority echoed.
     trust_ms: Annotated[int, Meta(ge=50, le=60_000)] = 250
-    # When the level of the cluster rises, after which no older build can join. `auto`: as soon as all members read the
-    # next level. `asked`: not before POST /v1/cluster/upgrade.
+    # Says when the level of the cluster rises. After that no older build can join. `auto`: as soon as all members read
+    # the next level. `asked`: only after POST /v1/cluster/upgrade.
     upgrade: Literal["auto", "asked"] = "auto"
 
 
@@ -83,89 +87,101 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     # Beyond it: 422 beyond-max-delay, never an immediate delivery.
     max_delay_ms: Annotated[int, Meta(ge=1000, le=36_500 * DAY_MS)] = 3650 * DAY_MS
     max_body_bytes: Annotated[int, Meta(ge=1, le=1 << 20)] = 256 * 1024  # one message's body
-    # Messages that wait to be proposed. Past it 429 over-limit.
+    # Messages that wait to be written to the journal. Beyond it: 429 over-limit.
     max_waiting_messages: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000
-    # Memory that all clients of this node hold together: bodies under way, their parsed fields, answers that are not
-    # read. Past it 429 busy. 0: 64 MiB, or an eighth of the memory that the process may use if that is less.
+    # Memory that all clients of this node hold together: bodies under way, their parsed fields, answers that they have
+    # not read. Beyond it: 429 busy. 0: 64 MiB, or an eighth of the memory that the process may use if that is less.
     max_held_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 0
-    # Connections of clients to this node: as many as one loop serves. There are fewer where descriptors or memory are
-    # few.
+    # Connections of clients to this node. The default is what one loop serves. The node takes fewer if it has few
+    # descriptors or little memory.
     max_connections: Annotated[int, Meta(ge=16, le=1_000_000)] = CONNECTIONS_MAX
-    # Topics that schedules make. Past it a schedule names a topic that exists, or gets 429 over-limit. PUT makes more.
+    # Topics up to which a schedule request makes new ones. Beyond it such a request gets 429 over-limit. PUT of a topic
+    # has no such bound.
     max_topics: Annotated[int, Meta(ge=1, le=10_000_000)] = 100_000
-    # The delays of `delay_level: n`, from 1. Set them alike on all nodes, since any may lead. For new messages only.
+    # The delays of `delay_level: n`, from 1, for new messages. Set them alike on all nodes, since any may lead.
     delay_levels: tuple[str, ...] = tuple(map(render_duration, DELAY_LEVELS_MS))
 
 
 class ClockOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The bound on the nodes' clocks. Delay between nodes counts as difference, at most half a round trip."""
+    """The bound on the differences of the nodes' clocks. The time on the network counts as difference, up to half a
+    round trip.
+    """
 
-    # A node farther off the median of all clocks is not ready and leads last. A leader yields if a majority is farther
-    # off from it. Not above 500: no stamp is ever farther ahead of the median.
+    # A node whose clock is farther from the median is not ready, and leads only if no other node can. A leader yields
+    # if the clocks of a majority are farther from its own. At most 500, as no stamp is farther ahead of the median.
     skew_max_ms: Annotated[int, Meta(ge=20, le=500)] = 500
 
 
 class Dispatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """The leader's loop."""
+    """The loop in which the leader dispatches units and starts hand-overs."""
 
-    # Hand-over pauses while the oldest uncommitted one is this old. This bounds the failover duplicates.
+    # No hand-over starts while the oldest one without a committed Lease is this old. This bounds failover duplicates.
     stop_ms: Annotated[int, Meta(ge=10, le=1000)] = 50
     beat_ms: Annotated[int, Meta(ge=1, le=50)] = 20  # Leases wait at most this long for an entry
-    state_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the dispatch state goes out while it changes
+    state_ms: Annotated[int, Meta(ge=10, le=1000)] = 50  # how often the dispatch state is proposed while it changes
     window_per_topic: Annotated[int, Meta(ge=1000, le=10_000_000)] = 200_000  # ready units in memory, 24 bytes each
-    window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # in all; the rest stays on disk
+    window_total: Annotated[int, Meta(ge=1000, le=100_000_000)] = 2_000_000  # of all topics; others stay on disk
 
 
 class PushOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Webhooks that the leader sends."""
+    """The bounds of webhooks that the leader sends."""
 
     # Networks (CIDR) that may be pushed to although they are private, loopback, link-local or otherwise not public.
     allow: tuple[str, ...] = ()
-    # Attempts on the wire to one receiver (scheme, host and port), and in all. Fewer while many receivers are slow.
+    # Attempts under way at once to one receiver (scheme, host and port), and to all together. While many receivers are
+    # slow, each of them gets fewer.
     per_target: Annotated[int, Meta(ge=1, le=10_000)] = 100
     total: Annotated[int, Meta(ge=1, le=50_000)] = 2_000
-    # Ready units of one topic that are looked through for receivers with room, and of all topics. Each holds its body.
+    # Ready units of one topic, and of all topics, among which the next push is chosen. Each has its body in memory.
     staged_per_topic: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
     staged_total: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
-    timeout_ms: Annotated[int, Meta(ge=100, le=300_000)] = 10_000  # connect to end of answer, where no target says
+    timeout_ms: Annotated[int, Meta(ge=100, le=300_000)] = 10_000  # connect to end of answer, if the target says none
 
 
 class WatchdogOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The watchdog of the event loop, which answers all clients."""
+    """The watchdog of the event loop. While the loop is held up by one step, it answers no client."""
 
-    # A loop held for longer is logged, with the lines that held it. Smaller costs more: 4 ticks within it.
+    # If one step holds the loop for longer, that is logged with the lines of code. A smaller value costs more, because
+    # the watchdog looks 4 times within this time.
     held_ms: Annotated[int, Meta(ge=20, le=10_000)] = 100
 
 
 class StorageOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """When the files are made durable beyond the journal. A restart replays the journal since the last checkpoint."""
+    """When a checkpoint makes the files durable, and how much journal is kept. A restart replays the journal since the
+    last checkpoint.
+    """
 
-    checkpoint_s: Annotated[int, Meta(ge=1, le=3600)] = 30  # at most this long while something changes
-    checkpoint_journal_mb: Annotated[int, Meta(ge=1, le=65_536)] = 256  # or this much journal
-    staged_mb: Annotated[int, Meta(ge=1, le=4096)] = 64  # or this much of far hours in memory
-    # Journal kept behind the checkpoint for nodes that lag or are down. A node that needs more gets a snapshot.
+    # While something changes, a checkpoint is made this long after the last one. It is made sooner if there is this
+    # much journal since, or this much of far hours in memory.
+    checkpoint_s: Annotated[int, Meta(ge=1, le=3600)] = 30
+    checkpoint_journal_mb: Annotated[int, Meta(ge=1, le=65_536)] = 256
+    staged_mb: Annotated[int, Meta(ge=1, le=4096)] = 64
+    # Journal kept from before the checkpoint for nodes that lag or are down. A node that needs more gets a snapshot.
     journal_keep_mb: Annotated[int, Meta(ge=0, le=1 << 20)] = 1024
-    # Journal kept for one node while it takes over a snapshot. Past it the snapshot is given up.
+    # Journal kept for one node while it takes over a snapshot. If it needs more, the snapshot is given up.
     snapshot_journal_mb: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
-    snapshot_mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # how fast a leader sends snapshots, all together
-    retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a settled message stays known; in Genesis
-    key_retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS  # a key past settling; in Genesis
+    snapshot_mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # how fast a leader sends snapshots to all nodes
+    # How long an ended message stays known, and how long its key stays taken. Genesis fixes both for the cluster.
+    retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS
+    key_retention_ms: Annotated[int, Meta(ge=1000, le=3650 * DAY_MS)] = DAY_MS
 
 
 class BackupOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Backups that this node writes: POST /v1/cluster/snapshot."""
+    """Backups that this node writes when a POST /v1/cluster/snapshot asks for one."""
 
-    directory: str = ""  # requests may name one below it; empty: data_dir with `.backups` behind it
-    mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker backup takes more of the disk from the journal
-    max_share: Annotated[float, Meta(gt=0, le=1)] = 0.5  # of the data's disk, if `directory` is on it: all of them
+    directory: str = ""  # requests may name a directory below it; empty: data_dir with `.backups` added to its name
+    mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker backup slows the journal's writes down more
+    max_share: Annotated[float, Meta(gt=0, le=1)] = 0.5  # all backups together, of the disk that also has the data
 
 
 class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """The export for the reconciliation. Set it alike on all nodes, because the leader's says when an hour may go."""
+    """The export for the reconciliation. Set it alike on all nodes: no hour is unlinked before the leader has exported
+    it.
+    """
 
-    to: str = ""  # a directory, which several nodes may share; empty: nothing is exported, nothing waits for it
-    every_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # the outcome of a message is exported so much later, at most
-    mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker export takes more of the disk from the journal
+    to: str = ""  # a directory, which several nodes may share; empty: there is no export, and no hour waits for it
+    every_s: Annotated[int, Meta(ge=1, le=86_400)] = 60  # the outcome of a message is exported this much later, at most
+    mb_per_s: Annotated[int, Meta(ge=1, le=10_000)] = 64  # a quicker export slows the journal's writes down more
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -195,7 +211,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def http_names(self) -> frozenset[str]:
-        """Host names of this node."""
+        """The host names by which browsers may use this node, in lower case."""
         own = [peer.http.rpartition(":")[0] for peer in self.peers if peer.id == self.node_id]
         return frozenset(name.lower() for name in ("localhost", self.http.host, *own, *self.http.names))
 
@@ -206,7 +222,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
-    """Read and check `path`. `environ` overrides single keys. Raises `ConfigError`."""
+    """Read and check the TOML file at `path`. Variables in `environ` override single keys. Raises `ConfigError`."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         return parse_config(raw, environ)
@@ -217,7 +233,7 @@ def load_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
 
 
 def parse_config(raw: dict[str, Any], environ: Mapping[str, str]) -> Config:
-    """Check a parsed TOML document. Raises `ConfigError` naming the key."""
+    """Check a parsed TOML document, overridden by `environ`. Raises `ConfigError` naming the key."""
     _override(Config, raw, environ, "HOURWHEEL")
     try:
         config = msgspec.convert(raw, Config)
@@ -248,7 +264,9 @@ def _override(kind: type[Struct], raw: dict[str, Any], environ: Mapping[str, str
 
 
 def _explain(refusal: str) -> str:
-    """`Object contains unknown field `x` - at `$.http`` as `http.x: ...`, with the nearest known key."""
+    """Turn msgspec's `Object contains unknown field `x` - at `$.http`` into `http.x: ...`, with the most similar known
+    key.
+    """
     reason, _, at = refusal.partition(" - at `$")
     at = at.rstrip("`").lstrip(".")
     named = re.search(r"field `(\w+)`", reason)

@@ -1,4 +1,4 @@
-"""The one home of randomness in a process. Its draws are put into commands, and `apply` never draws.
+"""The random numbers of a process. The leader draws them and puts them into commands. `apply` draws none.
 
 The random bits of an id make it unguessable, so they come from the operating system's generator, not from a seeded one.
 """
@@ -18,7 +18,7 @@ class Entropy:
     """Random bits from the operating system."""
 
     def bytes(self, count: int) -> bytes:
-        """`count` random bytes: cluster id, secret, store id."""
+        """`count` random bytes, for the cluster's id, its secret and the store's id."""
         return os.urandom(count)
 
     def id_bits(self, count: int) -> npt.NDArray[np.uint64]:
@@ -27,5 +27,5 @@ class Entropy:
         return drawn >> np.uint64(64 - RANDOM_BITS)
 
     def random(self) -> random.Random:
-        """A generator for timeouts, seeded by the operating system."""
+        """A random generator for timeouts. The operating system draws its seed."""
         return random.Random(int.from_bytes(os.urandom(8), "little"))

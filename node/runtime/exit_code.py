@@ -1,4 +1,4 @@
-"""The exit codes of the `hourwheel` command: one table, because scripts are written against them.
+"""The exit codes of the `hourwheel` command. They stand in one table, because scripts rely on them.
 
 A script has to tell three cases apart:
 
@@ -6,7 +6,7 @@ A script has to tell three cases apart:
 - no node answers: try later
 - it may have happened: send again with the same key
 
-Those are different rows here and never change their number. `hourwheel --help` prints this table and nothing else
+Those have different codes, and a code never changes its meaning. `hourwheel --help` prints this table and nothing else
 describes it.
 """
 

@@ -1,8 +1,9 @@
-"""The reserve of free space. Below it new work is refused while acks, leases and checkpoints go on.
+"""The reserve of free space on the disk. While it is touched, new work is refused, and acks, leases and checkpoints go
+on.
 
-A full disk stops a node, because a failed write is final. So it must not get that far. The reserve is 1 GiB or 5 % of
-the file system, whichever is larger. When the leader, or a majority, has less free space, schedules are refused with
-503 before the journal.
+A full disk stops a node, because a failed write is final. So new work is refused before the disk is full. The reserve
+is 1 GiB or 5 % of the file system, whichever is larger. If the leader, or a majority of the nodes, has less free space,
+schedule requests get 503 and are not written to the journal.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from storage.file.kept_free import reserve_bytes
 
 
 class Reserve:
-    """Free space of this node, and the answer if the cluster takes new work. `nodes` counts its members, `low_peers`
-    the other members that are inside their reserve.
+    """The free space of this node, and the decision if the cluster takes new work.
 
-    It is measured once a second, because it is asked for every request.
+    `nodes` returns the number of members, `low_peers` the number of other members whose free space is below their
+    reserve. The disk is measured once a second, because the answer is needed for every request.
     """
 
     def __init__(self, directory: Path, disk: Disk, *, nodes: Callable[[], int], low_peers: Callable[[], int]) -> None:
@@ -34,7 +35,7 @@ class Reserve:
         self.measure()
 
     def measure(self) -> None:
-        """Look at the file system. Called once a second."""
+        """Measure the file system. Call it once a second."""
         self.free_bytes = self._disk.free_bytes(self._directory)
         self.reserve_bytes = reserve_bytes(self._directory, self._disk)
         self.spare_bytes = max(0, self.free_bytes - self.reserve_bytes)
@@ -43,12 +44,14 @@ class Reserve:
         self._refusing = self.low or self._low_nodes > self._nodes() // 2
 
     def check(self) -> None:
-        """Raise `disk-full` when this node or a majority is inside the reserve."""
+        """Raise `disk-full` if this node or a majority has less free space than the reserve."""
         if self._refusing:
             raise Problem("disk-full", self._shortage())
 
     def verdict(self, *, leads: bool) -> str:
-        """`ok`, or the shortage, for /readyz. The leader alone knows of the others, and refuses for all."""
+        """`ok`, or a sentence about the shortage, for /readyz. Only the leader knows of the other nodes, and refuses
+        new work for all.
+        """
         if leads:
             return f"new messages are refused: {self._shortage()}" if self._refusing else "ok"
         return "free space of this node is below the reserve of 1 GiB or 5 %" if self.low else "ok"

@@ -1,4 +1,4 @@
-"""The life of a node: the tasks that run beside everything else, and its end by an order, a verdict, or a failure."""
+"""The life of a node: its background tasks, and its end by a request to stop, a verdict, or a failure."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -10,14 +10,14 @@ log = structlog.get_logger()
 
 
 class Lifecycle:
-    """The life of a group, or of the process. A failure ends it at once and nothing is served after it. Other ends are
-    in order.
+    """The life of a group, or of the process. After a failure it ends at once, and no request is answered any more.
+    Other ends are in order: work under way is finished.
 
-    `draining`: it ends, or is about to. Nothing new is taken.
+    `draining`: it ends, or is about to end, and takes no new work.
     """
 
     def __init__(self, failing: Callable[[BaseException], None]) -> None:
-        """`failing` is told of the first failure, before any other part learns of it."""
+        """`failing` is called with the first failure, before any other part learns of it."""
         self.draining = False
         self._failing = failing
         self._tasks: list[asyncio.Task[Any]] = []
@@ -26,45 +26,46 @@ class Lifecycle:
         self._verdict: Exception | None = None
 
     def begin(self) -> None:
-        """Begin to serve. From now on something may end it."""
+        """Begin to serve. Call it on the event loop."""
         self._ended = asyncio.get_running_loop().create_future()
 
     async def until_ended(self) -> None:
-        """Wait until it ends. Raises what failed."""
+        """Wait until the life ends. Raises the failure, if that ended it."""
         assert self._ended is not None, "begin first"
         await self._ended
 
     @property
     def serves(self) -> bool:
-        """True if it has begun, and nothing has ended it."""
+        """True if `begin` was called and nothing has ended the life since."""
         return self._ended is not None and not self._ended.done()
 
     @property
     def in_order(self) -> bool:
-        """True if it was told to end, and nothing had failed until then."""
+        """True if `stop` or `end` ended the life before any failure."""
         ended = self._ended
         return ended is not None and ended.done() and not ended.cancelled() and ended.exception() is None
 
     @property
     def failed(self) -> bool:
-        """True if something failed for good."""
+        """True after a failure."""
         return self._failure is not None
 
     def stop(self) -> None:
-        """End in order."""
+        """End in order: work under way is finished."""
         if self._ended is not None and self.serves:
             self._ended.set_result(None)
 
     def end(self, why: Exception) -> None:
-        """End in order because of a verdict, which is no failure. `raise_why` raises it."""
+        """End in order because of a verdict, which is no failure. `raise_why` raises the verdict later."""
         if self._verdict is None:
             self._verdict = why
             log.error("ending", why=str(why))
         self.stop()
 
     def fatal(self, error: BaseException) -> None:
-        """End because something failed for good. From this moment on nothing is written, applied or answered. That
-        holds while it ends in order too, so that no checkpoint is made of data that may not be on the disk."""
+        """End because something failed for good. From now on nothing is written, applied or answered, also if the life
+        was ending in order. So no checkpoint is made of data that may not be on the disk.
+        """
         if self._failure is not None or self._ended is None:
             return
         self._failure = error
@@ -73,7 +74,7 @@ class Lifecycle:
             self._ended.set_exception(error)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a task beside everything else, until the node ends. If the task fails the node ends with it."""
+        """Run a background task until the node ends. If the task fails, the node ends with its error."""
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._task_ended)
         self._tasks.append(task)
@@ -89,10 +90,10 @@ class Lifecycle:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # a task that failed as it was cancelled is told of by its callback
+        await asyncio.sleep(0)  # lets the callbacks report tasks that failed as they were cancelled
 
     def raise_why(self) -> None:
-        """Raise the failure or the verdict that ended it, if any."""
+        """Raise the failure or the verdict that ended the life, if any."""
         if self._failure is not None:
             raise self._failure
         if self._verdict is not None:

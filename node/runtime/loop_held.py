@@ -1,10 +1,10 @@
-"""How long the event loop was held, by cause: the histogram `hourwheel_loop_held_seconds`.
+"""The histogram `hourwheel_loop_held_seconds`: how long single steps held the event loop, by cause.
 
-- `work`: the loop's thread ran, by its processor time. The cause is ours: a step of the loop does too much.
-- `blocked`: it waited for a disk or for the interpreter. The cause is ours: a step of the loop waits.
-- `unscheduled`: it waited for a processor, or the process was stopped. The machine has too few processors.
+- `work`: the loop's thread ran, by its processor time. Our code does too much in one step.
+- `blocked`: it waited for a disk or for Python's interpreter lock. Our code waits in a step.
+- `unscheduled`: it waited for a processor, or the process was stopped. The computer has too few processors.
 
-One hold is split into its three parts, and each part that counts is an observation of its own.
+The time of one hold is split by these causes. Each part of at least LEAST_MS is an observation of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 BUCKETS_MS: Final = (5, 10, 20, 50, 100, 250, 400, 1_000, 2_500, 10_000)
-#: Shorter parts are not observed, because the timers are that coarse.
+#: Shorter parts are not counted, because the timers are not more exact than this.
 LEAST_MS: Final = 5.0
 
 KINDS: Final = ("work", "blocked", "unscheduled")
@@ -26,29 +26,30 @@ KINDS: Final = ("work", "blocked", "unscheduled")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A time for which the loop answered no client, ms. `doing`: the calls that its thread was seen at, the newest
-    first."""
+    """A time for which the loop answered no client, split by cause. `doing`: the calls that the loop's thread was in,
+    the newest first.
+    """
 
     work_ms: float
     blocked_ms: float
     unscheduled_ms: float
     doing: tuple[str, ...] = ()
-    seen: int = 0  # so many of the samples showed it
+    seen: int = 0  # how many of the samples showed `doing`
     samples: int = 0
 
     @property
     def held_ms(self) -> float:
-        """The total."""
+        """The whole time."""
         return self.work_ms + self.blocked_ms + self.unscheduled_ms
 
     @property
     def own_ms(self) -> float:
-        """The time for which our code held it."""
+        """The time that our code caused."""
         return self.work_ms + self.blocked_ms
 
 
 class LoopHeld(Collector):
-    """The histogram."""
+    """Collects holds and gives them to Prometheus as a histogram."""
 
     def __init__(self) -> None:
         self._counts = {kind: [0] * (len(BUCKETS_MS) + 1) for kind in KINDS}
@@ -62,7 +63,7 @@ class LoopHeld(Collector):
                 self._sums_ms[kind] += part_ms
 
     def collect(self) -> Iterator[Metric]:
-        """The histogram, for the registry."""
+        """The histogram, for the registry of Prometheus."""
         family = HistogramMetricFamily(
             "hourwheel_loop_held_seconds", "How long a step of the event loop kept everybody waiting", labels=["by"]
         )

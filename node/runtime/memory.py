@@ -1,18 +1,19 @@
-"""How the process uses its memory. Two defaults of the runtime cost a busy node much, and are set once at start. Free
-memory is given back to the kernel from time to time.
+"""How the process uses its memory. Two defaults of the runtime slow a busy node down, and are changed at the start.
+Free memory is given back to the kernel from time to time.
 
 glibc gives every block above 128 KiB its own mapping and returns it to the kernel when it is freed. A node handles an
 entry of megabytes many times a second (request, columns, entry, frame, records). So the kernel clears and maps the same
 pages again and again: a third of all system time under batches. Blocks up to 32 MiB come from the heap instead, which
 keeps up to `TRIM_BYTES` of free memory.
 
-Python looks for cycles every 700 allocations. Requests leave hardly any behind, and the look cost a tenth of the
-processor time of single requests. Here it looks every 10,000. Objects that outlive a look are looked at again together
-with the next two. 30,000 objects are 6 ms. 120,000 held the loop for 26 to 52 ms, a dozen times while 8,000 consumers
-came. Objects that outlive that wait for ten million allocations.
+Python's garbage collector looks for cycles every 700 allocations. Requests leave hardly any behind, and the look took a
+tenth of the processor time of single requests. Here it looks every 10,000 allocations. Objects that survive a look are
+looked at again after two more looks, all of them together. 30,000 objects take 6 ms. 120,000 held the loop for 26 to 52
+ms, a dozen times while 8,000 consumers connected. Objects that survive that too are looked at after ten million
+allocations.
 
-Free memory stays with the process where a block in use lies above it: 116 MB behind a crowd of large requests. So it is
-given back to the kernel.
+If a block in use lies above free memory, glibc cannot give that memory back by itself. After a crowd of large requests
+that was 116 MB. So this module gives it back to the kernel.
 """
 
 from __future__ import annotations
@@ -34,40 +35,42 @@ _MMAP_THRESHOLD: Final = -3
 MMAP_BYTES: Final = 32 << 20
 """The largest value that glibc takes."""
 TRIM_BYTES: Final = 64 << 20
-"""Free memory at the top of the heap that is kept. Past it the kernel gets it back."""
+"""The heap keeps this much free memory at its top. The kernel gets back what is beyond it."""
 GIVE_BACK_S: Final = 5.0
-"""How often to look if much memory is free."""
+"""The time between two looks at the free memory."""
 FREE_BYTES: Final = 8 << 20
-"""So much memory has to have become free."""
+"""Memory is given back when more than this has become free."""
 GROUPS: Final = Path("/sys/fs/cgroup")
-"""The files in which the kernel tells what a container or a service may use."""
+"""The directory in which the kernel says how much memory a container or a service may use."""
 OWN_GROUPS: Final = Path("/proc/self/cgroup")
-"""The file in which it tells the control groups of this process."""
+"""The file in which the kernel says the control groups of this process."""
 
 
 def settle_memory() -> None:
-    """Call when everything that lives as long as the process has been made."""
+    """Set the garbage collector and the heap as the module says. Call it after all objects were made that live as long
+    as the process.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 2, 300)
-    mallopt = getattr(_LIBC, "mallopt", None)  # another C library has none, and goes without
+    mallopt = getattr(_LIBC, "mallopt", None)  # other C libraries do not have it, and nothing is set there
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, MMAP_BYTES)
         mallopt(_TRIM_THRESHOLD, TRIM_BYTES)
 
 
 class _Heap(ctypes.Structure):
-    """The numbers that mallinfo2 tells of glibc's heap, all in bytes."""
+    """The result of glibc's mallinfo2, all in bytes."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in ["arena", "a", "b", "c", "d", "e", "f", "used", "free", "top"])
 
 
 class GiveBack:
-    """Returns free pages of glibc's heap to the kernel, where many have become free since the last time.
+    """Returns free pages of glibc's heap to the kernel when much has become free since the last time.
 
-    All parts that need memory meanwhile wait, the event loop too: 7 ms for 100 MB. So free memory is not left to grow
-    further. Python's garbage is left to its own looks, because a forced one would stop a node with many connections for
-    0.1 s.
+    While it does so, all threads that need memory wait, the event loop too: 7 ms for 100 MB. So it does not wait until
+    more memory is free. It starts no garbage collection, because that would stop a node with many connections for 0.1
+    s.
     """
 
     def __init__(self) -> None:
@@ -75,13 +78,16 @@ class GiveBack:
         self._info = getattr(_LIBC, "mallinfo2", None)  # since glibc 2.33
         if self._info is not None:
             self._info.restype = _Heap
-        # The values of the last look, or the least since memory was given back.
+        # The values right after memory was last given back, or the smallest ones seen since.
         self._free = 0
         self._resident = resident_bytes()
 
     def look(self) -> None:
-        """Give back the memory that became free, if it is much. Memory that was given back counts as free as well. If
-        it was used and freed between two looks, only the pages of the process show that."""
+        """Give free memory back if more than FREE_BYTES has become free since the last time.
+
+        Memory that was given back still counts as free. If it was used and freed again since, only the pages of the
+        process show that.
+        """
         if self._trim is None or self._info is None:
             return
         free, resident = int(self._info().free), resident_bytes()
@@ -93,7 +99,7 @@ class GiveBack:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process, as Linux tells it; without /proc the most that it ever had."""
+    """The resident memory of this process, as Linux says. Without /proc, the most that the process ever had."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except FileNotFoundError:
@@ -101,7 +107,7 @@ def resident_bytes() -> int:
 
 
 def give_back_often(ended: threading.Event) -> threading.Thread:
-    """Give memory back until the process ends, or `ended` is set."""
+    """Start a thread that gives memory back every GIVE_BACK_S, until the process ends or `ended` is set. Return it."""
     memory = GiveBack()
 
     def run() -> None:
@@ -114,7 +120,9 @@ def give_back_often(ended: threading.Event) -> threading.Thread:
 
 
 def memory_bytes(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> int:
-    """How much memory this process may use, by the machine, its container, its service and its own limits."""
+    """The memory that this process may use. The smallest bound counts: of the computer, the container, the service, the
+    process.
+    """
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _limits(own, groups):
         try:
@@ -131,8 +139,9 @@ def memory_bytes(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> int:
 
 
 def _limits(own: Path, groups: Path) -> Iterator[Path]:
-    """The files of this process's control group and of those around it, of version 2 and of version 1. A container sees
-    its own group as the outermost one."""
+    """The files with the bounds of this process's control group and of the groups around it, for control groups of
+    version 2 and 1. In a container its own group is the outermost one.
+    """
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -1,9 +1,9 @@
-"""Expensive answers are made with one core at most, one after the other or all in turn. Their number under way is
-bounded.
+"""Bounds how many expensive answers are made at once. They use one core at most, one after the other or piece by piece
+in turn.
 
-More requests may wait than may be under way. To wait before the beginning costs nothing, while a refused client asks
-again at once. 32 clients that searched without end were refused 2,800 times a second, which took more than their
-searches.
+More requests may wait than are being answered. A request that waits for its beginning costs nothing, while a refused
+client asks again at once. 32 clients that searched without end were refused 2,800 times a second, which took more time
+than their searches.
 """
 
 import asyncio
@@ -14,8 +14,9 @@ from api.port.problem import Problem
 
 
 class OneAtATime:
-    """At most `most` requests that wait or are under way, `at_once` of them under way. `what` they make, in the plural,
-    is for the text of a refusal."""
+    """Admits at most `most` requests that wait or are being answered, and answers `at_once` of them at a time. `what`
+    says in a refusal what is made, as a plural noun.
+    """
 
     def __init__(self, what: str, most: int, at_once: int) -> None:
         self._what = what
@@ -26,9 +27,11 @@ class OneAtATime:
 
     @asynccontextmanager
     async def shared(self) -> AsyncGenerator[asyncio.Lock]:
-        """Be under way until it is left. The caller does each piece of the work inside the lock that this yields, in
-        turn with others. So a small answer is soon made beside large ones. Raises Problem `over-limit` where too many
-        are."""
+        """Wait until fewer than `at_once` requests are being answered, and be one of them until the block is left.
+
+        The caller holds the lock that this yields for each piece of its work. So requests take turns, and a small one
+        ends soon beside large ones. Raises Problem `over-limit` if `most` are admitted already.
+        """
         if self._taken >= self._most:
             raise Problem("over-limit", f"{self._taken} {self._what} are being made, as many as may; ask again later")
         self._taken += 1

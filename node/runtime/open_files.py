@@ -1,7 +1,7 @@
 """Bounds on the files and connections that the process may have open.
 
-A process that runs out of descriptors cannot open its own files either, and a failed open of a file ends the node. So
-the limit is raised as far as the system allows. Connections to receivers and of clients get a part of it each.
+A process that has no file descriptors left cannot open its own files, and that ends the node. So the limit is raised as
+far as the system allows. Connections to receivers and connections of clients get a part of it each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from typing import Final
 
-#: For the node's own files and its peers.
+#: Descriptors for the node's own files and for connections to its peers.
 RESERVE: Final = 256
 CONNECTIONS_MIN: Final = 16
 #: OPEN_MAX of macOS: a process may have no more there, whatever the hard limit says.
@@ -17,12 +17,12 @@ OPEN_MAX: Final = 10_240
 
 
 def raise_descriptors() -> int:
-    """Raise the soft limit to the hard one. Return the limit that counts from now on."""
+    """Raise the soft limit of descriptors to the hard one. Return the limit that holds now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except ValueError:  # macOS, where the hard limit is infinite
+        except ValueError:  # on macOS, where the hard limit is infinite and no process may have it
             most = max(soft, OPEN_MAX)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             return most
@@ -30,11 +30,13 @@ def raise_descriptors() -> int:
 
 
 def connections_max(limit: int, pushes: int) -> int:
-    """How many clients may be connected, by the limit of descriptors and beside so many pushes. Each client may have a
-    connection to the leader on its behalf."""
+    """How many clients may be connected if the limit of descriptors is `limit` and `pushes` pushes may be on the wire.
+
+    Each client may need a second connection, on which this node passes its request on to the leader.
+    """
     return max(CONNECTIONS_MIN, (limit - pushes - RESERVE) // 2)
 
 
 def pushes_max(total: int) -> int:
-    """How many pushes may be on the wire where `total` are configured: half of the descriptors at most."""
+    """How many pushes may be on the wire if `total` are configured: at most half as many as there are descriptors."""
     return max(1, min(total, raise_descriptors() // 2))

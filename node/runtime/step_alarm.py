@@ -1,5 +1,6 @@
-"""The times at which a loop of the leader takes its steps. One is at the end of an iteration in which something
-changed. The other is the time that the step before it named."""
+"""Calls a step of the leader's work at the right times. One is the end of a loop iteration in which something changed.
+The other is the time that the last step returned.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +11,16 @@ from typing import Final
 from node.runtime.clock import NodeClock
 
 LOOK_S: Final = 0.5
-"""No alarm is set for later than this. Then it is set again, because alarms go by the loop's clock. The node clock may
-leave that one: it is slewed, or held back no more, or the machine sleeps."""
+"""No timer is set for longer than this; after it the timer is set again. Timers go by the loop's clock, and the node
+clock may move away from that: it is slewed, or no longer held back, or the computer slept."""
 
 
 class StepAlarm:
-    """Calls `step`, which does all that is due and returns the time of the next one, in milliseconds of the node clock.
-    None means that the next step comes when something is told. An error of `step` goes to `failed`, which ends the
-    node."""
+    """Calls `step`, which does all that is due and returns the time of the next step in milliseconds of the node clock.
+
+    If it returns None, the next step comes only after `poke` or `by`. An error of `step` goes to `failed`, which ends
+    the node.
+    """
 
     def __init__(self, clock: NodeClock, step: Callable[[], int | None], failed: Callable[[Exception], None]) -> None:
         self._clock = clock
@@ -26,23 +29,23 @@ class StepAlarm:
         self._loop = asyncio.get_running_loop()
         self._poked = False
         self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_s = 0.0  # when it rings, in the loop's time
-        self._at_ms = 0  # for which millisecond it was set
+        self._alarm_s = 0.0  # when the timer goes off, in the loop's time
+        self._at_ms = 0  # the millisecond of the node clock for which it was set
         self._over = False
 
     def poke(self) -> None:
-        """Step at the end of this loop iteration, because something changed. Many pokes before it are one step."""
+        """Step at the end of this loop iteration, because something changed. Many calls before that make one step."""
         if not self._poked and not self._over:
             self._poked = True
             self._loop.call_soon(self._turn)
 
     def by(self, at_ms: int) -> None:
-        """Step no later than this."""
+        """Step at `at_ms` of the node clock, or before."""
         if self._poked or self._over:
             return
         if self._alarm is not None:
             at_ms = min(at_ms, self._at_ms)
-        # The clock as of now, not that of the step. The step's clock is rounded down, and the step took its time.
+        # The clock is read anew. The time that the step read was rounded down, and is over by now.
         wait_s = self._clock.until_s(at_ms)
         if wait_s <= 0:
             self.poke()
@@ -54,13 +57,14 @@ class StepAlarm:
             self._alarm, self._alarm_s = self._loop.call_at(alarm_s, self._ring), alarm_s
 
     def end(self) -> None:
-        """Take no step any more."""
+        """Take no more steps."""
         self._over = True
         self._silence()
 
     def _ring(self) -> None:
-        """Step if the time has come, else set the alarm again. A loop that counts whole milliseconds rings a moment
-        early."""
+        """Step if the time has come, else set the timer again. A loop that counts whole milliseconds may call this a
+        moment early.
+        """
         self._alarm = None
         if self._clock.until_s(self._at_ms) > 0:
             self.by(self._at_ms)

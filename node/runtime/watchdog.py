@@ -1,19 +1,22 @@
-"""Watches the event loop: how long it is held, by what, and at which lines. It costs an idle node next to nothing.
+"""Watches the event loop: how long a step holds it, for which cause, and at which lines. It costs an idle node next to
+nothing.
 
 Every step of the Raft group is a beat, and heartbeats make one every 50 ms on every node. While the loop has little to
-do, its thread runs for one step between two beats, and that is how long it was held. A loop with more to do gets a
-timer of its own as well, `held_ms` / TICKS apart. It is held for as long as a tick comes late:
+do, its thread runs for one step between two beats. The time that it ran is the time for which that step held the loop.
+A busy loop gets a timer of its own as well, whose ticks are `held_ms` / TICKS apart. Then the loop was held for as long
+as a tick comes late:
 
     tick                 due               came
      |------ step_s ------|------ late ------|      the thread ran: `work`; stood in the run queue: `unscheduled`;
                                                     neither: `blocked`, or the whole process was stopped
 
-So a hold is told up to one `step_s` too short, and all that is told was held. Another thread wakes every 2 `held_ms`,
-and four times as often beside a busy loop. If the loop is at rest, the thread sleeps on. Once the loop has been at work
-for a while, the thread notes the loop's stack again and again until the next beat. The beat logs the stack that was
-seen most. A loop that does not come back at all is logged by that thread itself, once, after HANGS times `held_ms`.
+So a hold may be reported up to one `step_s` too short, and never too long. Another thread, the watcher, wakes every 2
+`held_ms`, and four times as often beside a busy loop. If the loop waits for something to do, the watcher sleeps on. If
+the loop has been at work for a while, the watcher notes its stack again and again until the next beat. The beat logs
+the stack that was seen most often. If the loop does not come back for HANGS times `held_ms`, the watcher itself logs
+that, one time.
 
-The cost is mostly waking up. Heartbeats wake an idle node anyway, so the beats are theirs.
+Most of the cost is waking up. Heartbeats wake an idle node anyway, so the beats add no wake-up.
 """
 
 from __future__ import annotations
@@ -38,27 +41,29 @@ from storage.file.disk import Disk
 log = structlog.get_logger()
 
 TICKS: Final = 4
-"""Ticks, and samples, within `held_ms`."""
+"""The number of ticks of the timer, or of samples of the watcher, within `held_ms`."""
 BUSY: Final = 0.1
 """A loop that ran for more than this share of the time is busy, and gets a timer."""
 CALM: Final = 20
-"""After so many ticks without a busy one, the timer goes."""
+"""After this many ticks in a row in which the loop was not busy, the timer ends."""
 FRESH_S: Final = 0.01
-"""Beats that come sooner than this after the last look at the clocks are not looked at."""
+"""A beat that comes sooner than this after the last reading of the clocks reads none."""
 LEAST_S: Final = LEAST_MS / 1000
 HANGS: Final = 10
 DEPTH: Final = 16
-"""Calls of a stack that are told."""
+"""The number of calls of a stack that are logged."""
 _RESTING: Final = ("asyncio/runners.py", "asyncio/base_events.py", "asyncio/events.py", "/selectors.py")
-"""Files of the newest call of a loop that waits for something to do."""
+"""If the newest call of the loop's thread is in one of these files, the loop waits for something to do."""
 _SCHEDSTAT_BYTES: Final = 96
 _ROOT: Final = f"{Path(__file__).parents[2]}/"
-"""The folder of our packages. In a checkout it also holds an environment with packages of others."""
+"""The folder of our packages. In a checkout it may also hold an environment with other packages (_OTHERS)."""
 _OTHERS: Final = "site-packages/"
 
 
 class Watchdog:
-    """A watchdog that watches nothing. In the simulator the loop's time is not the thread's. See LoopWatchdog."""
+    """A watchdog that watches nothing, for the simulator, in which the loop's time is not the time of its thread. See
+    LoopWatchdog.
+    """
 
     def __init__(self) -> None:
         self.held = LoopHeld()
@@ -70,18 +75,18 @@ class Watchdog:
         return None
 
     def beat(self) -> None:
-        """Note that the loop has come round."""
+        """Note that a new step of the loop has begun."""
 
 
 class _Sample(NamedTuple):
-    """The calls that the loop was seen at while it was held."""
+    """The calls that the loop's thread was in at one moment (`at_s`) while the loop was held."""
 
     at_s: float
     doing: tuple[str, ...]
 
 
 class LoopWatchdog(Watchdog):
-    """Watches the loop that runs where it is entered, until it is left."""
+    """Watches the loop that runs when it is entered, until it is left."""
 
     def __init__(self, held_ms: int) -> None:
         super().__init__()
@@ -92,8 +97,8 @@ class LoopWatchdog(Watchdog):
         self._due_s = self._beat_s = 0.0
         self._calm = 0
         self._samples: list[_Sample] = []
-        self._stopped_s = 0.0  # of the time since the last look, as far as the other thread knows
-        self._rests = (0.0, 0.0)  # until when the other thread meant to rest, and how long the process had run before
+        self._stopped_s = 0.0  # how long the process was stopped since the last look, as the watcher saw it
+        self._rests = (0.0, 0.0)  # until when the watcher meant to sleep, and the processor time of the process before
         self._at_s = self._ran_s = self._queued_s = 0.0  # the clocks at the last look
 
     def __enter__(self) -> Self:
@@ -118,7 +123,7 @@ class LoopWatchdog(Watchdog):
     # -- on the loop
 
     def beat(self) -> None:
-        """See Watchdog."""
+        """Note that a new step of the loop has begun, and how long the step before held it."""
         self._beat_s = now_s = time.monotonic()
         gap_s = now_s - self._at_s
         if gap_s < FRESH_S or self._timer is not None or self._over:
@@ -130,7 +135,7 @@ class LoopWatchdog(Watchdog):
 
     def _begin_ticks(self) -> None:
         if self._timer is None and not self._over:
-            self.beat()  # this may be the call that the loop comes back to after the hold that asked for it
+            self.beat()  # the watcher asked for this call during a hold, which has just ended
             self._calm = 0
             self._set(time.monotonic())
 
@@ -151,8 +156,9 @@ class LoopWatchdog(Watchdog):
             self._timer = None
 
     def _look(self, now_s: float, most_s: float, *, ticked: bool) -> None:
-        """Account for the time since the last look. The loop was held for `most_s` at most, and for just that if it
-        `ticked`."""
+        """Split the time since the last look by cause, count it, and log a long hold. The loop was held for at most
+        `most_s`. After a tick (`ticked`) it was held for exactly that.
+        """
         samples = [each for each in self._samples if each.at_s > self._at_s]
         self._samples.clear()
         stopped_s, self._stopped_s = self._stopped_s, 0.0
@@ -160,11 +166,11 @@ class LoopWatchdog(Watchdog):
         queued_s, before_s = self._schedstat.queued_s(), self._queued_s
         self._queued_s = queued_s
         waited_s, ran_s = max(queued_s - before_s, stopped_s), time.thread_time() - self._ran_s
-        if ticked:  # the time that it ran before the tick was due is no part of it
+        if ticked:  # processor time from before the tick was due must not count, so `unscheduled` goes first
             unscheduled_s = min(most_s, waited_s)
             work_s = min(most_s - unscheduled_s, ran_s)
             blocked_s = most_s - unscheduled_s - work_s
-        else:  # for the rest the loop was idle, but where it was seen at work
+        else:  # the loop was idle for the rest of the time, except from the first sample on
             work_s = min(most_s, ran_s)
             unscheduled_s = min(most_s - work_s, waited_s)
             seen_s = now_s - samples[0].at_s if samples else 0.0
@@ -178,8 +184,9 @@ class LoopWatchdog(Watchdog):
             self.tell(replace(hold, doing=doing, seen=seen, samples=len(samples)))
 
     def _stood_still_s(self, now_s: float) -> float:
-        """For how long the process did not run. A stopped process stands in no queue. But the other thread does not go
-        on when it wanted to, and no thread of the process runs meanwhile."""
+        """How long the process did not run, in seconds. A stopped process is in no run queue. But the watcher then
+        wakes late, and meanwhile no thread of the process uses processor time.
+        """
         until_s, process_s = self._rests
         late_s = now_s - until_s
         return late_s if late_s > 0 and time.process_time() - process_s < late_s / 2 else 0.0
@@ -196,13 +203,13 @@ class LoopWatchdog(Watchdog):
             samples=f"{hold.seen} of {hold.samples}",
         )
 
-    # -- in the thread
+    # -- in the watcher's thread
 
     def _watch(self) -> None:
         try:
             self._look_in()
         except OSError:
-            return  # the thread of the loop is gone, and its clock
+            return  # the thread of the loop has ended, and its clock cannot be read any more
         finally:
             self._schedstat.close()
 
@@ -214,7 +221,7 @@ class LoopWatchdog(Watchdog):
             time.sleep(wait_s)
             if self._over:
                 return
-            self._rests_until(0.0)  # a thread descheduled from here on holds the interpreter, and the loop waits for it
+            self._rests_until(0.0)  # from here on this thread has the interpreter lock, and the loop may wait for it
             before_s, woken_s = woken_s, time.monotonic()
             before_ran_s, ran_s = ran_s, time.clock_gettime(self._clock)
             if self._timer is None and ran_s - before_ran_s > BUSY * (woken_s - before_s):
@@ -223,7 +230,7 @@ class LoopWatchdog(Watchdog):
             now_s, beat_s = woken_s, self._beat_s
             frame = sys._current_frames().get(self._thread)
             if frame is None or now_s - beat_s < self._step_s or at_rest(frame):
-                if self._timer is None:  # the idle loop's wait for a processor is part of no hold
+                if self._timer is None:  # the idle loop's waits for a processor until now are part of no hold
                     self._queued_s = self._schedstat.queued_s()
                 continue
             wait_s = self._step_s
@@ -234,7 +241,9 @@ class LoopWatchdog(Watchdog):
                 log.error("loop is held and does not come back", held_ms=held_ms, doing=" < ".join(doing))
 
     def _rests_until(self, wait_s: float) -> None:
-        """Note that the thread goes on after so long. If its last rest is over, note if the process ran meanwhile."""
+        """Note that the watcher sleeps for `wait_s` now. If it woke late from its last sleep, note how long the process
+        stood still.
+        """
         now_s = time.monotonic()
         self._stopped_s = max(self._stopped_s, self._stood_still_s(now_s))
         self._rests = (now_s + wait_s, time.process_time())
@@ -245,7 +254,7 @@ class LoopWatchdog(Watchdog):
 
 
 class _Schedstat:
-    """The kernel's account of one thread's waits for a processor. Empty where the kernel keeps none."""
+    """The kernel's account of one thread's waits for a processor. On systems without such an account it says 0."""
 
     def __init__(self, thread: int) -> None:
         self._disk = Disk()
@@ -255,11 +264,11 @@ class _Schedstat:
 
     @property
     def known(self) -> bool:
-        """True if there is an account."""
+        """True if the kernel keeps such an account."""
         return self._fd is not None
 
     def queued_s(self) -> float:
-        """Seconds that the thread waited for a processor since it began."""
+        """Seconds that the thread waited for a processor since it began. 0 if the kernel keeps no account."""
         if self._fd is None:
             return 0.0
         return int(self._disk.read(self._fd, _SCHEDSTAT_BYTES, 0).split()[1]) / 1e9
@@ -272,12 +281,14 @@ class _Schedstat:
 
 
 def at_rest(frame: FrameType) -> bool:
-    """True if a loop whose thread is here waits for something to do."""
+    """True if `frame`, the newest call of the loop's thread, shows that the loop waits for something to do."""
     return frame.f_code.co_filename.endswith(_RESTING)
 
 
 def stack_of(frame: FrameType | None) -> tuple[str, ...]:
-    """The newest calls first, each as `path:line function`. Our files have the whole path, others folder and file."""
+    """The newest DEPTH calls, the newest first, each as `path:line function`. A file of ours has its path from the top
+    folder, another one its folder and name.
+    """
     calls: list[str] = []
     while frame is not None and len(calls) < DEPTH:
         code = frame.f_code

@@ -1,5 +1,6 @@
-"""Applies commands to the store. Pure: the same on every node, whenever it is applied.
+"""Applies commands to the store. Pure: the result is the same on every node and at any time.
 
-In: entries in the order of the log, each once. Out: the changed store, and a code for each row. machine.py applies an
-entry. registry.py has a row for each command. The files beside it, and in message/, apply the commands.
+In: the committed entries, in the order of the log, each one time. Out: the changed store, and a result for each row of
+each command. machine.py applies an entry. registry.py has a row for each command. The files beside it, and in message/,
+apply the commands.
 """

@@ -1,5 +1,5 @@
-"""Notifications of an applied entry: the leader's dispatcher hears of units and topics, the node of members and
-level.
+"""Tells the parts of this node what an applied entry changed. The leader's dispatcher hears of units and topics. The
+node hears of the founding, of members and of the level.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from storage.store import Store
 
 
 class Fresh(NamedTuple):
-    """The rows that became units, as stored."""
+    """New units as the store has them, one row each."""
 
     position: U64
     due_ms: I64
@@ -23,7 +23,7 @@ class Fresh(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Messages that were moved, in order."""
+    """Messages that were moved, one row each: `home`, the place `old` that they left, and the unit at the new place."""
 
     home: U64
     old: U64
@@ -32,48 +32,47 @@ class Moves(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """An entry that was applied: its commands in their order, and the answer for the proposer of each.
+    """An entry that was applied: its commands in their order, and for each command the answer that its proposer gets.
 
-    The answer is None where a command is void, because it says what the dispatcher of another term meant to do.
+    The answer is None for a command that has no effect, because the dispatcher of another term meant it.
     """
 
     index: int
     term: int
-    now_ms: int  # its stamp
+    now_ms: int  # the time that the leader gave the entry
     commands: tuple[Any, ...]
     results: tuple[Any, ...]
 
 
 class Listener(Protocol):
-    """The leader's dispatcher. It is notified of all that was applied, in order."""
+    """Told of everything that is applied, in the order of the log. The leader's dispatcher implements it."""
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """Take new units, clamped as stored."""
+        """Take new units. `due_ms` is as the store has it: a unit too late for its second is due in the present one."""
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Take hand-overs whose Lease took effect."""
+        """Take hand-overs whose Lease took effect, and leases that were extended."""
 
     def on_released(self, position: U64) -> None:
-        """Take units whose lease was taken back: they are pending again."""
+        """Take units whose lease was taken back. They are pending again."""
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
-        """Take messages that went from the places `old` to `position`.
+        """Take messages that went from the places `old` to the places `position`.
 
-        It comes before `on_settled` of the old places that were open there. It comes before `on_units`, which reports
-        the new units like all others.
+        Then `on_settled` follows for the places `old`, and `on_units` for the new units.
         """
 
     def on_settled(self, position: U64) -> None:
-        """Take units that ended, by place: delivered, cancelled, dead or moved away."""
+        """Take the places of units that ended: their messages were delivered, cancelled, died or moved away."""
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
-        """Take a topic that was created or has new settings. A dropped topic has no settings."""
+        """Take a topic that was created or has new settings. A dropped topic has empty `settings`."""
 
 
 class ApplyNotifier:
-    """The notifications of one machine.
+    """Passes the changes of one state machine on to the parts that asked for them.
 
-    `listener` and `on_applied` are None while this node does not lead. `on_applied` is called when all of an entry is
+    `listener` and `on_applied` are None while this node does not lead. `on_applied` is called after the whole entry was
     applied.
     """
 
@@ -91,7 +90,7 @@ class ApplyNotifier:
             self.listener.on_units(fresh.due_ms, fresh.position, fresh.topic, fresh.tags, fresh.priority, index)
 
     def leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Report leases that took effect, or that end later."""
+        """Report hand-overs whose Lease took effect, and leases that were extended."""
         if self.listener is not None:
             self.listener.on_leased(position, attempt, lease_end_ms)
 
@@ -101,7 +100,7 @@ class ApplyNotifier:
             self.listener.on_released(position)
 
     def settled(self, place: U64) -> None:
-        """Report units that ended."""
+        """Report the places of units that ended."""
         if self.listener is not None and len(place):
             self.listener.on_settled(place)
 

@@ -1,4 +1,4 @@
-"""An entry on its way into the store, with all that its commands change and the parts that they notify."""
+"""The data that a command gets when it is applied: its entry, the store that it changes, and the notifier."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from storage.store import Store
 
 @dataclass(slots=True)
 class Dispatched:
-    """The replicated dispatch state: all before (tick, local_index) is dispatched. Only Realign moves it back.
+    """The replicated dispatch state: all units before (tick, local_index) are dispatched. Only Realign moves it back.
 
-    `applied_index`: what its leader had applied. `now_ms`: the newest stamp.
+    `applied_index` is the newest entry that the leader had applied when it sent this state. `now_ms` is the latest time
+    in any entry so far.
     """
 
     tick: int
@@ -24,13 +25,16 @@ class Dispatched:
 
     @property
     def floor_ms(self) -> int:
-        """The begin of its slot: no unit goes before it."""
+        """The first millisecond of the second `tick`. Apply gives no unit an earlier due time."""
         return self.tick * MS_PER_TICK
 
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """The entry at `index`, of the Raft term `term`, on its way into the store."""
+    """The entry at `index` of the log, of the Raft term `term`, while its commands are applied to `store`.
+
+    `envelope` has the fields that its commands share. `told` passes the changes on.
+    """
 
     store: Store
     dispatched: Dispatched

@@ -1,4 +1,4 @@
-"""How a cluster begins, once: its id, its secret, its first members."""
+"""Applies Genesis, which founds a cluster: it sets the cluster's id, its secret and its first members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the level of the cluster rises."""
+"""Applies RaiseLevel, which raises the level of the cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from replication.command.level import RaiseLevel
 
 
 def apply_raise_level(applying: Applying, command: RaiseLevel) -> bool:
-    """Raise the level. True if it rose. It never goes down, and the same command twice changes nothing."""
+    """Raise the level, and return True if it rose.
+
+    A level that is not higher changes nothing. A command made before the newest change of members changes nothing
+    either.
+    """
     store = applying.store
     if command.basis != store.catalog.members.index or command.level <= store.level:
         return False

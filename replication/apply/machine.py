@@ -1,13 +1,13 @@
-"""The replicated machine: applies entries to the store, the same on every node.
+"""The state machine: applies entries to the store, with the same result on every node.
 
-`apply` depends on nothing but (what was applied before, index, term, entry). It reads no clock and draws nothing, so
-all nodes build identical files. Its result goes to the proposer of the entry. Its notifications (apply_notifier.py) let
-the leader's dispatcher follow. registry.py lists the commands and their order in an entry.
+`apply` depends on nothing but (what was applied before, index, term, entry). It reads no clock and draws no random
+number, so all nodes build identical files. Its result goes to the proposer of the entry. The leader's dispatcher learns
+of the changes from apply_notifier.py. registry.py lists the commands and their order in an entry.
 
 Invariants:
 
 - The dispatch state never goes back except by Realign.
-- `applied_index` grows as Raft says.
+- `applied_index` grows with each entry. Indexes of Raft's own entries, which hold no command, are left out.
 - An entry is read whole before any of it is applied. So a broken entry changes nothing and gives the same refusal on
   every node.
 """
@@ -34,7 +34,9 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The effect of an entry: one result per section, in the entry's order, or why all of it was refused."""
+    """The effect of an entry: one result per section, in the entry's order. `refused` says why the whole entry was
+    refused.
+    """
 
     index: int
     term: int
@@ -43,7 +45,9 @@ class Applied:
 
 
 class Machine:
-    """Applies entries to `store`. One per group, driven by the Raft group alone. `told` notifies its listeners."""
+    """The state machine of one group: applies entries to `store`. Only the Raft group calls `apply`. `told` passes the
+    changes on to this node's other parts.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -59,17 +63,17 @@ class Machine:
 
     @property
     def level(self) -> int:
-        """The newest version of entries that every member reads. It decides what apply writes."""
+        """The level of the cluster. It decides which formats apply writes."""
         return self.store.level
 
     @property
     def tick(self) -> int:
-        """The second up to which all is dispatched (dispatch state)."""
+        """The tick of the dispatch state: all seconds before this one are dispatched."""
         return self.dispatched.tick
 
     @property
     def local_index(self) -> int:
-        """How far the second `tick` is dispatched (dispatch state)."""
+        """The local index of the dispatch state: how many units of the second `tick` are dispatched."""
         return self.dispatched.local_index
 
     def apply(self, index: int, term: int, entry: bytes) -> Applied:
@@ -99,7 +103,7 @@ class Machine:
         return Applied(index, term, results)
 
     def _read(self, envelope: Envelope) -> list[tuple[CommandRow, Any]]:
-        """The entry's commands. Raises UnknownCommand, EntryRefused."""
+        """The entry's commands, each with its row of the registry. Raises UnknownCommand, EntryRefused."""
         unknown = [section.kind for section in envelope.sections if section.kind not in COMMANDS]
         if unknown:
             raise UnknownCommand(f"command kind {unknown[0]} is unknown to this node")
@@ -113,7 +117,9 @@ class Machine:
         return commands
 
     def _check_version(self, envelope: Envelope, commands: Sequence[tuple[CommandRow, Any]]) -> None:
-        """Refuse a version above the level, except in the entry that raises it, and a command before its level."""
+        """Refuse an entry whose version is above the level, unless the entry itself raises the level to that version.
+        Refuse a command of a level that the cluster does not have yet.
+        """
         raised = [command.level for _, command in commands if isinstance(command, RaiseLevel)]
         if envelope.version > max(self.level, *raised, FOUNDED):
             raise EntryRefused(f"an entry of version {envelope.version} at level {self.level}")
@@ -124,13 +130,19 @@ class Machine:
             raise EntryRefused(f"{early[0].name} at level {self.level}: there is none before level {early[0].since}")
 
     def _apply_one(self, row: CommandRow, command: Any, applying: Applying) -> Any:
-        """Return the proposer's answer. A command that is bound to its term is void in an entry of another term."""
+        """Apply a command and return its proposer's answer.
+
+        A command with `term_bound` has no effect, and the answer None, if the entry was decided in another term than
+        Raft says.
+        """
         if row.term_bound and applying.envelope.term != applying.term:
             return None
         return row.apply(applying, command)
 
     def _advance(self, index: int, term: int, entry: bytes) -> None:
-        """Extend the rolling hash over the entry, its writes and the dispatch state after it."""
+        """Extend the rolling hash over the entry, what it wrote, and the dispatch state after it. Note the entry as
+        applied.
+        """
         at = self.dispatched
         state = f"{at.tick} {at.local_index} {at.applied_index} {at.now_ms} {self.store.unit_count}"
         if has(self.level, "hash-version"):
@@ -144,7 +156,7 @@ class Machine:
         self.store.applied_index, self.store.applied_term = index, term
 
     def checkpoint_record(self) -> CheckpointRecord:
-        """The machine's part of the next checkpoint. The store fills in the files' lengths."""
+        """The fields of the next checkpoint that the state machine knows. The store adds the files' lengths."""
         return CheckpointRecord(
             applied_index=self.applied_index,
             applied_term=self.applied_term,

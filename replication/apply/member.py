@@ -1,7 +1,8 @@
-"""How Genesis fills the table of members, and how a change of a member is applied, by the table alone.
+"""Applies Genesis to the table of members, and applies a change of one member. Only the table decides if a change is
+void, which means that it has no effect.
 
-The leader checks more before it proposes: is the node there, would a quorum stay (node/cluster/member_changes.py). Here
-stand the reasons that make a change void on all nodes alike.
+Before the leader proposes a change it checks more: does the node answer, would a majority be there
+(node/cluster/member_changes.py). The checks in this file give the same answer on all nodes.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ from replication.command.member import ADD, PROMOTE, ChangeMember
 from storage.tables.members import LEARNER, NUMBER_MAX, REMOVED, VOTER, Member, Members, Role
 
 MEMBERS_MAX = 9
-"""Voters and learners together. A majority of more is slower, and a hello carries them all."""
+"""Bound on voters and learners together. More members make commits slower, and each hello lists all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberChanged:
-    """Result of ChangeMember: the member's row as it is now, or None and why the change is void."""
+    """Result of ChangeMember: the member's new row. For a void change `member` is None and `void` says why."""
 
     member: Member | None
     void: str | None = None
 
 
 def found_members(members: Members, genesis: Genesis, index: int) -> None:
-    """Enter the first members, all with a vote. A member's number is its place in Genesis, from 1."""
+    """Enter the first members into the table, all of them voters. A member's number is its place in Genesis, counted
+    from 1.
+    """
     addresses = genesis.addresses or (("", ""),) * len(genesis.nodes)
     for node_id, (raft, http) in zip(genesis.nodes, addresses, strict=True):
         member = Member(number=members.next_number, id=node_id, raft=raft, http=http, role=VOTER, since_index=index)
@@ -34,7 +37,7 @@ def found_members(members: Members, genesis: Genesis, index: int) -> None:
 
 
 def apply_change_member(applying: Applying, command: ChangeMember) -> MemberChanged:
-    """Apply the change. A void one changes nothing."""
+    """Change the store's table of members, and report that it changed. A void change does neither."""
     changed = apply_change(applying.store.catalog.members, command, applying.index)
     if changed.member is not None:
         applying.told.members()
@@ -42,7 +45,7 @@ def apply_change_member(applying: Applying, command: ChangeMember) -> MemberChan
 
 
 def apply_change(members: Members, command: ChangeMember, index: int) -> MemberChanged:
-    """Change a table of members."""
+    """Change a table of members by the entry at `index`, unless the change is void."""
     void = _why_void(members, command)
     if void is not None:
         return MemberChanged(None, void)
@@ -79,7 +82,7 @@ def _why_void(members: Members, command: ChangeMember) -> str | None:
 
 
 def why_not_added(members: Members, node_id: str, raft: str, http: str) -> str | None:
-    """Why the table does not let a node of this id and these addresses become a member. None if it does."""
+    """The reason why a node with this id and these addresses cannot become a member by this table. None if it can."""
     known, current = members.find(node_id), members.current()
     if known is not None and known.role == REMOVED:
         return f"{node_id} was a member until entry {known.since_index}; an id is not given again, choose another"

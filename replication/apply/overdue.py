@@ -1,4 +1,6 @@
-"""How a restored cluster moves on the rule about messages that became due before the restore."""
+"""Applies OverdueCutoff: in a restored cluster, it sets or removes the rule about messages that were due before the
+restore.
+"""
 
 from replication.apply.applying import Applying
 from replication.command.overdue import OverdueCutoff
@@ -6,7 +8,10 @@ from storage.tables.overdue import OverdueRule
 
 
 def apply_overdue_cutoff(applying: Applying, command: OverdueCutoff) -> OverdueRule | None:
-    """Move the rule on. Return the rest of it that is still to be done."""
+    """Set the moment of the rule if it has none yet. Remove the rule if the command says that it is done.
+
+    Returns the rule as it is afterwards, None if there is none.
+    """
     catalog = applying.store.catalog
     row = catalog.overdue_rule
     if row is not None and row.cutoff_ms is None and not command.done:

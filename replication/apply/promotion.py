@@ -1,4 +1,6 @@
-"""Promotion: a new leader doubts what the leader before it may have handed over."""
+"""Applies Promotion, the first command of a new leader: units that the leader before may have handed over get into
+doubt.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from storage.format.level import has
 
 
 def apply_promotion(applying: Applying, command: Promotion) -> None:
-    """After an election, put all that is there and due by then in doubt. An older doubt stays."""
+    """Put all units that exist now and were due by `until_ms` in doubt, unless leadership was given away on purpose.
+
+    An older doubt stays: the later of both times counts.
+    """
     store = applying.store
     if not has(store.level, "doubt"):
         return

@@ -1,12 +1,12 @@
-"""The commands of the log, a row each: how it is read and applied, since which level, and if a term bounds it.
+"""The commands of the log, a row each: how it is read and applied, since which level, and if another term voids it.
 
-An entry applies commands in the order of the numbers:
+An entry applies its commands in the order of their numbers:
 
-- The dispatch state takes effect before the units it clamps, moved ones too.
-- Leases of earlier hand-overs come before a Cancel that must see them.
-- What receivers said comes before what clients wish.
+- The dispatch state takes effect before new and moved units, whose due times it bounds.
+- Leases of earlier hand-overs come before a Cancel, which has to see them.
+- Reports of receivers come before requests of clients.
 
-A command carries every input of its apply, including random bits and absolute times.
+A command carries every input of its apply function, including random bits and absolute times.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ KIND_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """A command.
+    """A kind of command.
 
-    - `number`: the kind of its section, never used again for another.
-    - `apply`: returns the answer for its proposer.
-    - `since`: the level of the cluster from which on it may stand in an entry.
-    - `term_bound`: it says what a dispatcher means to do, so it is void in an entry that a later leader completed.
+    - `number`: the kind of its section, never used again for another command.
+    - `unpack`: makes the command of a section.
+    - `apply`: applies the command and returns the answer for its proposer.
+    - `since`: the level of the cluster from which on the command may stand in an entry.
+    - `term_bound`: the command says what a dispatcher means to do. So it has no effect in an entry that a later leader
+      committed for a former one.
     """
 
     number: int
@@ -65,12 +67,12 @@ class CommandRow:
 
     @property
     def name(self) -> str:
-        """The name of its apply function, without `apply_`."""
+        """The name of its `apply` function, without `apply_`."""
         return str(getattr(self.apply, "__name__", self.apply)).removeprefix("apply_")
 
 
 def registered(rows: Iterable[CommandRow]) -> dict[int, CommandRow]:
-    """The rows by number. Raises BadRow."""
+    """The rows by number. Raises BadRow for a row without functions, or with the `unpack` of another row."""
     found = by_number_with_level("command", rows, range(1, KIND_MAX + 1))
     readers: set[Callable[[Section], Any]] = set()
     for row in found.values():

@@ -1,8 +1,9 @@
-"""How a PutTopic changes a topic's settings, and a DropTopic removes it.
+"""Applies PutTopic, which changes a topic's settings, and DropTopic, which removes a topic.
 
-No node looks through its hours for messages of a dropped topic, because that would hold up apply. The leader has
-looked, in its own time. The command must stand in the log right behind what the leader looked at, with nothing appended
-before it in its own entry. Else it is void. All nodes have the same log up to there, so the topic is empty on all.
+No node looks through its hours for messages of a dropped topic, because that would hold up apply. The leader has looked
+before it proposed the command. The command must stand in the log right behind the newest entry that the leader had
+applied when it looked. No command before it in its own entry may append a unit. Otherwise it has no effect. All nodes
+have the same log up to there, so the topic is empty on all.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from storage.tables.topic import Topic
 
 @dataclass(frozen=True, slots=True)
 class TopicPut:
-    """Result of PutTopic: the whole topic. `changed` is False when `revision` was not the client's."""
+    """Result of PutTopic: the whole topic. `changed` is False if the topic's revision is not the one that the client
+    expects.
+    """
 
     topic: Topic | None
     changed: bool
 
 
 def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
-    """Create a topic or change its settings."""
+    """Create a topic or change its settings. Changes nothing if its revision is not the one that the client expects."""
     store, envelope = applying.store, applying.envelope
     topic = store.catalog.topic(command.name, command.namespace)
     if command.revision and (topic is None or topic.revision != command.revision):
@@ -40,7 +43,7 @@ def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
         before = topic.settings if topic is not None else {}
         settings[STRICT_SINCE] = before.get(STRICT_SINCE, envelope.now_ms)
         doubt = NO_DOUBT if topic is None else store.doubt
-        # Until the leader of the term has stated its doubt, there may be more to doubt than is kept.
+        # Until the Promotion of this term is applied, more units may be in doubt than the store says.
         said = topic is None or store.doubt.term == envelope.term
         if STRICT_DOUBT in before or (STRICT_SINCE not in before and said and has(store.level, "doubt")):
             settings[STRICT_DOUBT] = before.get(STRICT_DOUBT, doubt.until_ms)
@@ -50,11 +53,12 @@ def apply_put_topic(applying: Applying, command: PutTopic) -> TopicPut:
 
 
 DROPPED, UNKNOWN, MISMATCH, CHANGED = 0, 1, 2, 3
-"""Results of DropTopic: done; no such topic; another revision; messages may have come since the leader looked."""
+"""Results of DropTopic, in this order: it was removed; there is no such topic; the topic has another revision than the
+client expects; messages may have come since the leader looked for some."""
 
 
 def apply_drop_topic(applying: Applying, command: DropTopic) -> int:
-    """Remove the topic.
+    """Remove the topic. Returns DROPPED, UNKNOWN, MISMATCH or CHANGED.
 
     Its number is never given again. So the ended messages and keys that it leaves belong to no other topic.
     """

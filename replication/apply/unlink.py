@@ -1,4 +1,4 @@
-"""How an hour goes: its files, and the keys of its messages."""
+"""Applies Unlink, which removes hours: their files, and the keys of their messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from storage.store import Store
 
 
 def apply_unlink(applying: Applying, command: Unlink) -> int:
-    """Unlink the hours that are over, and return how many.
+    """Unlink those of the named hours that are over. Return their number.
 
-    An hour is over if the tick passed it, everything in it is settled, and the last settle is past retention.
+    An hour is over if the tick passed it, no unit of it is needed any more, and its last settle record is old enough.
+    Retention says how old: the longer one of that of messages and that of keys.
     """
     store, tick = applying.store, applying.dispatched.tick
     genesis = store.catalog.genesis
@@ -29,8 +30,9 @@ def apply_unlink(applying: Applying, command: Unlink) -> int:
 
 
 def _drop_keys(store: Store, hour: int) -> None:
-    """Drop the keys of an hour that is about to be unlinked. They may be a million, so from level 2 on they go by and
-    by.
+    """Drop the keys of an hour that is about to be unlinked.
+
+    There may be a million of them. So from level 2 on they are only marked here, and later entries drop some each.
     """
     if not has(store.level, "lazy-keys"):
         store.catalog.drop_hour_keys(hour)

@@ -1,5 +1,5 @@
-"""The bytes of an entry and of each command in it.
+"""The bytes of an entry, and of each command in it.
 
-In: what a leader has decided, in columns. Out: bytes, and the same columns from them, or a refusal by name. The numbers
-of the commands are in entry.py, in the order in which an entry applies them.
+In: commands of a leader, as columns. Out: bytes, and the same columns from the bytes, or a refusal that says why.
+entry.py has the numbers of the commands. An entry applies its commands in the order of these numbers.
 """

@@ -1,7 +1,7 @@
-"""Columns in a section's payload: arrays one behind the other, each padded to 8 bytes, viewed in place when read.
+"""Columns in a section's payload: arrays one behind the other, each padded to 8 bytes. Reading copies none of them.
 
-A section whose columns do not fit its length is refused before anything is applied. So a short or hostile entry gives
-the same error on every node.
+A section whose columns do not fit its length is refused before anything is applied. So an entry that is short or made
+by an attacker gives the same error on every node.
 """
 
 from __future__ import annotations
@@ -24,38 +24,40 @@ _LENGTH = struct.Struct("<II")
 
 
 def pack_columns(*columns: npt.NDArray[Any]) -> list[bytes]:
-    """Each column's bytes, padded to 8."""
+    """The bytes of each column, padded to a multiple of 8."""
     packed = [np.ascontiguousarray(column).tobytes() for column in columns]
     return [data + bytes(pad8(len(data))) for data in packed]
 
 
 def pack_map(value: dict[str, Any]) -> bytes:
-    """A length, then msgpack, padded to 8: for the few fields of a command that are not columns."""
+    """A length (u32, then 4 zero bytes) and the map as msgpack, padded to a multiple of 8. For the few fields of a
+    command that are no columns.
+    """
     data: bytes = msgpack.packb(value)
     return _LENGTH.pack(len(data), 0) + data + bytes(pad8(len(data)))
 
 
 def filled(value: Any, what: type, name: str) -> Any:
-    """`value`, which must be a `what`. Raises `EntryRefused`."""
+    """Return `value` if it is of the type `what`. Raises `EntryRefused`, with `name`, if it is not or is missing."""
     if not isinstance(value, what) or (what is int and isinstance(value, bool)):
         raise EntryRefused(f"{name}: {what.__name__} expected, found {type(value).__name__}")
     return value
 
 
 def names(value: dict[str, Any], name: str) -> tuple[str, ...]:
-    """The texts in the list `name` of a map. Raises `EntryRefused`."""
+    """The list of texts that a map has under `name`. Raises `EntryRefused`."""
     return tuple(filled(text, str, name) for text in filled(value.get(name), list, name))
 
 
 def check_due(due_ms: I64) -> None:
-    """Check that no due time lies beyond the last hour. Raises `EntryRefused`. Apply clamps due times in the past."""
+    """Refuse due times beyond the last hour: raises `EntryRefused`. Apply moves due times in the past on."""
     if len(due_ms) and due_ms[due_ms.argmax()] > DUE_MS_MAX:
         raise EntryRefused(f"due at {int(due_ms.max())} ms; at most {DUE_MS_MAX}")
 
 
 class ColumnReader:
-    """Reads the output of `pack_map` and `pack_columns`, in the same order. Raises `EntryRefused` when it does
-    not fit.
+    """Reads what `pack_map` and `pack_columns` wrote, in the same order. `rows` is the length of each column. Raises
+    `EntryRefused` if it does not fit the payload.
     """
 
     def __init__(self, payload: memoryview, rows: int) -> None:
@@ -70,7 +72,7 @@ class ColumnReader:
         return np.frombuffer(self._payload, kind, self._rows, at)
 
     def bytes(self, length: int) -> memoryview:
-        """A view of the next `length` bytes; skips their padding."""
+        """A view of the next `length` bytes. The padding behind them is skipped."""
         at = self._take(length)
         return self._payload[at : at + length]
 

@@ -1,4 +1,6 @@
-"""The position of the leader's wheel, and how a new leader aligns its clock and the tick."""
+"""The two commands of the dispatch state: how far the leader's wheel came, and how a new leader sets it to its
+clock.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class DispatchState:
-    """The position of the leader's wheel. It has the same size for 1 unit or a million.
+    """How far the leader's wheel came. The command has the same size for one unit or a million.
 
-    All slots before `tick` are dispatched, and of slot `tick` the first `local_index` units in order. Only units of
-    entries up to `applied_index` count.
+    All slots before `tick` are dispatched, and of slot `tick` the first `local_index` units in order. Units of entries
+    after `applied_index` do not count for `local_index`.
     """
 
     tick: int  # absolute second
@@ -23,31 +25,31 @@ class DispatchState:
     applied_index: int
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         row = np.array([self.tick, self.local_index, self.applied_index], np.int64)
         return Kind.DISPATCH_STATE, 1, [row.tobytes()]
 
     @classmethod
     def unpack(cls, section: Section) -> DispatchState:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         return cls(*_three(section))
 
 
 @dataclass(frozen=True, slots=True)
 class Realign:
-    """Set tick and `now_ms` to a new leader's clock, because that is far from the replicated tick."""
+    """Set the tick and `now_ms` to a new leader's clock, because the replicated tick is far from that clock."""
 
     tick: int  # absolute second
     now_ms: int
     applied_index: int
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         return Kind.REALIGN, 1, [np.array([self.tick, self.now_ms, self.applied_index], np.int64).tobytes()]
 
     @classmethod
     def unpack(cls, section: Section) -> Realign:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         return cls(*_three(section))
 
 

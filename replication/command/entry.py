@@ -1,13 +1,14 @@
-"""The bytes of one Raft entry: an envelope that carries every input of `apply`, then sections, each one command.
+"""The bytes of one Raft entry: an envelope with the inputs that all its commands share, then sections, one for each
+command.
 
-Why sections: group commit puts all that waits on the leader into ONE entry, hence one journal write and one fdatasync.
-That is hand-overs, acks, cancels, new messages and the dispatch state. The kind of a section fixes its order. So within
-an entry:
+Why sections: group commit puts everything that waits on the leader into ONE entry, hence one journal write and one
+fdatasync. That is hand-overs, acks, cancels, new messages and the dispatch state. The kind of a section decides its
+order in the entry. So within an entry:
 
-- The dispatch state takes effect before the units that it clamps.
-- The Leases of earlier hand-overs come before a Cancel that must see them.
-- What consumers say of a hand-over comes before what clients want of its message.
-- The Release of a lease that was never begun comes before the Cancel that takes its message away.
+- The dispatch state takes effect before new and moved units, whose due times it bounds.
+- The Leases of earlier hand-overs come before a Cancel, which has to see them.
+- Reports of consumers about a hand-over come before requests of clients about its message.
+- The Release of a lease whose hand-over never began comes before the Cancel of its message.
 
 Little endian, everything padded to 8 bytes so that columns can be viewed in place:
 
@@ -25,11 +26,13 @@ then the extension: msgpack map (empty today; actor and trace later), zero padde
 +--------+--------+-------+--------+------------------+--------------------------------+
 ```
 
-`version` is the level that its leader had applied (storage/format/level.py). The level applied before an entry decides
-how it is applied, not the entry's version. An entry proposed just before the level rose has the old version.
+`version` is the level that the leader had applied when it made the entry (storage/format/level.py). How an entry is
+applied depends on the level that was applied before it, not on its version. An entry proposed just before the level
+rose has the old version.
 
-`term` is the term in which the leader DECIDED. The entry's own term comes from Raft. Where the two differ, a later
-leader completed the entry. Then decisions of the dispatcher are ignored, because the leader that made them is gone.
+`now_ms` is the time that the leader gave the entry, and `node` the leader's number. `term` is the term in which the
+leader DECIDED. The entry's own term comes from Raft. If the two differ, a later leader committed the entry for a former
+one. Then the decisions of the former leader's dispatcher have no effect, because that dispatcher is gone.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ VERSIONS_READ = LEVELS
 _HEAD = struct.Struct("<BBHIqHHIQ")
 _SECTION = struct.Struct("<BBHIQ")
 _COMMANDS = 1
-_CHANGE = 2  # the same with a change of members among them: known without reading the sections
+_CHANGE = 2  # commands, one of them a change of members: Raft has to know that without reading the sections
 MAX_EXTENSION_BYTES = 64 * 1024
 
 
@@ -75,11 +78,13 @@ class Kind(IntEnum):
 
 
 class EntryRefused(Exception):
-    """These bytes are malformed. Every node refuses them alike and goes on."""
+    """These bytes are malformed. Every node refuses the whole entry and goes on with the next one."""
 
 
 class UnknownCommand(Exception):
-    """This node does not know a version or command. It must stop, for the others may know it."""
+    """This node does not know a version or command in the entry. It must stop, because the others may know it and apply
+    it.
+    """
 
 
 class Section(NamedTuple):
@@ -91,7 +96,9 @@ class Section(NamedTuple):
 
 
 class Envelope(NamedTuple):
-    """The fields that all commands of an entry share: the leader that decided, its term and its stamp."""
+    """The fields that all commands of an entry share: the leader that decided (`node`), its term, and the time that it
+    gave the entry (`now_ms`). `sections` are the commands.
+    """
 
     group: int
     term: int
@@ -111,7 +118,9 @@ def is_change(entry: bytes) -> bool:
 
 
 def version_of(entry: bytes) -> int:
-    """The version of an entry of the log. Builds that read this version can read it. A no-op has the first version."""
+    """The version of an entry of the log. Builds that read this version can read it. Raft's no-op counts as the first
+    version.
+    """
     return max(FOUNDED, entry[0]) if len(entry) >= _HEAD.size else FOUNDED
 
 
@@ -124,18 +133,20 @@ Packed = tuple[int, int, list[bytes]]  # kind, rows, payload pieces
 
 
 class Command(Protocol):
-    """A command as columns. A leader proposes it, every node applies it by its row in replication/apply/registry.py."""
+    """A command as columns. A leader proposes it. Every node applies it as its row in replication/apply/registry.py
+    says.
+    """
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
 
 
 def encode_entry(
     *, group: int, term: int, node: int, now_ms: int, sections: list[Packed], version: int = FOUNDED
 ) -> bytes:
-    """Join sections (kind, rows, payload pieces) into one entry. The pieces are copied once, by the join.
+    """Make one entry of sections (kind, rows, payload pieces). The pieces are copied one time, by the join.
 
-    Sections are sorted by kind, which is the order of effect. The caller's order does not matter.
+    Sections are sorted by kind, which is the order in which they are applied. The caller's order does not matter.
     """
     assert 0 < len(sections) < 1 << 16
     extension = msgpack.packb({})
@@ -154,9 +165,9 @@ def encode_entry(
 
 
 def decode_entry(entry: bytes) -> Envelope:
-    """Read an entry. Raises `UnknownCommand` for an unknown version, `EntryRefused` for what does not fit.
+    """Read an entry. Raises `UnknownCommand` for an unknown version, `EntryRefused` for bytes that do not fit.
 
-    replication/apply/registry.py says which commands are known.
+    replication/apply/registry.py decides which kinds of command are known.
     """
     view = memoryview(entry)
     if len(view) < _HEAD.size:

@@ -1,4 +1,4 @@
-"""The first entry of the first leader. It makes nodes one cluster."""
+"""The command in the first entry of a cluster's log. It makes its nodes one cluster."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """The first leader's first command, which makes these nodes one cluster. A second one does nothing."""
+    """The first leader's first command, which founds the cluster. A second Genesis has no effect."""
 
     cluster_id: bytes  # 16 random bytes
     secret: bytes  # 32 random bytes; keys the MAC of receipts
-    nodes: tuple[str, ...]  # node ids; a node's number in records is its place here, from 1
-    retention_ms: int  # how long a settled unit stays known
-    key_retention_ms: int  # how long a key stays taken after its message settled
-    addresses: tuple[tuple[str, str], ...] = ()  # of each node: Raft's and HTTP's host:port as others reach them
+    nodes: tuple[str, ...]  # node ids; a node's number in records is its place in this list, from 1
+    retention_ms: int  # how long an ended message stays known
+    key_retention_ms: int  # how long a key stays taken after its message ended
+    addresses: tuple[tuple[str, str], ...] = ()  # of each node, host:port for Raft and for HTTP; empty: not given
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         value = {
             "cluster_id": self.cluster_id,
             "secret": self.secret,
@@ -34,7 +34,7 @@ class Genesis:
 
     @classmethod
     def unpack(cls, section: Section) -> Genesis:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

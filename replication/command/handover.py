@@ -1,7 +1,7 @@
-"""Commands about hand-overs, whose rows name units by their place: leased, settled, failed, extended, released.
+"""Commands about hand-overs, whose rows name units by their place: Lease, Release, Settle, Fail and Extend.
 
-Settle, Fail and Extend name a hand-over by (place, term, attempt), as a receipt does. A Lease makes one known. A
-Release takes back a lease whose hand-over was never begun.
+Settle, Fail and Extend name a hand-over by (place, term, attempt), as a receipt does. A Lease records a hand-over. A
+Release takes back a lease whose hand-over never began.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 from storage.format.array import I64, U8, U16, U32, U64
 
 RETRY, DEAD, AGAIN = 1, 2, 3
-"""The fates of a failed hand-over: another try, none, or another try for one that never began and does not count."""
+"""What follows a failed hand-over: another attempt, no other attempt, or another one because this one never began.
+
+After AGAIN the failed attempt does not count for the retry policy.
+"""
 
 TEXT_BYTES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hand-overs already made (fast) or about to be made (strict): columns of n rows.
+    """Hand-overs that were made (fast) or are about to be made (strict): columns of n rows.
 
-    `planned`: of strict pushes. Each is made at its `handed_over_ms`, which may lie ahead, and not before.
+    `planned`: they are strict pushes. Each is made at its `handed_over_ms`, which may be still ahead, and not before.
     """
 
     position: U64
@@ -38,7 +41,7 @@ class Lease:
     planned: bool = False
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         columns = pack_columns(self.position, self.attempt, self.lease_end_ms, self.handed_over_ms)
         value: dict[str, Any] = {"subscription": self.subscription}
         if self.planned:
@@ -47,7 +50,7 @@ class Lease:
 
     @classmethod
     def unpack(cls, section: Section) -> Lease:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         position, attempt = reader.column(np.uint64), reader.column(np.uint16)
@@ -59,7 +62,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Leases of hand-overs that were never begun, and never will be, by (position, term, attempt)."""
+    """Leases to take back, by (position, term, attempt). Their hand-overs never began, and never will."""
 
     position: U64
     term: U32
@@ -67,13 +70,13 @@ class Release:
     subscription: int = 0
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         columns = pack_columns(self.position, self.term, self.attempt)
         return Kind.RELEASE, len(self.position), [pack_map({"subscription": self.subscription}), *columns]
 
     @classmethod
     def unpack(cls, section: Section) -> Release:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16))
         position, term, attempt = columns
         return cls(position, term, attempt, subscription)
@@ -81,7 +84,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Acks: rows name a hand-over by (position, term, attempt). `code` is a reason or HTTP status."""
+    """Acks. Each row names a hand-over by (position, term, attempt). `code` is a reason or an HTTP status."""
 
     position: U64
     term: U32
@@ -90,14 +93,14 @@ class Settle:
     subscription: int = 0
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         columns = pack_columns(self.position, self.term, self.attempt, self.code)
         payload = [pack_map({"subscription": self.subscription}), *columns]
         return Kind.SETTLE, len(self.position), payload
 
     @classmethod
     def unpack(cls, section: Section) -> Settle:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16, np.uint16))
         position, term, attempt, code = columns
         return cls(position, term, attempt, code, subscription)
@@ -105,20 +108,22 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Hand-overs that failed, and the leader's decision: another try at `due_ms` (RETRY, AGAIN) or none (DEAD)."""
+    """Hand-overs that failed, and the leader's decision for each: another attempt at `due_ms` (RETRY, AGAIN) or none
+    (DEAD).
+    """
 
     position: U64
     term: U32
     attempt: U16
     code: U16  # HTTP status or reason
     fate: U8  # RETRY, DEAD or AGAIN
-    due_ms: I64  # of the next try; 0 for DEAD
+    due_ms: I64  # of the next attempt; 0 for DEAD
     random: U64  # random bits of the id that a dead-letter copy gets
-    texts: tuple[bytes, ...] = ()  # UTF-8, the text of the failure; one a row, or none at all
+    texts: tuple[bytes, ...] = ()  # UTF-8, the text of each failure; one for each row, or an empty tuple
     subscription: int = 0
 
     def pack(self) -> Packed:
-        """As a section. A text is cut at 1 KB."""
+        """The command as a section. A text is cut at 1 KB."""
         texts = [text[:TEXT_BYTES_MAX] for text in self.texts]
         payload = [
             pack_map({"subscription": self.subscription, "texts": texts}),
@@ -128,7 +133,7 @@ class Fail:
 
     @classmethod
     def unpack(cls, section: Section) -> Fail:
-        """From a section. Raises `EntryRefused`, also for impossible fates, due times or texts."""
+        """The command out of a section. Raises `EntryRefused`, also for impossible fates, due times or texts."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         position, term, attempt = reader.column(np.uint64), reader.column(np.uint32), reader.column(np.uint16)
@@ -148,7 +153,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Extend:
-    """New ends of leases, by the hand-overs that took the leases."""
+    """New ends of leases. Each row names the hand-over that took the lease by (position, term, attempt)."""
 
     position: U64
     term: U32
@@ -157,20 +162,20 @@ class Extend:
     subscription: int = 0
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         columns = pack_columns(self.position, self.term, self.attempt, self.lease_end_ms)
         return Kind.EXTEND, len(self.position), [pack_map({"subscription": self.subscription}), *columns]
 
     @classmethod
     def unpack(cls, section: Section) -> Extend:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         subscription, columns = _of_subscription(section, (np.uint64, np.uint32, np.uint16, np.int64))
         position, term, attempt, lease_end_ms = columns
         return cls(position, term, attempt, lease_end_ms, subscription)
 
 
 def _of_subscription(section: Section, kinds: Sequence[type[np.generic]]) -> tuple[int, list[npt.NDArray[Any]]]:
-    """The subscription of a section, and its columns."""
+    """The subscription in a section's map, and its columns of these types."""
     reader = ColumnReader(section.payload, section.rows)
     subscription = _subscription(reader.map())
     columns = [reader.column(kind) for kind in kinds]

@@ -10,23 +10,23 @@ from replication.command.entry import EntryRefused, Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class RaiseLevel:
-    """Raise the level to `level`. The envelope has the version `level`, so a build that does not read that version
-    stops at it.
+    """Raise the level of the cluster to `level`. The entry has the version `level`. So a build that does not read that
+    version stops at it.
 
-    `basis` is the log index of the newest change of the members that its proposer had applied. On another basis the
-    command is void, because the new member was not asked what it reads.
+    `basis` is the log index of the newest change of members that the leader had applied when it proposed this. If there
+    is a newer change, the command has no effect. Its new member may not read the level.
     """
 
     level: int
     basis: int
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         return Kind.RAISE_LEVEL, 1, [pack_map({"level": self.level, "basis": self.basis})]
 
     @classmethod
     def unpack(cls, section: Section) -> RaiseLevel:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

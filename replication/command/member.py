@@ -1,4 +1,4 @@
-"""The command that changes one member in one way."""
+"""The command that changes one member: adds it, gives it a vote, or removes it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ ADD, PROMOTE, REMOVE = "add", "promote", "remove"
 class ChangeMember:
     """Add a learner, give a learner its vote, or remove a member. It has an entry of its own.
 
-    `basis` is the log index of the newest change that its proposer had applied. On another basis the command is void.
+    `basis` is the log index of the newest change of members that the leader had applied when it proposed this. If there
+    is a newer change, the command is void.
     """
 
     what: str  # ADD, PROMOTE or REMOVE
     id: str
     basis: int
-    raft: str = ""  # host:port, of ADD
-    http: str = ""
+    raft: str = ""  # host:port of the new member's Raft listener; only for ADD
+    http: str = ""  # host:port of its HTTP listener; only for ADD
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         value = {name: getattr(self, name) for name in ("what", "id", "basis", "raft", "http")}
         return Kind.CHANGE_MEMBER, 1, [pack_map(value)]
 
     @classmethod
     def unpack(cls, section: Section) -> ChangeMember:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

@@ -1,6 +1,6 @@
 """Commands about messages: cancel, reschedule, redrive. Their rows name messages by home, the position in the id.
 
-Apply finds where a message lives by now.
+Apply finds the place where a message lives now.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ def _no_doubt() -> U8:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Messages to cancel. `doubtful` marks a message that a dead leader may have handed over in its last moments."""
+    """Messages to cancel, n rows. `doubtful` is 1 for a message that a dead leader may have handed over without a
+    record.
+    """
 
     home: U64
     doubtful: U8
-    revision: U32 = field(default_factory=_no_revision)  # the one the client saw, 0: any; [n] or empty: any
+    revision: U32 = field(default_factory=_no_revision)  # [n] the client expects this one, 0 for any; or empty: any
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         count = len(self.home)
         revision = self.revision if len(self.revision) else np.zeros(count, np.uint32)
         return Kind.CANCEL, count, pack_columns(self.home, self.doubtful, revision)
 
     @classmethod
     def unpack(cls, section: Section) -> Cancel:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         cancel = cls(reader.column(np.uint64), reader.column(np.uint8), reader.column(np.uint32))
         reader.end()
@@ -47,15 +49,17 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """Messages that get another due time. `doubtful` as in Cancel, because a later cancel has to know of it."""
+    """Messages that get another due time, n rows. `doubtful` is as in Cancel. A later cancel of the message has to know
+    it.
+    """
 
     home: U64
     due_ms: I64  # absolute, as asked; apply clamps it
-    revision: U32 = field(default_factory=_no_revision)  # the one the client saw, 0: any; [n] or empty: any
-    doubtful: U8 = field(default_factory=_no_doubt)  # [n] or empty: none is
+    revision: U32 = field(default_factory=_no_revision)  # as in Cancel
+    doubtful: U8 = field(default_factory=_no_doubt)  # [n], or empty: no message is doubtful
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         count = len(self.home)
         revision = self.revision if len(self.revision) else np.zeros(count, np.uint32)
         doubtful = self.doubtful if len(self.doubtful) else np.zeros(count, np.uint8)
@@ -63,7 +67,7 @@ class Reschedule:
 
     @classmethod
     def unpack(cls, section: Section) -> Reschedule:
-        """From a section. Raises `EntryRefused`, also for a due time beyond the last hour."""
+        """The command out of a section. Raises `EntryRefused`, also for a due time beyond the last hour."""
         reader = ColumnReader(section.payload, section.rows)
         home, due_ms = reader.column(np.uint64), reader.column(np.int64)
         revision, doubtful = reader.column(np.uint32), reader.column(np.uint8)
@@ -74,18 +78,18 @@ class Reschedule:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """Dead messages to be tried again, with attempts counted anew."""
+    """Dead messages to schedule again, n rows. The retry policy then counts their attempts anew."""
 
     home: U64
     due_ms: I64  # absolute; apply clamps it
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         return Kind.REDRIVE, len(self.home), pack_columns(self.home, self.due_ms)
 
     @classmethod
     def unpack(cls, section: Section) -> Redrive:
-        """From a section. Raises `EntryRefused`, also for a due time beyond the last hour."""
+        """The command out of a section. Raises `EntryRefused`, also for a due time beyond the last hour."""
         reader = ColumnReader(section.payload, section.rows)
         redrive = cls(reader.column(np.uint64), reader.column(np.int64))
         reader.end()

@@ -1,4 +1,4 @@
-"""The command for messages of a restored cluster that became due before the restore."""
+"""The command of a restored cluster for messages that became due before the restore."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from replication.command.entry import Kind, Packed, Section
 
 @dataclass(frozen=True, slots=True)
 class OverdueCutoff:
-    """Messages due before `cutoff_ms` are not wanted. `done`: all of them are given up.
+    """Fix the moment `cutoff_ms`: messages that were due before it are given up. With `done`: all of them are given up
+    now.
 
-    The first leader fixes the moment, so a second command does nothing. A `done` for another moment does nothing
-    either.
+    The first command fixes the moment, so another one without `done` has no effect. A `done` for another moment has no
+    effect either.
     """
 
     cutoff_ms: int
     done: bool = False
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         return Kind.OVERDUE_CUTOFF, 1, [pack_map({"cutoff_ms": self.cutoff_ms, "done": self.done})]
 
     @classmethod
     def unpack(cls, section: Section) -> OverdueCutoff:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

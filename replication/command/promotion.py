@@ -1,4 +1,4 @@
-"""The command that says how its leader came to lead, and what is in doubt since."""
+"""The command that says how its leader came to lead, and which units are in doubt since then."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ HANDED_ON = -1
 class Promotion:
     """The first command of a leader.
 
-    If the leader was elected, the leader before may have handed over messages without a record
-    (storage/catalog/doubt.py). Those are the messages in the log that were due by `until_ms`. If the leader before gave
-    leadership away, the log has all (HANDED_ON).
+    If the leader was elected, the leader before may have handed over units without a record (storage/catalog/doubt.py).
+    Those are the units in the log that were due by `until_ms`. If the leader before gave leadership away, the log has
+    all its hand-overs, and `until_ms` is HANDED_ON.
     """
 
     until_ms: int
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         return Kind.PROMOTION, 1, [pack_map({"until_ms": self.until_ms})]
 
     @classmethod
     def unpack(cls, section: Section) -> Promotion:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()

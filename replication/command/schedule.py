@@ -1,7 +1,7 @@
-"""New messages: rows, and the delay log records that they become.
+"""New messages: rows, and the records for the delay log.
 
-The leader makes the records. Apply fills in only the position, which it alone knows. So sizes and first words of the
-records are checked here, before anything is applied.
+The leader makes the records. Apply fills in only the position, which the leader cannot know. So the sizes and first
+words of the records are checked here, before anything is applied.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _PARTS = np.uint32(7)  # records are whole words
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The idempotency key of one row of a Schedule."""
+    """The key of one row of a Schedule."""
 
     row: int
     key: bytes
-    fingerprint: bytes  # 16 bytes over the fields as sent
+    fingerprint: bytes  # 16 bytes, the hash of the message's fields as the client sent them
     on_conflict: int  # index into ON_CONFLICT
 
     @classmethod
     def checked(cls, fields: Any, rows: int) -> Key:
-        """From the four fields as read, for a command of so many rows. Raises `EntryRefused`."""
+        """The key out of its four fields, for a command of `rows` rows. Raises `EntryRefused`."""
         if len(filled(fields, list, "key")) != 4:
             raise EntryRefused(f"a key of {len(fields)} fields; 4 expected")
         row, key, fingerprint, on_conflict = fields
@@ -51,19 +51,21 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """New messages: n rows and their log records, with a blank for the position, which only apply knows."""
+    """New messages: n rows and their log records. The position in a record is left blank, because only apply knows
+    it.
+    """
 
     topics: tuple[str, ...]  # the distinct topics of the rows
-    due_ms: I64  # [n] absolute, as asked; apply clamps a unit too late for its slot
+    due_ms: I64  # [n] absolute, as the client asked; apply moves a unit that is too late to the present second
     size: U32  # [n] bytes of each record, multiples of 8
     blob: memoryview | bytes  # the records, in row order
     topic: U16  # [n] index into `topics`
-    tags: U64  # [n] or empty: none has tags
+    tags: U64  # [n] a mask of each row's tags; or empty: no row has tags
     keys: tuple[Key, ...] = field(default=())
     namespace: str = "default"
 
     def pack(self) -> Packed:
-        """As a section. The blob is not copied here."""
+        """The command as a section. The blob is not copied unless it is a view."""
         assert len(self.blob) % 8 == 0
         value = {
             "namespace": self.namespace,
@@ -80,7 +82,7 @@ class Schedule:
 
     @classmethod
     def unpack(cls, section: Section) -> Schedule:
-        """From a section. Raises `EntryRefused` where rows, sizes, topics or keys do not agree."""
+        """The command out of a section. Raises `EntryRefused` if rows, sizes, topics or keys do not fit each other."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         due_ms, size, topic = reader.column(np.int64), reader.column(np.uint32), reader.column(np.uint16)

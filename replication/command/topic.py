@@ -13,7 +13,7 @@ SETTINGS_DEPTH_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class PutTopic:
-    """Create a topic or set its settings. `revision` is the one the client saw (0: any)."""
+    """Create a topic or set its settings. `revision` is the one that the client expects, 0 for any."""
 
     namespace: str
     name: str
@@ -22,7 +22,7 @@ class PutTopic:
     revision: int = 0
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         value = {
             "namespace": self.namespace,
             "name": self.name,
@@ -34,7 +34,7 @@ class PutTopic:
 
     @classmethod
     def unpack(cls, section: Section) -> PutTopic:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
@@ -51,24 +51,24 @@ class PutTopic:
 class DropTopic:
     """Remove a topic that the leader has found empty.
 
-    `index` is the log index that the entry must have, and `units` the store's units then. Where both agree, no message
-    can have come since the leader looked.
+    `index` is the log index that this entry must have, and `units` the number of units that the store must have then.
+    If both are right, no message can have come since the leader looked.
     """
 
     namespace: str
     name: str
     index: int
     units: int
-    revision: int = 0  # the one the client saw; 0: any
+    revision: int = 0  # the one that the client expects; 0: any
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         value = {name: getattr(self, name) for name in ("namespace", "name", "index", "units", "revision")}
         return Kind.DROP_TOPIC, 1, [pack_map(value)]
 
     @classmethod
     def unpack(cls, section: Section) -> DropTopic:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         value = reader.map()
         reader.end()
@@ -77,7 +77,9 @@ class DropTopic:
 
 
 def _plain(value: Any, depth: int = SETTINGS_DEPTH_MAX) -> Any:
-    """`value`, which must be possible in JSON: the catalog could not keep other types of msgpack."""
+    """Return `value` if JSON can express it. The catalog cannot store other types of msgpack, so they raise
+    `EntryRefused`.
+    """
     if isinstance(value, dict) and depth and all(isinstance(name, str) for name in value):
         return {name: _plain(item, depth - 1) for name, item in value.items()}
     if isinstance(value, list) and depth:

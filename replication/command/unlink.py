@@ -1,4 +1,4 @@
-"""Hours whose messages are all settled, and past retention."""
+"""The command that removes hours of which nothing is needed any more."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from storage.format.position import HOUR_MAX
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
-    """Hours whose every unit is settled and past retention."""
+    """Hours that may be unlinked: all their messages have ended longer ago than retention. Apply checks that again."""
 
     hour: I64
 
     def pack(self) -> Packed:
-        """As a section."""
+        """The command as a section."""
         return Kind.UNLINK, len(self.hour), pack_columns(self.hour)
 
     @classmethod
     def unpack(cls, section: Section) -> Unlink:
-        """From a section. Raises `EntryRefused`."""
+        """The command out of a section. Raises `EntryRefused`."""
         reader = ColumnReader(section.payload, section.rows)
         unlink = cls(reader.column(np.int64))
         reader.end()

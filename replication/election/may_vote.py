@@ -1,30 +1,29 @@
-"""When a node may ask for votes and give one. pysyncobj leaves this out. The machine here is given the time.
+"""Decides when a node may ask for votes and give one, which pysyncobj does not. The classes here are given the time.
 
 Pre-vote (repair R6). The library campaigns as soon as its timer ends. So a node that was paused or half cut off comes
-back with a higher term and deposes a healthy leader. It did 5 of 5 times after a 6 s pause. A partial partition gave
-147 terms in 120 s. Here a node first asks if it would be elected. A node says yes only if it has heard no leader within
-the minimum election timeout. So a term moves only when a majority misses the leader.
+back with a higher term and deposes a healthy leader. It did so 5 of 5 times after a 6 s pause. A partial partition gave
+147 terms in 120 s. Here a node first asks the others if they would vote for it. A node says yes only if it has heard no
+leader within the minimum election timeout. So a term grows only when a majority misses the leader.
 
-The same holds for the vote itself, because the leader's trust window (trust.py) needs that no node votes within that
-time. The time counts also from a node's start, because a promise from before a crash still holds. silence.py has its
-length.
+The vote itself has the same rule, because the leader's trust (trust.py) needs that no node votes within that time. The
+time counts also from a node's start, because a promise from before a crash still holds. silence.py has its length.
 
-Votes (R5). The library counts answers without their sender. Here each peer counts once.
+Votes (R5). The library counts answers without their sender. Here each peer counts one time.
 
-Reluctance. A node whose clock is far from its leader's would deliver early or late as a leader. The follower is the
-wrong one, because a leader that a majority contradicts gives leadership away (node/cluster/clock_skew.py). So the
+Reluctance. A node whose clock is far from its leader's would deliver early or late as a leader. The follower's clock is
+the wrong one, because a leader that a majority contradicts gives leadership away (node/cluster/clock_skew.py). So the
 follower waits for one more timeout before it campaigns. When the leader dies, another node is elected if there is one.
 A reluctant node votes like any other.
 
 Voter rule. A node with an empty directory may have voted, and acknowledged entries, before it was wiped. It does not
 vote or campaign until one of these is true:
 
-- (a) Every configured peer says that it is empty too, so there was nothing to forget. `Census` keeps (a).
-- (b) A leader gave it a committed entry that was appended after this process began, counted without this node.
-  `RegainVote` keeps (b).
+- (a) Every configured peer says that its directory is empty too, so there was nothing to forget. `Census` keeps (a).
+- (b) A leader gave it a committed entry that was appended after this process began. The majority that committed the
+  entry does not count this node. `RegainVote` keeps (b).
 
 Why (b) is enough: a majority without this node holds that entry, so no candidate with a forgotten vote can win. And all
-entries that it acknowledged and forgot are in the log that it now has.
+entries that this node acknowledged and forgot are in the log that it now has.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from replication.election.silence import Silence
 
 
 class Voters(Protocol):
-    """The voters that decide an election. They may change meanwhile (raft/members.py)."""
+    """The voters that decide an election. The set may change during the election (raft/members.py)."""
 
     @property
     def majority(self) -> int: ...
 
 
 class Election:
-    """Timers and counts of one node. All times are seconds of the one monotonic clock of the process.
+    """Timers and counts of one node in elections. All times are seconds of the process's monotonic clock.
 
-    `random` gives [0, 1). `silence` says how long `may_grant` is False after the start and after each word of a leader.
-    Invariant: that moment never comes nearer.
+    `random` gives numbers in [0, 1). `silence` says how long `may_grant` stays False after the start and after each
+    message of a leader. Invariant: the moment at which `may_grant` becomes True never moves to an earlier time.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Election:
     ) -> None:
         self._voters = voters
         self.reluctant = False
-        """Campaign only after the others had their chance."""
+        """True if this node waits one more timeout before it campaigns, so that another node may be elected."""
         self._min_s = min_s
         self._max_s = max_s
         self._random = random
@@ -77,7 +76,7 @@ class Election:
         return self._min_s + (self._max_s - self._min_s) * self._random()
 
     def _patience(self) -> float:
-        """Return the next timeout. It doubles with each vote, asked or given, that brought no leader.
+        """Return the next timeout. It doubles with each election after which no leader was heard, up to 16 times.
 
         On a slow disk an election takes two fdatasyncs.
         """
@@ -85,7 +84,9 @@ class Election:
         return self._timeout() * (1 << min(self._failures - 1, 4))
 
     def heard_leader(self, now: float) -> None:
-        """Restart the timer: a leader of the current term spoke. No other node gets a vote for the silence owed."""
+        """Restart the timer, because a leader of the current term sent a message. This node votes for no other until
+        the silence that it owes that leader ends.
+        """
         owed_until = self._silence.owe(now)
         self._quiet_until = max(self._quiet_until, owed_until)
         spread = (self._max_s - self._min_s) * self._random()
@@ -93,12 +94,14 @@ class Election:
         self._asked_term = self._failures = 0
 
     def granted(self, now: float) -> None:
-        """Leave the candidate time to win: this node gave it a vote."""
+        """Note that this node gave a candidate its vote. It waits before it campaigns, so that the candidate may
+        win.
+        """
         self._deadline = now + self._patience()
         self._asked_term = 0
 
     def due(self, now: float) -> bool:
-        """True if it is time to ask for pre-votes. False while the node has to stay quiet."""
+        """True if it is time to ask for pre-votes. False while the node owes a leader silence."""
         return now >= self._deadline and now >= self._quiet_until
 
     @property
@@ -107,18 +110,24 @@ class Election:
         return max(self._deadline, self._quiet_until)
 
     def may_grant(self, now: float) -> bool:
-        """True if the time allows a vote or a pre-vote."""
+        """True if no silence is owed now, so that this node may give a vote or a pre-vote."""
         return now >= self._quiet_until
 
     def ask(self, term: int, now: float) -> bool:
-        """Begin a round of pre-votes for `term`. True if this node alone is a majority. Asks again soon if it fails."""
+        """Begin a round of pre-votes for `term`. If it brings no majority, `due` is soon True again.
+
+        True if this node alone is a majority, so that it need not ask.
+        """
         self._asked_term = term
         self._yes.clear()
         self._deadline = now + self._min_s * (0.25 + 0.25 * self._random())
         return self._voters.majority == 1
 
     def pre_voted(self, peer: str, term: int) -> bool:
-        """Count that `peer` would vote for us in `term`. True once, when that makes a majority: campaign now."""
+        """Count that `peer` would vote for this node in `term`. True when that makes a majority: campaign now.
+
+        Later answers of the same round return False.
+        """
         if term != self._asked_term:
             return False
         self._yes.add(peer)
@@ -128,7 +137,7 @@ class Election:
         return True
 
     def campaigned(self, now: float) -> None:
-        """Forget the votes of earlier elections: a real election began."""
+        """Note that this node began an election. Votes of its earlier elections are forgotten."""
         self._asked_term = 0
         self._votes.clear()
         self._deadline = now + self._patience()
@@ -142,7 +151,7 @@ class Election:
 
 
 class Census:
-    """Rule (a): the peers that told this process that they are empty."""
+    """Keeps rule (a): notes the peers that told this process that their directory is empty."""
 
     PERIOD_S = 0.1
 
@@ -158,7 +167,9 @@ class Census:
         return True
 
     def answered(self, peer: str, empty: bool) -> None:
-        """Note if `peer` is empty. A peer that is not ends rule (a) for good: it has seen a cluster."""
+        """Note the answer of `peer`: is it empty? If one is not, rule (a) never holds in this process, because there
+        was a cluster.
+        """
         if empty:
             self._missing.discard(peer)
         else:
@@ -166,15 +177,16 @@ class Census:
 
     @property
     def all_empty(self) -> bool:
-        """True if every configured peer reported empty: this node may be a voter."""
+        """True if every configured peer is empty. Then this node may be a voter."""
         return not self._missing
 
 
 class RegainVote:
-    """Rule (b): the index that must be committed, in the term it was seen in, before a wiped node is a voter again.
+    """Keeps rule (b): the index beyond which an entry must be committed before a wiped node is a voter again. The index
+    is the end of the leader's log at its first heartbeat.
 
-    Invariant: never reached before a leader was heard. A new journal is in term 0 with its first entry committed. If
-    the first term seen were also 0, a wiped node would take its own emptiness for having caught up.
+    Invariant: the rule does not hold before a leader was heard. A new journal is in term 0 with its first entry
+    committed. If the first term heard were also 0, a wiped node would take its own emptiness for having caught up.
     """
 
     def __init__(self) -> None:
@@ -182,10 +194,10 @@ class RegainVote:
         self._beyond = 0
 
     def heartbeat(self, term: int, last_index: int) -> None:
-        """Note where the log of the leader of `term` ends. Only the first heartbeat of each leader counts."""
+        """Note where the log of the leader of `term` ends. Only the first heartbeat in each term counts."""
         if term != self._term:
             self._term, self._beyond = term, last_index
 
     def reached(self, term: int, commit_index: int, durable_index: int) -> bool:
-        """True if an entry appended after that is committed and durable here."""
+        """True if an entry beyond the noted index is committed, and is durable on this node."""
         return term == self._term and commit_index > self._beyond and durable_index >= commit_index

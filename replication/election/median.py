@@ -1,16 +1,16 @@
-"""The median of the nodes' clocks, as a follower learns it from heartbeats. Heartbeats that waited on the way do not
-count.
+"""The median of the nodes' clocks, as a follower learns it from heartbeats. Heartbeats that were held up do not count.
 
 A heartbeat says what the median was when it was sent. It may wait in the socket of a stopped process, or in a network
-that stood still. Then the own clock seems ahead by that wait. The leader's stamp shows the wait:
+that stood still. Then this node's clock seems ahead by that wait. The leader's stamp, its time of sending, shows the
+wait:
 
-    arrival - stamp     an unknown constant + the way
-    the least of them   the constant + the shortest way
+    arrival - stamp     an unknown constant + the time on the way
+    the least of them   the constant + the shortest time on the way
     beyond the least    how long this heartbeat waited, at least
 
-So a heartbeat counts if it waited for less than half a beat longer than the quickest one. Heartbeats that waited
-together arrive together, and each is quicker by a beat than the one before. So of a new leader the first heartbeat
-counts that the next one does not beat.
+So a heartbeat counts if it waited less than half a heartbeat period longer than the quickest one. Heartbeats that
+waited together arrive together, and each waited one period less than the one before. So the first heartbeat of a new
+leader does not count. A heartbeat counts if it is not much quicker than the quickest one before it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 DRIFT: Final = 1e-3
-"""Two monotonic clocks differ in rate by at most this: 500 ppm each."""
+"""The rates of two monotonic clocks differ by at most this share: 500 ppm each."""
 SLOW_S: Final = 10.0
-"""Once every heartbeat took longer for this time, the way has grown longer for good."""
+"""If no heartbeat was quick for this time, all of them take longer now, and the quickest one is found anew."""
 
 
 class Median(NamedTuple):
-    """The median of the nodes' clocks, in ms, at a monotonic second.
+    """The median of the nodes' clocks, in ms, at the monotonic second `at_s` of this node.
 
-    It may have been less by `slack_ms`. A leader assumes that an echo takes half of the round trip, but one direction
-    may be slower than the other.
+    The true median may be less by up to `slack_ms`. A leader assumes that an echo takes half of the round trip, but one
+    direction may be slower than the other.
     """
 
     ms: float
@@ -36,7 +36,9 @@ class Median(NamedTuple):
 
 
 class MedianHeard:
-    """The medians that one follower heard. `told`: the median at the moment when that came; None before."""
+    """The medians that one follower heard. `told` is the newest one that counted, None before the first. `beat_s` is
+    the heartbeat period.
+    """
 
     def __init__(self, beat_s: float) -> None:
         self.told: Median | None = None
@@ -48,7 +50,7 @@ class MedianHeard:
     def hear(self, leader: tuple[str, int], stamp_s: float, median_ms: int, now_s: float, slack_ms: int = 0) -> bool:
         """Take a heartbeat of this leader (node id, term). True if it counts.
 
-        `stamp_s`: when it was sent, by the leader's monotonic clock.
+        `stamp_s`: the time of sending by the leader's monotonic clock. `now_s`: the time of arrival by this node's.
         """
         way_s, (least_s, since_s) = now_s - stamp_s, self._least
         waited_s = way_s - least_s - DRIFT * (now_s - since_s)

@@ -1,22 +1,25 @@
-"""If this leader may act as one: heartbeats, the echoes of a majority, and a window that counts from sending.
+"""Decides if this leader may act as one. It knows the heartbeats that a majority echoed, and counts from the time of
+sending.
 
 Why not the library's rule: pysyncobj stays leader for 30 s without hearing any node (repair R7: two leaders for 30 s).
 It also takes the time of RECEIPT of an answer as proof of life. So a leader that was paused reads old answers on waking
 and believes that it leads.
 
-Here every heartbeat carries the leader's monotonic time of sending. Followers send it back at once, never behind an
-fdatasync. Say a majority echoed a heartbeat sent at time s. The followers of that majority received it at s or later.
-None of them votes for another other node before s plus the silence that its echo says (silence.py), 0.4 s by default.
-The leader trusts itself for a share of that, 0.25 s of 0.4 s. No other leader can be elected by then, whatever happens
-to messages and processes in between. Clocks need only run at about the same rate; they are never compared.
+Here every heartbeat has a stamp, the leader's monotonic time of sending. Followers send it back at once, without
+waiting for an fdatasync. Say a majority echoed a heartbeat sent at time s. The followers of that majority received it
+at s or later. None of them votes for another node before s plus the silence that its echo says (silence.py), 0.4 s by
+default. The leader trusts itself for a share of that, 0.25 s of 0.4 s. No other leader can be elected by then, even if
+messages or processes stand still. Clocks need only run at about the same rate; they are never compared.
 
-The share is the configured trust to the configured silence of this node. A voter that owes less than this node shortens
-the trust that its echo gives. A voter that owes more lengthens it, to at most `STRETCH_MAX` times the configured. Each
-voter gives trust until a moment of its own. The majority gives it until the latest moment that enough of them reach. A
-later echo that gives less takes nothing back, because the earlier silence is still owed.
+The share is the configured trust to the configured silence of this node. A voter that owes less silence than this node
+gives the leader trust for a shorter time. A voter that owes more gives it for longer, up to `STRETCH_MAX` times the
+configured trust. So each voter gives trust until a moment of its own. The leader is trusted until the latest moment up
+to which a majority gives trust. A later echo that gives less takes nothing back, because the earlier silence is still
+owed.
 
-A peer whose disk has forgotten is not recorded, because it may have forgotten a vote for another node. A learner is
-recorded, and counts only once it has a vote. Its echoes as a learner count then, for it owes the same silence.
+The echoes of a peer whose disk has forgotten promises are not recorded, because it may have forgotten a vote for
+another node. A learner's echoes are recorded, and count only once it has a vote. Echoes that it sent as a learner count
+then too, because it owes the same silence.
 
 The same echoes decide when to step down (`holds`). The library counts answers to append_entries, which wait for the
 follower's disk, so a slow disk would depose a healthy leader.
@@ -34,16 +37,18 @@ STRETCH_MAX: Final = STEPS[-1]
 
 
 class Trust:
-    """Newest echoed stamp of each peer, and until when it gives trust, in seconds of the leader's monotonic clock.
+    """The newest stamp that each peer echoed, and the time until which the peer gives trust. All times are seconds of
+    the leader's monotonic clock.
 
-    `window_s` and `fallback_s` are for voters that owe `silence_s`. Invariant: no stamp is later than the moment at
-    which it was recorded. Trust from a stamp ends before the silence that was owed for it.
+    A voter that owes `silence_s` gives trust for `window_s`, and keeps this leader from stepping down for `fallback_s`.
+    Invariant: no stamp is later than the moment at which it was recorded. Trust from a stamp ends before the silence
+    that was owed for it.
     """
 
     def __init__(self, peers: Collection[str], *, window_s: float, fallback_s: float, silence_s: float) -> None:
         assert window_s < fallback_s < silence_s, (window_s, fallback_s, silence_s)
         self._stamps = dict.fromkeys(peers, NEVER)
-        self._owed: dict[str, float] = {}  # by the newest echo
+        self._owed: dict[str, float] = {}  # the silence that each peer's newest echo says
         self._trusted = dict.fromkeys(peers, NEVER)
         self._held = dict.fromkeys(peers, NEVER)
         self._silence_s = silence_s
@@ -52,10 +57,12 @@ class Trust:
         self._window_s = window_s
         self._fallback_s = fallback_s
         self._grace = NEVER
-        self._until = self._reached(self._trusted)  # kept: every message asks for it
+        self._until = self._reached(self._trusted)  # stored, because every message asks for it
 
     def set_members(self, peers: Collection[str], voters: Collection[str], *, own: bool) -> None:
-        """From now on `peers` are all others, and the echoes of `voters` count. `own`: this node counts itself."""
+        """Set the members. `peers` are all members but this node, and the echoes of `voters` count. `own`: this node
+        counts itself.
+        """
         self._stamps = {peer: self._stamps.get(peer, NEVER) for peer in peers}
         self._trusted = {peer: self._trusted.get(peer, NEVER) for peer in peers}
         self._held = {peer: self._held.get(peer, NEVER) for peer in peers}
@@ -64,19 +71,21 @@ class Trust:
         self._look()
 
     def lead(self, now: float) -> None:
-        """Begin a new term: earlier echoes say nothing about it."""
+        """Begin a new term at `now`. Echoes of earlier terms are forgotten."""
         for peer in self._stamps:
             self.forget(peer)
         self._grace = now
 
     def resumed(self, now: float) -> None:
-        """Note that the process stood still. Answers may wait unread, so do not step down before reading them."""
+        """Note that the process stood still. Echoes may wait unread, so `holds` stays True for `fallback_s` from
+        now.
+        """
         self._grace = now
 
     def echoed(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
-        """Record that `peer` sent back the stamp of a heartbeat of this term, and owes `owed_s` of silence for it.
+        """Record that `peer` echoed the stamp of a heartbeat of this term, and owes `owed_s` of silence for it.
 
-        A stamp from the future echoes no heartbeat, so it is ignored.
+        A stamp later than `now` belongs to no heartbeat, so it is ignored.
         """
         if self._stamps.get(peer, stamp) < stamp <= now:
             self._stamps[peer], self._owed[peer] = stamp, owed_s
@@ -86,22 +95,22 @@ class Trust:
             self._look()
 
     def forget(self, peer: str) -> None:
-        """Void all echoes of the peer: it came back with another disk."""
+        """Forget all echoes of the peer, because it came back with another disk."""
         if peer in self._stamps:
             self._stamps[peer] = self._trusted[peer] = self._held[peer] = NEVER
             self._owed.pop(peer, None)
             self._look()
 
     def confirmed(self, now: float) -> float:
-        """The latest time of sending that a majority of the voters has echoed; -inf if none.
+        """The time of sending of the newest heartbeat that a majority of the voters has echoed; -inf if there is none.
 
-        This node, if it is a voter, counts with `now`.
+        This node counts as having echoed at `now`, if it is a voter.
         """
         return _or(self._reached(self._stamps), now)
 
     @property
     def alone(self) -> bool:
-        """True if this node by itself is a majority."""
+        """True if this node alone is a majority, so that it needs no echoes."""
         return self._until is None
 
     def until(self, now: float) -> float:
@@ -109,12 +118,14 @@ class Trust:
         return _or(self._until, now + self._window_s)
 
     def holds(self, now: float) -> bool:
-        """True if this node should stay leader at all: it heard a majority within the fallback time."""
+        """True if this node should stay leader at all. False if it heard no majority for the fallback time."""
         return now < max(_or(self._reached(self._held), now + self._fallback_s), self._grace + self._fallback_s)
 
     @property
     def pace(self) -> float:
-        """The smallest silence of a voter as a share of this node's, at most 1. Trust lasts no longer."""
+        """The smallest silence that a voter owes as a share of this node's own silence, at most 1. The leader sends
+        heartbeats more often by this factor.
+        """
         owed = (self._owed.get(peer, self._silence_s) for peer in self._counting)
         return min(1.0, min(owed, default=self._silence_s) / self._silence_s)
 

@@ -1,16 +1,16 @@
-"""A journal that begins at a snapshot: one segment without commands, which only says where the log goes on.
+"""Makes a journal that begins at a snapshot: one segment without commands, which only says where the log goes on.
 
 A node that takes over a snapshot has everything up to `index` in its hours and catalog, and none of the entries that
 made it. Raft still needs the last of them, because the log matching check compares its (index, term). So the journal
-begins with a placeholder at (index, term), a no-op. It stands for that entry and is never read as one:
+begins with a placeholder at (index, term), a no-op. It stands for that entry and is never used as an entry:
 
-- It is not applied: the store begins behind it (`RaftGroup.start_at`).
+- It is not applied: the store has everything up to it already (`RaftGroup.start_at`).
 - It is not sent to any node. To send entry n a leader names the term of n - 1, and before the first entry it knows
   none. A follower that needs the placeholder itself is stranded and gets a snapshot.
 
-This node's promises go with it: term, vote and voter flag are those of the journal it replaces. The file is made under
-the name `.new` and renamed when it is durable, like every segment. One rename puts its directory, with the rest of the
-snapshot, in the place of the old journal. Until then the old journal counts.
+The new journal keeps this node's promises: term, vote and voter flag of the journal that it replaces. The file is made
+under the name `.new` and renamed when it is durable, like every segment. One rename puts its directory, with the rest
+of the snapshot, in the place of the old journal. Until then the old journal counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from storage.file.disk import Disk
 from storage.format.rows import MAGIC_JOURNAL, FileHeader
 
 RESTORED_TERMS: Final = 1_000_000
-"""How far a restored cluster's terms begin above its backup's: more elections than the old one can have had since."""
+"""A restored cluster's first term is this far above the backup's. The old cluster cannot have had so many elections
+since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Promises:
 
     @classmethod
     def of(cls, journal: Journal) -> Promises:
-        """The present promises of a journal. No promise may be made between this and the new journal's birth."""
+        """The present promises of a journal. The node must make no promise between this call and the use of the new
+        journal.
+        """
         return cls(journal.getCurrentTerm(), journal.getVotedForNodeId(), journal.voter)
 
 
@@ -57,10 +60,11 @@ def install_journal(
     group: int = 0,
     version: int = 1,
 ) -> None:
-    """Make the journal of a snapshot that covers the log up to `index`, of `term`, in `directory`. Durable on return.
+    """Make the journal of a snapshot in `directory`. The snapshot has the log up to `index`, whose entry is of `term`.
+    Durable when this returns.
 
     `version` is the snapshot's level. `directory` exists and is not in use as a journal; files of an earlier try are
-    removed. Blocks. Raises DiskFailed.
+    removed. Blocks the calling thread. Raises DiskFailed.
     """
     assert index >= 1, f"a snapshot at index {index}"
     assert promises.term >= term, f"term {promises.term} before that of the snapshot, {term}"
@@ -73,7 +77,7 @@ def install_journal(
     data += segment.head(ENTRY, index, term, NO_OP) + NO_OP
     segment.batch = segment.size  # the file has no name before all of it is durable
     commit, current, flags, vote = meta
-    data += segment.head(META, commit, current, vote, flags) + vote  # so that damage before it is known as damage
+    data += segment.head(META, commit, current, vote, flags) + vote  # it proves that all before it was durable
     create_segment(disk, segment, data)
     disk.close(segment.fd)
 
@@ -81,7 +85,8 @@ def install_journal(
 def install_restored(directory: Path, manifest: Manifest, *, disk: Disk, cluster_id: bytes) -> None:
     """Make the journal of the first node of a cluster restored from this backup, as `install_journal` does.
 
-    Every hand-over of its terms is newer than any that the old cluster made. Raises SnapshotRefused, DiskFailed.
+    Its terms are above all terms of the old cluster. So every hand-over is newer than any that the old cluster made.
+    Raises SnapshotRefused, DiskFailed.
     """
     term = manifest.applied_term + RESTORED_TERMS
     if term >= TERM_MAX:

@@ -1,17 +1,18 @@
 """pysyncobj's journal, repaired: nothing that depends on a write leaves the node before the write is on disk.
 
-The stock journal never syncs before success is answered, and cuts identical entries and writes them again. It keeps the
+The stock journal never syncs before success is answered, and cuts identical entries and writes them again. It has the
 whole log in memory, rewrites itself in place, and dies of SIGBUS on a full disk (R1, R2, R9, R11, R14, R17). Here a
 write is buffered and numbered (`write_seq`). One `Sync` after the other makes the writes durable off the event loop
-(`durable_seq`). A sender of something that depends on a write waits for its number.
+(`durable_seq`). A message that depends on a write waits until `durable_seq` reaches the write's number.
 
-R2: pysyncobj answers every append_entries by first deleting all that follows `prevLogIdx`, though most of it is about
-to come again. So here deleting only shortens the *view*. `add` of an identical (index, term) lengthens it again. A
-different one is a conflict and truncates for real.
+R2: pysyncobj answers every append_entries by first deleting all entries behind `prevLogIdx`, though most of them are
+about to come again. So here deleting only shortens the *view*, the part of the log that pysyncobj sees. `add` of an
+entry with the same (index, term) lengthens the view again. A different one is a conflict, and removes the old entries
+from the log.
 
-pysyncobj ends the handling of every such message with `setRaftCommitIndex`. That gives back the entries that were not
-contradicted. It must not happen earlier: before that call pysyncobj computes its commit index as min(leader's, end of
-log). That is right only while the log ends with what this message has verified.
+pysyncobj ends the handling of every such message with `setRaftCommitIndex`. That call lengthens the view to the whole
+log again. It must not happen earlier: before that call pysyncobj computes its commit index as min(leader's, end of
+log). That is right only while the log ends with the last entry that this message has verified.
 """
 
 from collections.abc import Callable
@@ -38,17 +39,17 @@ def _first_version(_: bytes) -> int:
 
 
 class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has no types
-    """The log of one Raft group, with its term, vote, voter flag and commit index. All but Sync.run is for the loop.
+    """The log of one Raft group, with its term, vote, voter flag and commit index. Only Sync.run runs off the loop.
 
     Positions given to and by pysyncobj (`len`, `[i]`, deleteEntriesFrom) count from the first entry of the view. Our
-    own names say `index`. Invariants: view <= last_index; durable_index <= last_index; durable_seq <= write_seq. Only
-    DiskFailed and Corrupt are raised, and both end the process.
+    own functions take the `index` of an entry. Invariants: view <= last_index; durable_index <= last_index; durable_seq
+    <= write_seq. Only DiskFailed and Corrupt are raised, and both end the process.
     """
 
     def __init__(
         self, found: Recovered, disk: Disk, group: int, segment_bytes: int, log: Log, version_of: Callable[[bytes], int]
     ) -> None:
-        """For `open` only."""
+        """Called by `open` only."""
         self.created = found.created
         """True if there was no journal: the directory is new, or was emptied."""
         self.write_seq = self.durable_seq = 0
@@ -87,12 +88,12 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         slice_bytes: int = SLICE_BYTES,
         version_of: Callable[[bytes], int] = _first_version,
     ) -> "Journal":
-        """Open or create the journal in `directory` (which exists). Blocks for a few fdatasyncs.
+        """Open or create the journal in `directory` (which exists). Blocks the calling thread for a few fdatasyncs.
 
         - `cluster_id`: 16 bytes, None before Genesis.
-        - `segment_bytes`: a new segment is begun past it.
-        - `tail_bytes`: how much of the log's end is kept in memory.
-        - `slice_bytes`: the bound of one slice.
+        - `segment_bytes`: a segment that is this long is followed by a new one.
+        - `tail_bytes`: how much of the log's end is in memory.
+        - `slice_bytes`: the bound on the entries that one read of a slice returns.
         - `version_of`: the version of a command. The first command of a newer version begins a segment of that version,
           which older builds refuse by name.
 
@@ -102,15 +103,17 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         log = Log(disk, found.segments, found.next, tail_bytes, slice_bytes)
         return cls(found, disk, group, segment_bytes, log, version_of)
 
-    # Calls of pysyncobj.
+    # pysyncobj calls these.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append the entry. Behind a deletion, take back the entry that stood there if it is the same."""
+        """Append the entry. If the view was shortened and the log has the same entry at this index, only lengthen the
+        view.
+        """
         log = self._log
         if (self._view != log.last or self._cleared) and self._take_back(idx, term):
             return
         if idx != log.next and log.next and log.first > log.last:
-            self._truncate(1)  # an emptied log may start anew anywhere
+            self._truncate(1)  # an emptied log may begin at any index
         segment = self._active
         offset = segment.size
         self._pending += (segment.head(ENTRY, idx, term, command), command)
@@ -121,19 +124,21 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self.write_seq += 1
 
     def clear(self) -> None:
-        """Empty the view. The next `add` decides: an entry of the log keeps what follows it, another one starts
-        anew.
+        """Empty the view. The next `add` decides: an entry of the log becomes its first one, another entry replaces the
+        whole log.
         """
         self._settle()
         self._cleared = True
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Shorten the view to its first `entryFrom` entries. They come back unless another entry is added."""
+        """Shorten the view to its first `entryFrom` entries. `add` of a different entry then removes the others from
+        the log.
+        """
         self._settle()
         self._view = min(self._log.last, self._log.first + entryFrom - 1)
 
     def deleteEntriesTo(self, entryTo: int) -> None:
-        """Drop the first `entryTo` entries. Whole segments of them are unlinked. The rest is back after a restart."""
+        """Drop the first `entryTo` entries. Only whole segments are unlinked, so a restart brings some entries back."""
         index = min(self._log.first + entryTo, self._log.last + 1)
         self.trim(min(index, self._log.last))
         self._log.forget(index)
@@ -145,9 +150,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     def __getitem__(self, item: slice) -> list[Entry]: ...
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        """An entry, or the first entries of a slice: as many as `slice_bytes` holds, at least two of them.
+        """The entry at a position, or the first entries of a slice: as many as `slice_bytes` holds, at least two.
 
-        Two, since pysyncobj takes a slice of one to mean that nothing follows. Its loops go on where a slice ended.
+        pysyncobj takes a slice of one entry to mean that none follows. Its loops go on where a slice ended.
         """
         first = self._log.first
         if isinstance(item, slice):
@@ -160,7 +165,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._log.entry(index)
 
     def __len__(self) -> int:
-        """Entries in the view."""
+        """The number of entries in the view."""
         return 0 if self._cleared else self._view - self._log.first + 1
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
@@ -176,24 +181,26 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._term
 
     def getVotedForNodeId(self) -> str | None:
-        """The node that this node voted for in the current term."""
+        """The node that this node voted for in the current term, None if it gave no vote."""
         return self._vote
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Remember a commit index (it never goes back). Give back deleted entries that were not contradicted."""
+        """Remember a commit index, which never goes back. Lengthen the view to the whole log again."""
         self._settle()
         self._commit = max(self._commit, raftCommitIndex)
 
     def getRaftCommitIndex(self) -> int:
-        """The commit index. At the start it is the one kept last, but never past the end of the log (R11)."""
+        """The commit index. At the start it is the newest one on disk, but never past the end of the log (R11)."""
         return self._commit
 
     def onOneSecondTimer(self) -> None:
-        """Keep the commit index, if it moved. Its record also proves the writes before it (recovery.py)."""
+        """Buffer the commit index if it has changed. Its record also proves the writes before it durable
+        (recovery.py).
+        """
         self.keep_commit()
 
     def keep_commit(self) -> None:
-        """Keep the commit index now. It goes with the next sync."""
+        """Buffer the commit index if it has changed. The next sync writes it."""
         if self._commit != self._commit_kept:
             self._write_meta()
 
@@ -204,12 +211,12 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
 
     @property
     def first_index(self) -> int:
-        """Index of the oldest entry kept; last_index + 1 if there is none."""
+        """Index of the log's oldest entry; last_index + 1 if the log is empty."""
         return self._log.first
 
     @property
     def last_index(self) -> int:
-        """Index of the newest entry, also while a deletion hides it."""
+        """Index of the log's newest entry, also while the view is shorter."""
         return self._log.last
 
     def term_at(self, index: int) -> int | None:
@@ -217,20 +224,22 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._log.term(index)
 
     def set_voter(self, voter: bool) -> None:
-        """Buffer the voter flag. It is durable before any vote leaves, because a vote waits for its own, later
-        record.
+        """Buffer the voter flag. It is durable before any vote leaves, because the vote's record comes later in the
+        journal.
         """
         if voter != self.voter:
             self.voter = voter
             self._write_meta()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
-        """Note the cluster's id (16 bytes): Genesis is applied. Segments begun from now on carry it."""
+        """Set the cluster's id (16 bytes), when Genesis is applied. The header of each later segment has it."""
         assert self.cluster_id in (NO_CLUSTER, cluster_id), "the journal of another cluster"
         self.cluster_id = cluster_id
 
     def trim(self, to_index: int) -> None:
-        """Drop whole segments below `to_index`, one with each sync: a durable checkpoint covers their entries."""
+        """Drop the segments that hold only entries below `to_index`, which a durable checkpoint covers. A sync unlinks
+        one of them.
+        """
         self._settle()
         assert to_index <= self._log.last, f"trim to {to_index} of {self._log.last}"
         busy = self._flight.segment if self._flight else self._active
@@ -243,16 +252,16 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
 
     @property
     def kept_bytes(self) -> int:
-        """The bytes of the segments that are not given up yet, on disk or on the way there."""
+        """The bytes of all segments that are not dropped, with those not yet written."""
         return sum(segment.size for segment in self._segments)
 
     def bytes_from(self, index: int) -> int:
-        """The bytes of the journal from the segment of this entry on: the cost of keeping it."""
+        """The bytes of the segment with this entry and of all later ones: the cost of not dropping them."""
         return sum(segment.size for segment in self._segments if segment.end > index or segment is self._active)
 
     def first_within(self, limit_bytes: int) -> int:
-        """The oldest entry of the newest whole segments that are `limit_bytes` together. The last segment is always
-        kept.
+        """The first entry of the newest segments that have at most `limit_bytes` together. The last segment is one of
+        them.
         """
         first, held = self._log.last, 0
         for segment in reversed(self._segments):
@@ -263,9 +272,10 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return first
 
     def collect(self) -> Sync | None:
-        """Gather the waiting writes. None if there are none or a sync is under way. Run the result in a thread.
+        """Gather the buffered writes into a Sync, which the caller runs in a thread. None if there are none or a sync
+        is under way.
 
-        Raises the error of the last sync, if it failed: there is no other try.
+        Raises the error of the last sync if that failed, because a failed sync is not tried again.
         """
         if self._flight is not None:
             if self._flight.error is not None:
@@ -288,7 +298,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return sync
 
     def done(self, sync: Sync) -> None:
-        """Account for a sync that has run: what it carried is durable. Raises its error."""
+        """Note that a sync has run, so that its writes are durable. Raises its error."""
         assert sync is self._flight, "a sync that is not under way"
         if sync.error is not None:
             raise sync.error
@@ -299,15 +309,15 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         self._log.evict(sync.last)
 
     def sync_now(self) -> None:
-        """Make all that waits durable before returning. Blocks. For tests, start and shutdown."""
+        """Make all buffered writes durable. Blocks the calling thread. For tests, start and shutdown."""
         assert self._flight is None or self._flight.error is not None, "a sync is under way"
         while sync := self.collect():
             sync.run()
             self.done(sync)
 
     def close(self) -> None:
-        """Make all durable, prove the last write by a record behind it, close the files. After a failed sync only
-        close.
+        """Make all writes durable, prove the last one by a record, and close the files. After a failed sync only close
+        them.
         """
         if self._flight is None:
             self.sync_now()
@@ -323,7 +333,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
     # Details.
 
     def _take_back(self, idx: int, term: int) -> bool:
-        """Behind a deletion: True if the entry is the one that stood at its place. Else the old one is removed."""
+        """After the view was shortened: True if the log has this entry. If it has another one at `idx`, remove that and
+        all behind it.
+        """
         same = self._log.term(idx) == term
         if self._cleared:
             self._cleared = False
@@ -339,12 +351,12 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return same
 
     def _settle(self) -> None:
-        """Give back the entries that a deletion hid and no message contradicted."""
+        """Lengthen the view to the whole log again."""
         self._view = self._log.last
         self._cleared = False
 
     def _truncate(self, index: int) -> None:
-        """Remove the entries from `index` on. They are gone on disk too once this record is durable."""
+        """Remove the entries from `index` on. They are removed on disk too once the TRUNCATE record is durable."""
         self._pending.append(self._active.head(TRUNCATE, index, self._term, b""))
         self.write_seq += 1
         self._log.truncate(index)
@@ -364,7 +376,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return self._commit, self._term, flags, (self._vote or "").encode()
 
     def _begin_segment(self) -> tuple[Segment, bytes]:
-        """Begin the next segment: the active one is full, or of an older version."""
+        """Begin the next segment: the active one is full, or of an older version. Return it with its first bytes."""
         segment = Segment(self._active.path.parent, self._active.sequence + 1, self._version)
         header = FileHeader(MAGIC_JOURNAL, self._group, 0, self.cluster_id, segment.version)
         data = preamble(segment, header, self._log.next, self.term_at(self._log.last) or 0, self._meta())
@@ -375,7 +387,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj has
         return segment, data
 
     def _seal(self) -> None:
-        """Write a META that proves all before it durable (recovery.py), unless one stands alone in the last write."""
+        """Write a META that proves all before it durable (recovery.py), unless the last write was a META alone."""
         if not self._sealed:
             self._write_meta()
             self.sync_now()

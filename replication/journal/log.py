@@ -1,7 +1,7 @@
-"""The entries of the log: the tail in memory, the rest in segments, one sequence of indexes to the outside.
+"""The entries of the log: the newest ones in memory, the others in segments. The caller sees one sequence of indexes.
 
-Memory holds the newest entries up to a bound. Older entries leave it once they are durable. They are read back when a
-follower lags or a restart applies them. So the log may be far larger than memory (R17).
+Memory holds the newest entries up to a bound. Older entries are dropped from memory once they are durable. They are
+read back when a follower lags or a restart applies them. So the log may be far larger than memory (R17).
 """
 
 from itertools import islice
@@ -10,18 +10,21 @@ from replication.journal.segment import Entry, Segment
 from storage.file.disk import Disk
 
 ENTRY_OVERHEAD = 200
-"""Bytes that an entry of the tail costs beside its command: tuple, two numbers, bytes object."""
+"""Bytes that an entry in memory costs beside its command: tuple, two numbers, bytes object."""
 
 
 class Log:
-    """Entries first..last. `next` is the index of the next entry, 0 if the log is empty and any may come.
+    """The entries `first` to `last`. `next` is the index of the next entry, 0 if the log is empty and may begin at any
+    index.
 
-    Invariants: an empty log has first == last + 1. Entries tail_first..last are in memory. Every older entry is
-    written.
+    Invariants: an empty log has first == last + 1. Entries tail_first..last are in memory. All entries before them are
+    written to segments.
     """
 
     def __init__(self, disk: Disk, segments: list[Segment], after: int, tail_bytes: int, slice_bytes: int) -> None:
-        """`segments`, oldest first, is shared with the journal, which appends to it. `after` is their `next`."""
+        """`segments`, oldest first, is the journal's own list, to which the journal appends. `after` is the index that
+        follows their entries, 0 for any.
+        """
         live = [segment for segment in segments if segment.offsets]
         self.next = after
         self.last = max(after - 1, 0)
@@ -38,7 +41,7 @@ class Log:
             self.tail_size = len(self._tail[0][0]) + ENTRY_OVERHEAD
 
     def append(self, entry: Entry) -> None:
-        """Append the next entry. Its segment already knows its place."""
+        """Append the next entry. The journal also notes its offset in the segment."""
         index = entry[1]
         if index != self.next:
             assert not self.next, f"entry {index}, expected {self.next}"
@@ -61,7 +64,7 @@ class Log:
         self._head = None
 
     def forget(self, index: int) -> None:
-        """Let the log start at `index`. Older entries are not asked for again."""
+        """Make `index` the first entry of the log. Older entries are not asked for again."""
         if index <= self.first:
             return
         self.first = index
@@ -69,8 +72,8 @@ class Log:
             self._drop(min(len(self._tail), index - self.tail_first))
 
     def evict(self, durable_index: int) -> None:
-        """Past the bound, drop the oldest durable entries from memory, down to seven eighths, so that it is seldom
-        done.
+        """If memory holds more than its bound, drop the oldest durable entries down to seven eighths of the bound, so
+        that this is seldom done.
         """
         if self.tail_size <= self._tail_bytes:
             return
@@ -96,12 +99,14 @@ class Log:
             return self._tail[index - self.tail_first]
         if index != self.first:
             return self._read(index, index + 1)[0]
-        if self._head is None or self._head[1] != index:  # read at every message, so it is kept
+        if self._head is None or self._head[1] != index:  # every message reads the first entry, so it stays in memory
             self._head = self._read(index, index + 1)[0]
         return self._head
 
     def entries(self, start: int, stop: int) -> list[Entry]:
-        """Entries start <= index < stop, all in the log: as many as slice_bytes holds, but at least two."""
+        """Entries start <= index < stop, which are all in the log. Returns as many as slice_bytes holds, at least
+        two.
+        """
         if stop - start > 2:
             stop = self._bound(start, stop)
         if start >= self.tail_first:
@@ -110,7 +115,7 @@ class Log:
         return self._read(start, middle) + self._tail[: stop - middle]
 
     def _bound(self, start: int, stop: int) -> int:
-        """The end of a slice whose commands stay within slice_bytes."""
+        """The end of a slice that begins at `start` and whose commands stay within slice_bytes."""
         size = 0
         for index in range(start, stop):
             if index >= self.tail_first:

@@ -1,11 +1,13 @@
-"""The cluster of a node that has not applied Genesis yet: a peer says its id, and the own log proves it.
+"""Finds the cluster of a node that has not applied Genesis yet: a peer says the cluster's id, and the node's own log
+proves it.
 
-A node without a cluster id is a guest, and its votes do not count (wire/door.py). A founder may acknowledge Genesis and
-stop before it hears that Genesis is committed. Then it is such a node. If the first leader is lost for good, the others
-need its vote. So it takes the id that a peer says, if the Genesis with that very id stands in its log.
+A node without a cluster id is a guest of its peers, and its votes do not count (wire/door.py). A node may acknowledge
+Genesis and stop before it hears that Genesis is committed. When it starts again it has no cluster id. If the first
+leader is lost for good, the others need its vote. So it takes the id that a peer says, if its log has the Genesis with
+that very id.
 
-A peer says only an id that it has applied, so Genesis is committed. The id is drawn at random once. The own log alone
-is not enough, because the Genesis of a candidate that lost may stand there too.
+A peer says only an id that it has applied, so that Genesis is committed. The id is drawn at random, so no two are the
+same. The node's own log alone is not enough, because it may have the Genesis of a candidate that lost.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from replication.command.genesis import Genesis
 from replication.journal.journal import Journal
 
 LOOKED_AT = 64
-"""Entries that are searched. Genesis is the first command of a log. Before it stand the no-ops of leaders that were
-lost before they made it.
+"""The number of entries that are searched. Genesis is the first command of a log. Before it stand only the no-ops of
+leaders that were lost before they proposed a Genesis.
 """
 
 

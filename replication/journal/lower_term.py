@@ -1,19 +1,20 @@
-"""Lower the term of a whole stopped cluster: the way out when no term is left.
+"""Lowers the term of a cluster that is stopped as a whole: the way out when no term is left.
 
 A term never goes back, so no part of a running cluster does this. It is safe when every member is stopped and every
-member's journal is here. Then nothing is left that a past term or a past vote protects:
+member's journal is at hand. Then nothing is left that a past term or a past vote protects:
 
 - A vote keeps a node from voting twice in one term. All votes in terms above the new one are forgotten at once. No node
   leads in such a term, and no message of one is under way.
-- A term keeps a deposed leader out. No node leads. Every leader that wrote an entry did so in a term at most that of
-  the newest entry of some journal. The new term is above all of these.
-- A majority of disks has what is committed. No entry is touched, and a vote still goes to no shorter log.
+- A term keeps a deposed leader out. No node leads. The term of every leader that wrote an entry is at most the term of
+  the newest entry in one of the journals. The new term is above all of these.
+- A majority of disks has what is committed. No entry is changed, and a vote still goes to no shorter log.
 
-Records are not added but sealed anew at their places, because recovery refuses a journal in which the term goes back. A
-META or TRUNCATE of a later term gets the new one. A META loses its vote; its body stays, and no code reads it then.
+No records are added, because recovery refuses a journal in which the term goes back. Instead records are changed at
+their places and get a new checksum. A META or TRUNCATE of a later term gets the new one. A META loses its vote. The
+bytes of the vote stay, but no code reads them then.
 
-Each segment is written aside and put in place by a rename, the oldest first. So a crash leaves a journal whose term
-still rises, to the old one. Then the command is run again.
+Each segment is written to a new file and put in place by a rename, the oldest first. So after a crash the terms in the
+journal still rise, up to the old one. The operator then runs the command again.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, Corrupt
 
 GAP = 1000
-"""The new term is this far above the newest entry's."""
+"""The new term is this far above the term of the newest entry in any of the journals."""
 
 
 def read_journal(directory: Path, disk: Disk) -> Recovered:
-    """The journal as a start would find it. Its torn tail is cut, if `disk` writes. Raises Corrupt, FormatRefused,
-    DiskFailed.
+    """The journal as a start of the node would find it. A torn end is cut off, if `disk` writes. Raises Corrupt,
+    FormatRefused, DiskFailed.
     """
     found = recover(directory, disk, 0, None)
     for segment in found.segments:
@@ -44,7 +45,7 @@ def read_journal(directory: Path, disk: Disk) -> Recovered:
 
 
 def members_named(directory: Path, disk: Disk) -> set[str]:
-    """The ids of the nodes that the journal's own entries found the cluster with, or add to it."""
+    """The ids of the nodes that the entries of this journal make members, by Genesis or by a change."""
     named: set[str] = set()
     for path in _segments(directory, disk):
         data, seed, at = _bytes_of(path, disk), seed_of(int(path.stem)), HEADER_SIZE
@@ -56,9 +57,10 @@ def members_named(directory: Path, disk: Disk) -> set[str]:
 
 
 def lower_term(directory: Path, disk: Disk, term: int) -> int:
-    """Lower each term of this journal that is above `term`, and remove the votes of those records.
+    """Replace each term above `term` in this journal's META and TRUNCATE records by `term`. Remove the votes of those
+    records.
 
-    Return how many records were sealed anew. Raises Corrupt, DiskFailed.
+    Returns how many records were changed. Raises Corrupt, DiskFailed.
     """
     changed = 0
     for path in _segments(directory, disk):
@@ -112,7 +114,7 @@ def _sealed_anew(data: bytes, path: Path, term: int) -> tuple[bytes, int]:
 
 
 def _replace(path: Path, disk: Disk, data: bytes) -> None:
-    """Replace the file by a rename. The next opening unlinks what a crash leaves under the new name."""
+    """Replace the file by a rename. After a crash the next opening unlinks the new file."""
     new = path.with_suffix(NEW_SUFFIX)
     fd = disk.open_write(new)
     try:

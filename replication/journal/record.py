@@ -1,11 +1,11 @@
-"""The bytes of the journal: the only truth about the log, and about what this node promised in votes.
+"""The bytes of the journal's records. The journal alone says what the log is, and what this node promised in votes.
 
 One append-only sequence of records holds entries, truncations and term, vote and commit alike. So their order on disk
-is the order of the decisions: a vote can never be older than the entry it was given with.
+is the order of the decisions. A crash never leaves a vote without the records that were written before it.
 
-Files are segments, `<sequence, 20 digits>.seg`. The sequence and not the first index names them, because a truncation
-can make an index the first one twice. All numbers are little endian. A segment starts with the 64-byte header of
-storage/format/rows.py (magic HWJRNL), an OPENING and a META. The rest are records:
+Files are segments, `<sequence, 20 digits>.seg`. The sequence names them and not the first index, because after a
+truncation two segments may begin with the same index. All numbers are little endian. A segment starts with the 64-byte
+header of storage/format/rows.py (magic HWJRNL), an OPENING and a META. The other records follow:
 ```
  0       4        8        12      16      24     28     29      30         32
  | check | length | offset | batch | index | term | kind | flags | reserved | body ... |
@@ -13,8 +13,8 @@ storage/format/rows.py (magic HWJRNL), an OPENING and a META. The rest are recor
 - `check` is the CRC32C of everything behind it, body included, started from the CRC32C of the sequence. So a record is
   whole only in its own segment.
 - `length` counts the body's bytes.
-- `offset` is the record's place in the segment. So a record is whole only at its own place, and a copy inside a message
-  body is none. A search for records needs no walk.
+- `offset` is the record's place in the segment. So a record is whole only at its own place. A copy of a record inside a
+  message body is none. And a search for records need not follow the lengths from the start.
 - `batch` is the offset at which the write of this record began. Writes go to disk one at a time, each with its own
   fdatasync. So every byte below `batch` was durable before the first byte of this record was written. That tells a
   broken middle from a torn tail (replication/journal/recovery.py).
@@ -44,7 +44,7 @@ VOTED: Final = 2
 """Flags of a META record."""
 
 NO_OP: Final = b"\x01"
-"""An ENTRY's body that is no command: the library's no-op. The only entry of one byte."""
+"""The body of an ENTRY that is the library's no-op and holds no command. No other entry has one byte."""
 
 HEAD_SIZE: Final = 32
 OFFSET_MAX: Final = (1 << 32) - 1
@@ -63,7 +63,9 @@ _extend = google_crc32c.extend
 
 
 class Record(NamedTuple):
-    """A whole record: `offset` to `end` in the file, the body from `body` on (bytes). `entry` is its index field."""
+    """A whole record. It stands from `offset` to `end` of its file, its body from `body` on (bytes). `entry` is its
+    index field.
+    """
 
     offset: int
     body: int
@@ -77,7 +79,7 @@ class Record(NamedTuple):
 
 
 def seed_of(sequence: int) -> int:
-    """The CRC32C from which every check of this segment starts."""
+    """The CRC32C from which the checks of all records in the segment of this sequence start."""
     return int(google_crc32c.value(_SEQUENCE.pack(sequence)))
 
 
@@ -95,7 +97,7 @@ def opening_body(sequence: int) -> bytes:
 
 
 def decode_record(data: bytes, offset: int, seed: int) -> Record | None:
-    """The record at `offset` of a segment's bytes, or None if no whole one stands there."""
+    """The record at `offset` of a segment's bytes, or None if there is no whole record."""
     if offset + HEAD_SIZE > len(data):
         return None
     length, place, batch, index, term, kind, flags, reserved = _REST.unpack_from(data, offset + _CHECK.size)
@@ -108,10 +110,12 @@ def decode_record(data: bytes, offset: int, seed: int) -> Record | None:
 
 
 def find_proof(data: bytes, bad: int, seed: int) -> Record | None:
-    """A whole record behind `bad` that was written after the byte at `bad` was durable. None if there is none.
+    """A whole record behind `bad` that was written after the byte at `bad` was durable. None if there is no such
+    record.
 
-    It proves that `bad` is damage and not the torn end of the last write. Only places that name their own offset are
-    checked. They are found vectorised, so a segment full of message bodies is searched in a fraction of a second.
+    The record proves that `bad` is damage and not the torn end of the last write. Only places where a record's `offset`
+    would be right are checked. They are found vectorised, so a segment full of message bodies is searched in a fraction
+    of a second.
     """
     for shift in range(4):
         start = bad + 1 + shift

@@ -1,12 +1,13 @@
-"""Opening a journal after anything: the meaning of each state of its files, and what is done about it.
+"""Opens a journal after a stop, a crash or a power cut. The table has each state that its files may be in, and what is
+done.
 
 Writes go out one at a time, each followed by its fdatasync, and every record says where its write began (`batch`). So
-after a crash or power cut only the last write of the last segment can be missing or mangled, in any pattern of pages. A
-whole record further on whose `batch` lies past the bad byte proves that the bad byte was once durable.
+after a crash or power cut only the last write of the last segment can be missing or damaged, in any pattern of pages.
+If a whole record further on has a `batch` past a bad byte, that byte was once durable.
 
     #  state                                      made by                              done
     1  no segment                                 a new node                           the first is created
-    2  a `.new` file                              crash while a segment was born       unlinked: never used
+    2  a `.new` file                              crash while a segment was made       unlinked: never used
     3  last segment, bad record, nothing proves   crash or power cut before the        cut back
        it was durable                             fdatasync
     4  last segment, bad record, a later one      bit rot, another's write             Corrupt
@@ -15,14 +16,14 @@ whole record further on whose `batch` lies past the bad byte proves that the bad
        OPENING or first META
     6  sequence with a gap; OPENING not where     a lost or foreign file               Corrupt
        the log ends
-    7  whole records in an impossible order       a bug, ours                          Corrupt
+    7  whole records in an impossible order       a mistake in our code                Corrupt
        (index gap, term going back)
     8  unknown version, kind or flag, with a      a newer build                        FormatRefused
        right checksum
     9  oldest segments gone                       trim, or a crash within it           fine: the log starts later
 
 The last write is written again and synced before it counts. After a failed fdatasync the pages may read well and yet
-not be on the disk, and after a kill no process has synced them.
+not be on the disk. After a kill nobody may have synced them.
 """
 
 from dataclasses import dataclass, field
@@ -58,9 +59,10 @@ _KNOWN_FLAGS = {ENTRY: 0, TRUNCATE: 0, META: VOTER | VOTED, OPENING: 0}
 
 @dataclass(slots=True)
 class Recovered:
-    """The journal as its files tell it. `last` 0 means an empty log. `next` is the next index, 0 for any.
+    """The state of the journal by its files. `last` is the last entry's index, 0 if the log is empty. `next` is the
+    next index, 0 for any.
 
-    `sealed`: the last write holds nothing but a META, so all before it is proven durable.
+    `sealed`: the last write is a META alone, so all before it is proven durable.
     """
 
     segments: list[Segment] = field(default_factory=list)
@@ -77,9 +79,9 @@ class Recovered:
 
 
 def recover(directory: Path, disk: Disk, group: int, cluster_id: bytes | None) -> Recovered:
-    """Read all segments, cut a torn tail, make the last write durable.
+    """Read all segments, cut a torn end off, and make the last write durable.
 
-    Raises Corrupt or FormatRefused, naming file and offset. The files are then untouched. Raises DiskFailed.
+    Raises Corrupt or FormatRefused with file and offset. Then no segment was changed. Raises DiskFailed.
     """
     found = Recovered(cluster_id=cluster_id or NO_CLUSTER)
     for name in disk.list_directory(directory):
@@ -106,7 +108,7 @@ def recover(directory: Path, disk: Disk, group: int, cluster_id: bytes | None) -
 
 
 def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last: bool) -> None:
-    """Read one segment into `found`. Of the last one, cut the torn tail and write the last write again."""
+    """Read one segment into `found`. In the last segment, cut a torn end off and write the last write again."""
     segment.fd = disk.open_write(segment.path)
     data = disk.read(segment.fd, disk.size(segment.fd), 0)
     file = str(segment.path)
@@ -134,7 +136,9 @@ def _replay(found: Recovered, segment: Segment, disk: Disk, group: int, is_last:
 
 
 def _take_all(found: Recovered, segment: Segment, heads: Heads, data: bytes) -> None:
-    """Apply the records of a segment in order, entries that follow one another together."""
+    """Apply the records of a segment to `found` in their order. Entries that follow one another are applied
+    together.
+    """
     file = str(segment.path)
     row = 0
     for other in [*np.flatnonzero(heads["kind"] != ENTRY).tolist(), len(heads)]:
@@ -151,7 +155,9 @@ def _take_all(found: Recovered, segment: Segment, heads: Heads, data: bytes) -> 
 
 
 def _take_entries(found: Recovered, segment: Segment, heads: Heads) -> bool:
-    """Apply entries, if each of them can stand where it does. Else apply none: one by one they show what is wrong."""
+    """Apply entries if each of them is possible at its place. If not, apply none and return False: `_take` then finds
+    the wrong one.
+    """
     if not len(heads):
         return True
     index, term = heads["index"], heads["term"]
@@ -170,7 +176,7 @@ def _take_entries(found: Recovered, segment: Segment, heads: Heads) -> bool:
 
 
 def _take(found: Recovered, segment: Segment, record: Record, data: bytes) -> None:
-    """Apply one record, after checking that it can stand here."""
+    """Apply one record, after checking that it is possible at its place."""
     if record.kind == ENTRY:
         _take_entry(found, segment, record)
     elif record.kind == TRUNCATE:
@@ -219,7 +225,9 @@ def _truncate(found: Recovered, index: int) -> None:
 
 
 def _check_header(found: Recovered, header: FileHeader, group: int, file: str) -> None:
-    """Check that the file is a journal segment of this group, and of this cluster unless it is older than Genesis."""
+    """Check that the file is a journal segment of this group. Check its cluster too, unless it was begun before
+    Genesis.
+    """
     if header.cluster_id != NO_CLUSTER and found.cluster_id == NO_CLUSTER:
         found.cluster_id = header.cluster_id
     cluster_id = found.cluster_id if header.cluster_id != NO_CLUSTER else NO_CLUSTER
@@ -235,7 +243,7 @@ def _check_known(record: Record, file: str) -> None:
 
 
 def _bad_record(data: bytes, offset: int, segment: Segment, why: str) -> Corrupt:
-    """The error for the bytes at `offset`, with the two numbers that disagree."""
+    """The error for the bytes at `offset`, with the checksum that was found and the one that was expected."""
     end = offset + HEAD_SIZE + int.from_bytes(data[offset + 4 : offset + 8], "little")
     found = google_crc32c.extend(segment.seed, data[offset + 4 : end])
     expected = int.from_bytes(data[offset : offset + 4], "little")

@@ -1,7 +1,7 @@
-"""Reads the records of a whole segment at once: a journal of a gigabyte holds millions of small ones.
+"""Reads the records of a whole segment in few steps, because a journal of a gigabyte holds millions of small ones.
 
-Only two things take a step per record, each one call into C: following the lengths, and the checksum. All else is
-checked in columns. `decode_record` defines when a record is whole; a test compares the two.
+Only two things take a step per record, each one call into C: following the lengths, and the checksum. Everything else
+is checked in columns. `decode_record` defines when a record is whole; a test compares the two.
 """
 
 import struct
@@ -37,7 +37,7 @@ _CHECK_SIZE: Final = 4
 
 
 def whole_records(data: bytes, start: int, seed: int) -> Heads:
-    """The heads, dtype HEAD, of the records one behind the other from `start` on, up to the first that is not whole."""
+    """The heads, dtype HEAD, of the records from `start` on, up to the first record that is not whole."""
     offsets = _follow(data, start)
     heads = _gather(data, offsets)
     ends = offsets + HEAD_SIZE + heads["length"]

@@ -1,7 +1,7 @@
-"""A segment of the journal: its file, and the places of the entries in it that are still part of the log.
+"""A segment of the journal: its file, and the offsets of those of its entries that are still part of the log.
 
-Memory holds twelve bytes per entry of every segment (offset, length, term), but no commands. The journal keeps those of
-the tail. Older ones are read back from here when a follower lags or a restart applies them.
+Memory holds twelve bytes per entry of every segment (offset, length, term), but no commands. log.py has the commands of
+the newest entries. Those of older ones are read from here when a follower lags or a restart applies them.
 """
 
 from array import array
@@ -20,9 +20,11 @@ NEW_SUFFIX = ".new"
 
 
 class Segment:
-    """A segment's file and its live entries: consecutive indexes from `first`, in the order of their offsets.
+    """A segment's file and its live entries, which are still part of the log: consecutive indexes from `first`, in the
+    order of their offsets.
 
-    `version` is that of its header. No entry of a newer version stands in a segment that was begun after it.
+    `version` is the version in its header. It bounds the versions of the entries that were added after the segment
+    began.
 
     Invariants:
 
@@ -50,14 +52,16 @@ class Segment:
         return self.first + len(self.offsets)
 
     def head(self, kind: int, index: int, term: int, body: bytes, flags: int = 0) -> bytes:
-        """Take the next place in the file for a record. Return its 32 bytes, which `body` must follow."""
+        """Take the next `32 + len(body)` bytes of the file for a record. Return its first 32 bytes, which `body` must
+        follow.
+        """
         offset = self.size
         self.size = offset + HEAD_SIZE + len(body)
         assert self.size <= OFFSET_MAX, f"segment {self.path} has grown to {self.size} bytes"
         return encode_head(self.seed, offset, self.batch, kind, index, term, body, flags)
 
     def place(self, index: int, term: int, offset: int, length: int) -> None:
-        """Note an entry at `offset` with a command of `length` bytes."""
+        """Note an entry whose record stands at `offset` and whose command has `length` bytes."""
         if not self.offsets:
             self.first = index
         assert index == self.end, f"entry {index} behind {self.end - 1}"
@@ -66,7 +70,7 @@ class Segment:
         self.terms.append(term)
 
     def place_all(self, index: int, terms: U32, offsets: U32, lengths: U32) -> None:
-        """Note entries one behind the other, the first of which has this index. Shape [n] each."""
+        """Note consecutive entries, the first of which has this index. Each column has the shape [n]."""
         if not self.offsets:
             self.first = index
         assert index == self.end, f"entry {index} behind {self.end - 1}"
@@ -93,7 +97,7 @@ class Segment:
         return entries
 
     def _check(self, head: bytes, command: bytes, row: int) -> None:
-        """Check that the bytes read back are those of this row's record, whole and at its place."""
+        """Check that `head` and `command`, read from the file, are the record of this row. Raises Corrupt."""
         offset = self.offsets[row]
         batch = int.from_bytes(head[BATCH_AT : BATCH_AT + 4], "little")
         expected = encode_head(self.seed, offset, batch, ENTRY, self.first + row, self.terms[row], command)

@@ -1,7 +1,8 @@
-"""A write of the journal: gathered on the event loop, carried out in a thread, accounted for on the loop again.
+"""A write of the journal. The event loop gathers it, a thread carries it out, and the loop then notes that it is
+durable.
 
 The thread only does the system calls. So the loop never waits for a disk, and the journal needs no lock. One sync runs
-at a time, and a failed one is final: a second fdatasync may report success without the data being on disk.
+at a time. A failed one is not tried again: a second fdatasync may report success without the data being on disk.
 """
 
 from pathlib import Path
@@ -16,10 +17,10 @@ GATHER_BYTES = 1 << 16
 
 
 class Sync:
-    """A write: `pieces` for `segment` from `offset` on, then perhaps a segment to begin, one to unlink.
+    """A write: `pieces` for `segment` from `offset` on. It may also begin a segment (`next`) and unlink one (`doomed`).
 
-    `seq` is the write_seq it makes durable. `last` is the last index it makes durable. The loop lowers it when a
-    conflict truncates the log meanwhile. `run` is for a thread; everything else belongs to the loop.
+    `seq` is the write_seq that becomes durable with it. `last` is the last index that becomes durable. The loop lowers
+    it when a conflict truncates the log meanwhile. `run` is for a thread; everything else is for the loop.
     """
 
     def __init__(self, disk: Disk, segment: Segment, pieces: list[bytes], seq: int, last: int) -> None:
@@ -35,9 +36,9 @@ class Sync:
         self._pieces = pieces
 
     def run(self) -> None:
-        """Write and fdatasync. Blocks. Raises DiskFailed, after which the process has to end.
+        """Write and fdatasync. Blocks the calling thread. Raises DiskFailed, after which the process has to end.
 
-        Touches only the pieces and the files named here. The loop appends to other lists and never to these files.
+        It uses only the pieces and the files of this Sync. The loop changes neither of them meanwhile.
         """
         try:
             if self._pieces:
@@ -73,7 +74,7 @@ class Sync:
 
 
 def preamble(segment: Segment, header: FileHeader, index: int, term: int, meta: tuple[int, int, int, bytes]) -> bytes:
-    """The first bytes of a segment: header, OPENING, META. Takes their places in `segment`.
+    """The first bytes of a segment: header, OPENING, META. The segment's size counts them afterwards.
 
     `index` and `term` are the next index and the last entry's term. `meta` is (commit, term, flags, vote). Every
     segment repeats it, because older segments may be unlinked.
@@ -88,7 +89,9 @@ def preamble(segment: Segment, header: FileHeader, index: int, term: int, meta: 
 
 
 def create_segment(disk: Disk, segment: Segment, data: bytes) -> None:
-    """Make a segment durable under its name. Its bytes come before its name, its name before its use."""
+    """Create a segment with its first bytes. The bytes are durable before the file gets its name, and the name before
+    it is used.
+    """
     new = segment.path.with_suffix(NEW_SUFFIX)
     segment.fd = disk.open_write(new)
     disk.write(segment.fd, data, 0)
@@ -98,7 +101,9 @@ def create_segment(disk: Disk, segment: Segment, data: bytes) -> None:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    """Unlink the oldest segment, durably before the next one goes. So a crash always leaves an unbroken suffix."""
+    """Unlink the oldest segment. That is durable before the next one is unlinked, so a crash never leaves a gap between
+    segments.
+    """
     disk.unlink(segment.path)
     disk.fsync_directory(directory_of(segment))
     disk.close(segment.fd)

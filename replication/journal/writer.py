@@ -1,6 +1,6 @@
 """The thread that writes the journal, off the event loop, one Sync at a time.
 
-A plain thread and a SimpleQueue, since an executor's futures cost more than the write's own hand-off.
+It is a plain thread with a SimpleQueue, because handing a write to an executor takes longer than to this queue.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ Written = Callable[[Sync, BaseException | None], None]
 
 
 class Writer(Protocol):
-    """Runs a Sync and reports it on the loop. At most one is under way."""
+    """Runs one Sync at a time, and calls `written` on the loop when it has run."""
 
     def start(self, written: Written) -> None:
-        """Start, inside the loop on which `written` will be called."""
+        """Start. Call it on the loop on which `written(sync, error)` will be called."""
 
     def put(self, sync: Sync) -> None:
-        """Run this Sync."""
+        """Run this Sync. Call it only when no other is under way."""
 
     def close(self) -> None:
-        """End: no more Syncs come."""
+        """End. No Sync may be put after this."""
 
 
 class WriterThread:
-    """The real writer. After an error it takes nothing more."""
+    """The Writer of a real node, with a thread of its own. After an error it runs no Sync any more."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Sync | None] = queue.SimpleQueue()
@@ -54,7 +54,7 @@ class WriterThread:
             self._thread.join()
 
     def _write(self) -> None:
-        """The thread: nothing but system calls."""
+        """The work of the thread: it runs one Sync after the other."""
         while (sync := self._work.get()) is not None:
             error: BaseException | None = None
             try:

@@ -1,24 +1,28 @@
-"""Checks that the nodes hold the same state: the leader names an index, and every node says its rolling hash there.
+"""Checks that the nodes have the same state. The leader names an index, and every node says its rolling hash after that
+entry.
 
     leader                                     follower
     heartbeat: check_index = 1207     ->       (has applied 1207)
                                       <-       echo: sum_index = 1207, sum = 9f..
-    a majority of all members, itself counted, stands at 9f..: agreed
+    a majority of all members, itself counted, has 9f..: agreed
     heartbeat: agreed_index = 1207,
-               agreed_sum = 9f..      ->       the same here: fine. Another: it asks all others itself (`sum_asked`),
-                                               and if a majority says the same, it is the odd one out and stops
+               agreed_sum = 9f..      ->       its own hash is the same: fine. Another: it asks all others itself
+                                               (`sum_asked`), and if a majority has 9f.., it is the odd one out
+                                               and stops
 
-While all agree this costs no message of its own, no disk and no wait. A round takes a round trip. It takes a second
-where a node has not applied the index yet. That node is asked again later, and a difference does not go away. A leader
-that finds itself against a majority is the odd one out like any other node. It stops, and the others elect a leader.
+While all agree this costs no message of its own, no disk and no wait. A round takes a round trip. It takes up to a
+second if a node has not applied the index yet. That node is asked again in a later round, and a difference does not go
+away. A leader that finds itself against a majority is the odd one out like any other node. It stops, and the others
+elect a leader.
 
-A hash says by which version it was made (state_hashes.py). A hash of another version than this node's is no opinion: it
-does not agree or differ.
+A hash says by which version it was made (state_hashes.py). A hash of another version than this node's is left out of
+the comparison.
 
-Without a majority on one side the wrong node is unknown. Then no node stops, and `split` says each node's hash. It is
-decided when one more node is heard. No node stops on the word of one other, not even of the leader. A follower that
-differs asks the others, and stops only if a majority differs from it. So one faulty node cannot stop the rest. Only the
-hash is compared. It does not say why a node differs (a bug, a bit of memory, an edited file).
+If the nodes differ and no majority has one hash, the wrong node is unknown. Then no node stops, and `split` says each
+node's hash. The split ends when enough nodes were heard for a majority. No node stops because of one other node, not
+even the leader. A follower that differs asks the others, and stops only if a majority differs from it. So one faulty
+node cannot stop the rest. Only the hash is compared. It does not say why a node differs (a bug, a bit of memory, an
+edited file).
 """
 
 from __future__ import annotations
@@ -29,13 +33,18 @@ from dataclasses import dataclass
 from replication.raft.state_hashes import StateHashes, comparable
 
 ASK_AGAIN = 40
-"""Heartbeats that ask about one index before they ask about a newer one: some node may not remember it any more."""
+"""A follower that differs asks about one index for this many heartbeats, and then about a newer one.
+
+The others may not remember the hash after the older entry any more.
+"""
 ROUND_S = 1.0
 """How long a round waits for nodes that are connected and have not applied its index."""
 
 
 class OddOneOut(Exception):
-    """This node's applied entries had another effect than on a majority of the members. Do not trust its data."""
+    """This node's applied entries had another effect than those of a majority of the members. Its data cannot be
+    trusted.
+    """
 
     def __init__(self, node_id: str, index: int, own: bytes, agreed: bytes) -> None:
         super().__init__(
@@ -48,7 +57,7 @@ class OddOneOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Nodes that differ without a majority on one side: the hash of each node that was heard, after entry `index`."""
+    """Nodes that differ while no majority has one hash: the hash of each node that was heard, after entry `index`."""
 
     index: int
     sums: Mapping[str, bytes]
@@ -59,10 +68,10 @@ class Split:
 
 
 class Agreement:
-    """The leader's side, and what every node knows to be agreed.
+    """Compares the hashes of the members. The leader asks in rounds, and a follower checks what the leader says.
 
-    `agreed_index` and `agreed_sum`: the newest hash that a majority was heard to have, (0, b"") before the first in
-    this process.
+    `agreed_index` and `agreed_sum`: the newest hash that a majority is known to have. They are 0 and b"" until a first
+    one is known in this process.
     """
 
     def __init__(self, node_id: str, sums: StateHashes) -> None:
@@ -70,9 +79,9 @@ class Agreement:
         self.agreed_sum = b""
         self.split: Split | None = None
         self.differing: tuple[str, ...] = ()
-        """Members that were found in this term to have another hash than the majority. They stop."""
+        """Members that were found in this term to have another hash than the majority. They stop by themselves."""
         self.asked = 0
-        """Index of the round, 0 while there is nothing to compare."""
+        """The index that the leader asks about in this round. 0 while there is nothing to compare."""
         self._accused = 0
         self._asks = 0
         self._witnesses: dict[str, bytes] = {}
@@ -82,19 +91,19 @@ class Agreement:
         self._until = float("-inf")
 
     def lead(self) -> None:
-        """Begin a term as leader: answers of an earlier term say nothing."""
+        """Begin a term as leader. Answers of earlier terms are forgotten."""
         self.asked, self.split, self.differing = 0, None, ()
         self._said.clear()
         self._until = float("-inf")
 
     def sum_at(self, index: int) -> bytes:
-        """This node's hash after the entry at `index`. b"" if it does not have it."""
+        """This node's hash after the entry at `index`, b"" if it does not have it."""
         return self._sums.at(index) or b""
 
     def tick(self, now: float, voters: Collection[str], connected: Collection[str]) -> None:
-        """Begin the next round if this one is over: all of the `connected` peers answered, or it took too long.
+        """On the leader: begin the next round if all `connected` peers answered, or ROUND_S is over.
 
-        `voters` are all others that count.
+        `voters` are the voters but this node.
         """
         if self.asked and now < self._until and not set(connected) <= self._said.keys():
             return
@@ -105,24 +114,26 @@ class Agreement:
             self._decide(voters)
 
     def answered(self, peer: str, index: int, held: bytes, voters: Collection[str]) -> None:
-        """Take the hash that `peer` has after the entry at `index`. Raises OddOneOut if a majority differs from us."""
+        """On the leader: take the hash that `peer` has after the entry at `index`.
+
+        Raises OddOneOut if a majority has another hash than this node.
+        """
         if index == self.asked and index:
             self._said[peer] = held
             self._decide(voters)
 
     def forget(self, peer: str) -> None:
-        """Drop the peer's answers: its disk was emptied, or it is no member. A split ends if the peer was one side of
-        it.
-        """
+        """Drop the peer's answers: its disk was emptied, or it is no member any more. This may end a split."""
         self._said.pop(peer, None)
         if self.split is not None:
             sums = {node_id: held for node_id, held in self.split.sums.items() if node_id != peer}
             self.split = Split(self.split.index, sums) if len(set(sums.values())) > 1 else None
 
     def heard(self, index: int, held: bytes) -> int:
-        """Take the leader's word that a majority has this hash. Return an index at which to ask all others.
+        """On a follower: take from the leader that a majority has the hash `held`. Return an index about which to ask
+        all others.
 
-        0 means that there is no need: this node has the same hash, or cannot tell.
+        0 if there is nothing to ask: this node has the same hash, or none for that entry.
         """
         own = self._sums.at(index)
         if own is None or not comparable(own, held):
@@ -137,7 +148,8 @@ class Agreement:
         return self._accused
 
     def told(self, peer: str, index: int, held: bytes, voters: Collection[str], majority: int) -> None:
-        """Take the answer of `peer` to this node's question: its hash, or b"" if it cannot tell.
+        """On a follower: take the answer of `peer` to this node's question. `held` is its hash, b"" if it does not have
+        one.
 
         Raises OddOneOut when a `majority` of the `voters` has one hash that is not this node's.
         """

@@ -1,4 +1,4 @@
-"""The shared parts of a Raft group: the library's core, the way out, the options and the given time."""
+"""The parts that all roles of a Raft group share: the library's core, the wire, the options and the given time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from replication.wire.frame import Message
 
 
 class Diverged(Exception):
-    """Another committed entry, or a second leader of a term. Both are impossible unless a disk forgot what it held."""
+    """A committed entry with two contents, or two leaders in one term. Both are impossible unless a disk forgot what it
+    held.
+    """
 
 
 @dataclass(frozen=True)
 class RaftContext:
-    """The place of a node in the group. `monotonic` is the only clock."""
+    """The parts of one node's Raft group, which its roles share. `monotonic` is the only clock."""
 
     options: GroupOptions
     roster: Roster
@@ -45,7 +47,9 @@ class RaftContext:
         return self.roster.peers
 
     def stale(self, peer: str, message: Message) -> bool:
-        """True if the message is of an earlier term. The sender is told (R8), else a deposed leader goes on unaware."""
+        """True if the message is of an earlier term. The sender is told the present term (R8), since a deposed leader
+        may not know of it.
+        """
         if message["term"] >= self.core.term:
             return False
         self.wire.send(peer, {"type": "stale_term", "term": self.core.term})

@@ -1,13 +1,15 @@
-"""The follower's side: entries and heartbeats of the leader. The library checks and appends; this guards its edges.
+"""The follower's side: entries and heartbeats of the leader. The library checks and appends; this file guards its weak
+points.
 
-The library commits min(leader's commit, end of the own log). That is right for a log that every message cuts at its
-end, as in the stock library. Our log keeps entries that were not contradicted (R2). Entries behind the last one of a
-message may be another leader's. So the commit index is lowered to what the message itself proves before the library
-sees it. A heartbeat proves nothing, so it commits only what was proven before in this term (`_verified`).
+The library commits min(leader's commit, end of the own log). That is right for a log that every message cuts at the
+message's end, as in the stock library. Our log keeps entries that were not contradicted (R2). Entries behind the last
+one of a message may be another leader's. So this file lowers the commit index of a message before the library sees it.
+It goes no further than the message's own entries prove. A heartbeat has no entries. So it commits only entries that
+were proven before in this term (`_verified`).
 
-Each entry committed here is in every later leader's log. A message may begin before that point: it came again, or a
-leader searches for where the logs agree. It is shortened to begin behind that point. Else the library would cut its log
-down to there, and report that applied entries are lost.
+Each entry committed here is in every later leader's log. A message may begin before the last committed entry, because
+it came twice, or because a leader searches for where the logs agree. Then this file removes the committed entries from
+the message. Otherwise the library would cut its log down to there, and report that applied entries are lost.
 """
 
 from __future__ import annotations
@@ -24,24 +26,24 @@ NEVER = float("-inf")
 
 
 class Follower:
-    """This node as a follower, with its record of leaders.
+    """This node as a follower, with what it heard from leaders.
 
-    `_verified` is (term, index): up to index the log equals that term's leader's.
+    `_verified` is (term, index): up to `index` this log equals the log of the leader of `term`.
     """
 
     def __init__(self, context: RaftContext, votes: Votes) -> None:
         self.heard_s = NEVER
-        """Monotonic second at which a leader of the then current term was last heard."""
+        """Monotonic second at which a leader was last heard in its term."""
         self.answering = 0
-        """Number of the append_entries that the library is handling, for its answer."""
+        """The `seq` of the append_entries that the library is handling. The answer gets it."""
         self.answered: tuple[str, Message] | None = None
-        """The newest answer to append_entries, and the leader it was for."""
+        """The leader that got the newest answer to append_entries, and that answer."""
         self.low_water = 0
-        """The index that every peer has, as the leader last said."""
+        """The index up to which every peer has the log, as the leader last said."""
         self.released = False
-        """True if the leader said last that no majority needs this node, which is leaving, any more."""
+        """True if this node is leaving, and the leader said last that no majority needs it any more."""
         self.leader_commit = 0
-        """The index committed, as the leader last said. This node may not have it yet."""
+        """The leader's commit index, as it last said. This node may lack entries up to it."""
         self.median = MedianHeard(context.options.heartbeat_s)
         self._context = context
         self._core = context.core
@@ -51,7 +53,7 @@ class Follower:
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message that this part takes."""
+        """The functions for the kinds of message that this role takes, by kind."""
         return {
             "append_entries": self._append_entries,
             "heartbeat": self._heartbeat,
@@ -80,8 +82,8 @@ class Follower:
     def connected(self, peer: str) -> None:
         """Repeat the last answer to a leader whose connection is new, because that answer may be lost.
 
-        The leader sent as soon as its own connection was up, and ours was not yet. Else it would wait `resend_s`. To
-        hear an answer twice does no harm.
+        The leader sent as soon as its own connection was up, while ours was not. Without the repetition it would wait
+        `resend_s`. Hearing an answer twice does no harm.
         """
         if self.answered is not None and self._core.leader_id == peer:
             told, message = self.answered
@@ -93,7 +95,9 @@ class Follower:
         self._votes.heard_leader(self.heard_s)
 
     def _listen(self, wish_s: float) -> None:
-        """Owe the silence that a heartbeat asks for: by its gap to the one before and by the leader's wish."""
+        """Adjust the silence that this node owes. The gap since the heartbeat before and the leader's wish (seconds)
+        decide.
+        """
         context, core = self._context, self._core
         now, before = context.monotonic(), self._beat
         self._beat = (core.term, now)
@@ -117,8 +121,8 @@ class Follower:
             self._verified = (core.term, max(verified, proven) if term == core.term else proven)
 
     def _check(self, peer: str, message: Message) -> None:
-        """Raise Diverged for a second leader in one term or another committed entry: a disk lost what it had
-        promised.
+        """Raise Diverged if there is a second leader in one term or another committed entry. In both cases a disk lost
+        what its node had promised.
         """
         core = self._core
         if message["term"] == core.term and core.state == LEADER:

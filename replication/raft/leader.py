@@ -1,8 +1,9 @@
-"""The leader's side: heartbeats, entries, answers, what is committed, and if it should lead at all.
+"""The leader's side: it sends heartbeats and entries, takes answers, decides what is committed, and when to stop
+leading.
 
-progress.py keeps the book on the followers, and election/trust.py on their echoes. This part turns both into messages.
-A heartbeat is small, and its echo waits for no disk. So trust depends on processes and network only. append_entries
-carry the log and are answered when it is on disk.
+progress.py records how far each follower is, and election/trust.py their echoes. This file turns both into messages. A
+heartbeat is small, and its echo waits for no disk. So trust depends on processes and network only. append_entries carry
+the log, and are answered when it is on the follower's disk.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from replication.raft.pysyncobj_core import LEADER
 from replication.wire.frame import Message
 
 UNSAID_S = 0.4
-"""The silence of a voter of a build before protocol 2, whose echoes do not say it: the default of its configuration.
+"""The silence of a voter whose build is older than protocol 2, in seconds. Its echoes do not say the silence.
 
-If this node's own silence is less, that counts.
+This is the default of its configuration. If this node's own configured silence is shorter, that one counts.
 """
 
 
@@ -29,7 +30,9 @@ def _nothing() -> None:
 
 
 class Leader:
-    """This node as leader. `peers` are the live records of all others, also while it does not lead."""
+    """This node as leader. `peers` has what is known of each other member. It is also there while this node does not
+    lead.
+    """
 
     def __init__(self, context: RaftContext) -> None:
         options = context.options
@@ -46,24 +49,25 @@ class Leader:
         self.next_beat = NEVER
         """When heartbeats go out again, while this node leads."""
         self._members_index = 0
-        self._stores: dict[str, bytes] = {}  # of all nodes that ever connected: one may become a member later
+        self._stores: dict[str, bytes] = {}  # by node, also of those that are no members: one may become a member later
         self.untrusted_s = 0.0
-        """Seconds in which this node led without trust, after it had trust once, since the start."""
+        """Seconds since the start for which trust had ended while this node led. Times before a first trust are left
+        out."""
         self._sure_until = NEVER
         self.on_trusted: Callable[[], None] = _nothing
         """Called when trust returns, or comes for the first time."""
         self.on_renewed: Callable[[], None] = _nothing
-        """Called when trust ends at another time."""
+        """Called when the time at which trust ends has changed."""
         self.lets_go = False
-        """True if leaving nodes may end although no majority stays: nothing needs one any more."""
+        """True if leaving nodes may end although no majority stays, because the whole cluster stops."""
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message that this part takes."""
+        """The functions for the kinds of message that this role takes, by kind."""
         return {"next_node_idx": self._answered, "echo": self._echo}
 
     def set_members(self) -> None:
-        """Book new members in and removed ones out: the roster has changed."""
+        """Add records for new members and drop those of removed ones. Call it when the roster has changed."""
         roster, last = self._context.roster, self._core.last_index
         for gone in sorted(self.peers.keys() - set(roster.peers)):
             self._context.agreement.forget(gone)
@@ -77,7 +81,7 @@ class Leader:
         self._progress.set_members(roster.peers, roster.others, own=roster.votes, last_index=last)
 
     def begin(self, now: float) -> None:
-        """Begin to lead. The no-op of the term is not yet in the log."""
+        """Begin to lead. The no-op of the term is not in the log yet."""
         self._progress.lead(self._core.last_index)
         self.trust.lead(now)
         self._context.agreement.lead()
@@ -86,7 +90,7 @@ class Leader:
         self.lets_go = False
 
     def tick(self, now: float) -> None:
-        """Commit what a majority has. Step down if no majority listens."""
+        """Commit the entries that a majority has on disk. Step down if no majority echoes."""
         core, index = self._core, self._progress.majority_index(self._context.journal.durable_index)
         # Counting commits only an entry of the own term (figure 8 of the Raft paper); it brings the earlier ones along.
         if index > core.commit_index and self._context.journal.term_at(index) == core.term:
@@ -95,7 +99,7 @@ class Leader:
             core.step_down()
 
     def keep_time(self, now: float) -> None:
-        """Send heartbeats that are due. They go before anything that takes time, because trust counts from `now`."""
+        """Send heartbeats if they are due. Call it before anything that takes time, because trust counts from `now`."""
         if now >= self.next_beat:
             voters = self._context.roster.others
             self._context.agreement.tick(now, voters, [peer for peer in voters if self._context.wire.connected(peer)])
@@ -110,9 +114,10 @@ class Leader:
                 self._append(follower, last, now)
 
     def _is_out(self) -> bool:
-        """True if this node and a majority of those that stay have applied the removal of this node.
+        """True if this node was removed, and a majority of the remaining voters has applied that.
 
-        Sooner the others would not know that it is committed. They might need a vote of this node, and it ends.
+        Before that they would not know that the removal is committed. They might need the vote of this node, which ends
+        when it steps down.
         """
         roster = self._context.roster
         if roster.votes:
@@ -132,8 +137,8 @@ class Leader:
             self._context.wire.send(peer, self._told(peer, told))
 
     def connected(self, peer: str, store_id: bytes) -> None:
-        """Take a new connection to or from the peer. Another store_id means that its disk was wiped and has nothing any
-        more.
+        """Take a new connection to or from the peer. Another `store_id` than before means that its disk was wiped and
+        is empty.
         """
         former, self._stores[peer] = self._stores.get(peer, store_id), store_id
         known = self.peers.get(peer)
@@ -145,7 +150,7 @@ class Leader:
         self._progress.reconnected(peer, self._core.last_index)
 
     def forget(self, peer: str) -> None:
-        """Void what the peer acknowledged: its disk was wiped, or is an old copy of itself."""
+        """Forget what the peer acknowledged, because its disk was wiped or is an old copy of itself."""
         if peer in self.peers:
             self._progress.forget(peer)
             self.trust.forget(peer)
@@ -153,7 +158,7 @@ class Leader:
             self.on_renewed()
 
     def survey(self) -> dict[str, Peer]:
-        """The peers with all that is known now."""
+        """The records of all peers, brought up to date."""
         for peer in self.peers.values():
             follower = self._progress.followers[peer.node_id]
             peer.connected = self._context.wire.connected(peer.node_id)
@@ -163,17 +168,19 @@ class Leader:
 
     @property
     def low_water(self) -> int:
-        """Every peer is known to have the log up to here, so no peer needs the journal before it."""
+        """The index up to which every peer is known to have the log. No peer needs the journal before it."""
         return min((f.match for f in self._progress.followers.values()), default=self._core.applied_index)
 
     def beat(self, peer: str, now: float) -> None:
-        """Send a heartbeat to this peer alone, out of turn. It learns what is committed, and says what it has
-        applied.
+        """Send a heartbeat to this peer alone, between two regular ones. The peer learns what is committed, and its
+        echo says what it has applied.
         """
         self._context.wire.send(peer, self._told(peer, self._heartbeat(now)))
 
     def outnumbered(self) -> bool:
-        """True if the nodes that are up and do not leave are no majority. This node may be one of them."""
+        """True if the voters that are connected and do not leave are no majority. This node counts if it does not leave
+        itself.
+        """
         staying = int(self._context.roster.votes and not self._context.node_report().leaving)
         staying += sum(peer.voter and peer.connected and not peer.leaving for peer in self.survey().values())
         return staying < self._context.roster.majority
@@ -260,12 +267,14 @@ class Leader:
         if follower.voter:
             self._trust(peer, stamp, message["silence_ms"] / 1000, now)
         elif follower.match == self._core.last_index and now - follower.nudged_s >= self._context.options.nudge_s:
-            # The peer has all entries and waits for a committed one made after it came (RegainVote): append one.
+            # The peer has all entries. To vote again it needs a committed entry that is newer (RegainVote): append one.
             follower.nudged_s = now
             self._core.append(NO_OP)
 
     def _trust(self, peer: str, stamp: float, owed_s: float, now: float) -> None:
-        """Extend trust by a voter's echo. The time since the last echo is lateness, which the silence has to bridge."""
+        """Extend trust by a voter's echo. The time since the last echo of a majority is recorded as lateness, which the
+        silence has to bridge.
+        """
         trust, options = self.trust, self._context.options
         confirmed, before = trust.confirmed(now), self._sure_until
         trust.echoed(peer, stamp, owed_s or min(UNSAID_S, options.election_min_s), now)

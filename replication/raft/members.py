@@ -49,7 +49,7 @@ from replication.raft.pysyncobj_core import Core
 
 
 class Roster:
-    """The nodes that count, by what is applied here. Invariants: all sorted, and no node is both voter and learner."""
+    """The voters and learners, by the entries that are applied here. Invariants: all sorted, and no node is both."""
 
     def __init__(self, node_id: str, peers: Collection[str]) -> None:
         self._node_id = node_id
@@ -58,7 +58,7 @@ class Roster:
         self.learners: tuple[str, ...] = ()
 
     def set(self, voters: Collection[str], learners: Collection[str]) -> None:
-        """Take the members after another applied change, or from the table at the start."""
+        """Set the members, after a change was applied or from the table at the start."""
         assert not set(voters) & set(learners), (voters, learners)
         self.voters, self.learners = tuple(sorted(voters)), tuple(sorted(learners))
 
@@ -84,8 +84,8 @@ class Roster:
 
 
 def unapplied_changes(core: Core, is_change: IsChange) -> list[int]:
-    """Indexes of the changes in the log behind what is applied. It reads that part of the log, so ask when it is
-    short.
+    """The indexes of the changes in the log that are not applied here. Reads the whole log behind the applied entries,
+    so call it when that is short.
     """
     found: list[int] = []
     at = core.applied_index + 1

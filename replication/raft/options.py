@@ -1,4 +1,4 @@
-"""The timings and bounds of one Raft group, and its reports of its peers: plain values, checked together once."""
+"""The timings and bounds of one Raft group, and the reports of its nodes: plain values, checked together when made."""
 
 from __future__ import annotations
 
@@ -24,40 +24,47 @@ class GroupOptions:
 
     node_id: str
     peers: tuple[str, ...]
-    """Node ids of the others, all with a vote, until `RaftGroup.set_members` says more."""
+    """The ids of the other nodes. All count as voters until `RaftGroup.set_members` is called."""
     founds: bool = True
-    """True if an empty node with empty peers may begin a cluster. False for a node that joins."""
+    """True if a node with an empty directory may found a cluster with peers that are empty too. False if it joins one.
+    """
     number: int = 0
     """The number of the group in ids, entries and files."""
     heartbeat_s: float = 0.05
     trust_s: float = 0.25
-    """How long a leader trusts itself, counted from sending. More bridges hiccups. It must stay below
-    election_min_s.
+    """How long a leader trusts itself, counted from sending a heartbeat. A longer time bridges longer pauses. It must
+    stay below election_min_s.
     """
     election_min_s: float = 0.4
     election_max_s: float = 0.8
-    """A silent leader is given up after a random time between the two. Less: faster failover, more false alarms."""
+    """A follower gives a silent leader up after a random time between election_min_s and election_max_s.
+
+    Shorter times mean a faster failover, and more elections without need.
+    """
     apart_ms: int = 500
     """A node whose clock is farther than this from its leader's campaigns only after the others.
 
     Delay counts as difference, so lower it only where the network is fast.
     """
     fallback_s: float = 0.35
-    """A leader that no majority echoes steps down after this."""
+    """A leader that no majority echoes steps down after this time."""
     stall_s: float = 0.15
-    """A pause between ticks of at least this means that the process stood still."""
+    """A longer pause between ticks means that the process stood still."""
     resend_s: float = 5.0
+    """An append_entries that is not answered is sent again after this time (raft/progress.py)."""
     idle_s: float = 0.5
+    """An empty append_entries goes out this often."""
     nudge_s: float = 1.0
+    """For a node that waits to vote again, the leader appends a no-op this often."""
     outcome_s: float = 5.0
-    """A proposal without outcome is `unknown` after this."""
+    """A proposal that has no outcome after this time gets `unknown`."""
     transfer_s: float = 1.0
     """A transfer is called off unless its target has everything on disk and applied within this.
 
     Nothing is proposed meanwhile, so a transfer that fails may hold up the service for as long.
     """
     apply_slice_s: float = 0.02
-    """Applying pauses after this, so that heartbeats are not late during a long replay."""
+    """A step applies entries for this long at most, so that heartbeats are not late during a long replay."""
     max_entry_bytes: int = 8 * MIB
     max_batch_bytes: int = 4 * MIB
     """Bytes of entries in one append_entries. More: fewer round trips, but heartbeats on the same connection wait
@@ -66,7 +73,7 @@ class GroupOptions:
     max_batch_entries: int = 4096
     max_pending_bytes: int = 64 * MIB
     is_change: IsChange = _no_change
-    """True if a command of the log changes the members."""
+    """Says if an entry of the log changes the members."""
 
     def __post_init__(self) -> None:
         if self.node_id in self.peers or len(set(self.peers)) != len(self.peers):
@@ -80,13 +87,13 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node's report of itself in every echo.
+    """A node's report of itself, which every echo has.
 
     - `wall_ms`: its node clock. `free_bytes`: free on its disk. `low`: that is less than its reserve.
-    - For a planned stop: `retiring` says that it shall not lead, `leaving` that it waits to end.
-    - `busy`: it has pushes on the wire, or outcomes of pushes that are not in the log.
-    - `ahead_ms`: how far a leader's clock is ahead of the median of all, and how much farther at the most. The leader
-      looks at all peers for it, so only a heartbeat asks.
+    - For a planned stop: `retiring` says that it shall not lead, `leaving` that it waits for permission to end.
+    - `busy`: it has pushes on the wire, or outcomes of pushes that are not in the log yet.
+    - `ahead_ms()`: how far a leader's clock is ahead of the median of all, and how much farther it may be, in ms. It
+      looks at all peers, so it is called only for a heartbeat.
     """
 
     wall_ms: int
@@ -99,24 +106,26 @@ class NodeReport:
 
 
 DRIFT_MS_PER_S: Final = 2.0
-"""Two node clocks come apart no faster, unless one is set: 500 ppm in the rate of each, 500 ppm that each is slewed."""
+"""The fastest rate at which two node clocks come apart unless one is set. Each has a rate error of 500 ppm and is
+slewed by 500 ppm."""
 PARTING_S: Final = 120.0
-"""Two right clocks come apart for no longer, because NTP sets them right (A7).
+"""The longest time for which two right clocks come apart, because NTP sets them right (assumption A7).
 
-A longer time would hold a right leader back by seconds. Its leases would end when a lost clock is heard again.
+With a longer time a lost clock would hold a right leader's clock back by seconds. The leader's leases would end when
+that clock is heard again.
 """
 WHOLE_MS: Final = 1.0
 """The error of rounding to whole milliseconds."""
 
 
 def parted_ms(age_s: float) -> float:
-    """How far two right clocks have come apart at most, `age_s` after one heard the other."""
+    """How far two right clocks have come apart at most, in ms, `age_s` after one node heard the other's clock."""
     return min(age_s, PARTING_S) * DRIFT_MS_PER_S
 
 
 @dataclass(slots=True)
 class Peer:
-    """A peer as this node knows it. On the leader echoes fill all fields but `connected` and `store_id`."""
+    """A peer as this node knows it. On the leader the echoes fill all fields but `connected` and `store_id`."""
 
     node_id: str
     connected: bool = False
@@ -125,7 +134,7 @@ class Peer:
     clock_offset_ms: float = 0.0
     """Its node clock minus ours, by the most exact echo."""
     clock_error_ms: float = float("inf")
-    """How far that may be wrong: half the round trip of that echo, when it came (`last_clock_s`)."""
+    """How far `clock_offset_ms` may be wrong: half the round trip of that echo, which came at `last_clock_s`."""
     last_clock_s: float = 0.0
     free_bytes: int = 0
     low: bool = False
@@ -136,24 +145,27 @@ class Peer:
     last_echo_s: float = float("-inf")
     """Monotonic second at which its last echo came."""
     voter: bool = False
-    """True if it has a vote, and its disk has all it ever promised (`remembers`)."""
+    """True if it has a vote and `remembers`."""
     remembers: bool = False
+    """True if its disk has all that it ever promised (election/may_vote.py)."""
     learner: bool = False
-    """True for a member without a vote yet. It does not count."""
+    """True for a member that has no vote yet. It counts for no majority."""
     stranded: bool = False
     """True if the leader's journal no longer has the entry that it needs next."""
     store_id: bytes = b""
 
     def least_offset_ms(self, now: float) -> float:
-        """How far its node clock is ahead of ours, at least, at this monotonic second."""
+        """How far its node clock is ahead of this node's at least, in ms, at monotonic second `now`."""
         return self.clock_offset_ms - self.clock_error_ms - parted_ms(now - self.last_clock_s)
 
     def _error_ms(self, now: float) -> float:
-        """How far `clock_offset_ms` may be wrong by now."""
+        """How far `clock_offset_ms` may be wrong at `now`, in ms."""
         return self.clock_error_ms + (now - self.last_clock_s) * DRIFT_MS_PER_S
 
     def echoed(self, message: Message, now: float, stamp: float, wall_ms: int) -> None:
-        """Take over an echo. `stamp` is when its heartbeat was sent, `wall_ms` our node clock now."""
+        """Take over the fields of an echo. `stamp` is the time at which its heartbeat was sent, `wall_ms` this node's
+        clock now.
+        """
         self.applied_index = message["applied_index"]
         self.free_bytes, self.low = message["free_bytes"], message["low"]
         self.retiring, self.leaving, self.busy = message["retiring"], message["leaving"], message["busy"]
@@ -162,10 +174,10 @@ class Peer:
         self.last_echo_s = now
 
     def _hear_clock(self, offset_ms: float, error_ms: float, now: float) -> None:
-        """Take a measurement of how far its clock is ahead, give or take the error.
+        """Take a measurement of how far its clock is ahead, which may be wrong by `error_ms`.
 
-        An echo that waited, in the socket of a stopped process, says little. The more exact measurement stays, as long
-        as both can be true. If they contradict each other, a clock was set since.
+        An echo that waited, in the socket of a stopped process, says little. So the more exact measurement stays, as
+        long as both can be true. If they contradict each other, a clock was set since.
         """
         known_error_ms = self._error_ms(now)
         contradicts = abs(offset_ms - self.clock_offset_ms) > error_ms + known_error_ms

@@ -1,8 +1,9 @@
-"""Messages that must not leave before their write is on disk wait here (repair R1).
+"""Holds messages back until the journal writes that they depend on are on disk (repair R1).
 
 The library answers success, votes and asks for votes before anything is synced. A power cut on three nodes lost 979 of
-979 acknowledged commands. So a message that says "I have this entry" or "I gave this vote" waits. It leaves when the
-journal's `durable_seq` reaches the `write_seq` of when the message was made. Messages leave in order.
+979 acknowledged commands. So a message that says "I have this entry" or "I gave this vote" waits. The journal had a
+`write_seq` when the message was made. The message leaves when `durable_seq` reaches that number. Messages leave in
+order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ HELD = frozenset(("next_node_idx", "request_vote", "response_vote"))
 
 
 class Outbox:
-    """Messages on their way to the wire. Invariant: the write numbers of the waiting ones never fall."""
+    """The messages that wait for the disk. Invariant: their write numbers never fall from one to the next."""
 
     def __init__(self, journal: Journal, send: Callable[[str, Message], bool]) -> None:
         self._journal = journal
@@ -33,7 +34,7 @@ class Outbox:
             self._send(peer, message)
 
     def release(self) -> None:
-        """Send what has become durable."""
+        """Send the messages whose writes have become durable."""
         held, durable = self._held, self._journal.durable_seq
         while held and held[0][0] <= durable:
             _seq, peer, message = held.popleft()

@@ -1,27 +1,28 @@
-"""The known promises of nodes, so that a node which comes back with less does not vote as if nothing happened.
+"""Records what nodes promised, so that a node which comes back with less does not vote as if nothing had happened.
 
 An old copy of a data directory may be put back (a VM's snapshot, a restored backup of one node). The copy is whole and
 passes every checksum. But it has forgotten votes it gave and entries it acknowledged. Raft has no answer to that. With
-one other node such a copy can elect a leader without an acknowledged entry. But the others remember.
+one other node such a copy can elect a leader that lacks an acknowledged entry. But the other nodes remember.
 
-A node's promises only grow, in the order of (term, index). It has voted, campaigned or led in `term`, and has on its
-disk all entries up to `index` of that term's leader. Each promise is durable before the message that shows it leaves.
-So a node whose disk lost nothing never stands below what any message of it ever showed.
+A node's promises only grow, in the order of (term, index). A promise says that the node has voted, campaigned or led in
+`term`. It also says that the node has on its disk all entries up to `index` of that term's leader. Each promise is
+durable before the message that shows it leaves. So a node whose disk lost nothing never has less than any message of it
+ever showed.
 
-On each connection a node sends `standing`: its own promises, and what it knows of the peer's. A node that finds itself
-below what others know gives up its vote and is handled like a wiped disk. It follows, and votes again when a leader has
-committed, without it, an entry made after that (election/may_vote.py, RegainVote). A leader that finds a follower below
-what it knows takes back everything it believed to be on that disk.
+On each connection a node sends `standing`: its own promises, and what it knows of the peer's. A node may find that it
+has less than others know. Then it gives up its vote and is handled like a wiped disk. It follows, and votes again when
+a leader has committed, without it, an entry made after that (election/may_vote.py, RegainVote). A leader may find that
+a follower has less than the leader knows. Then it forgets what it believed to be on that follower's disk.
 
-A node talks over the connection it dials and hears over the one that the peer dials. So a restarted node is often heard
-before it can be told. What it has forgotten is kept for the greeting that reaches it.
+A node sends over the connection it made and hears over the one that the peer made. So a restarted node is often heard
+before a message can reach it. What it has forgotten is kept for the `standing` that reaches it.
 
 A node keeps what it knows of others in memory only, from the messages to itself. So an old copy stays undetected in two
 cases:
 
 - It reaches no node that remembers before the vote. All of them were restarted too, or are cut off, or the only one
   that heard the promise is gone.
-- It promised nothing between the copy and the end.
+- It promised nothing between the moment of the copy and its end.
 
 docs/guarantees.md says what follows.
 """
@@ -43,10 +44,10 @@ log = logging.getLogger("hourwheel.promise")
 
 
 class Promises:
-    """A node's own promises and those of the others it knows.
+    """A node's own promises, and those of the other nodes that it knows.
 
-    It calls `distrust(why)` when this node has less than others know, and `forget(peer)` when a peer has. Invariant:
-    `own` never goes back. It is at least what this node's disk had when it started.
+    It calls `distrust()` when this node has less than others know, and `forget(peer)` when a peer has less than this
+    node knows. Invariant: `own` never goes back. It is at least what this node's disk had at its start.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Promises:
         self.own: Promise = (core.term, journal.last_index)
         self._admitted = NOTHING  # the newest promise that others knew and this node had forgotten
         self._known: dict[str, Promise] = {}
-        self._forgotten: dict[str, Promise] = {}  # by peer, until it stands there again; it may not be told yet
+        self._forgotten: dict[str, Promise] = {}  # by peer, until it has as much again; it may not know of it yet
         self._stores: dict[str, bytes] = {}
         self._send = send
         self._distrust = distrust
@@ -68,22 +69,22 @@ class Promises:
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message that this part takes."""
+        """The functions for the kinds of message that this part takes, by kind."""
         return {"standing": self._standing}
 
     def made(self, term: int, index: int = 0) -> None:
-        """Note a promise that this node is about to show."""
+        """Note a promise of this node. Call it before a message shows the promise."""
         self.own = max(self.own, (term, index))
 
     def showed(self, peer: str, term: int, index: int = 0) -> None:
-        """Note a promise that a message of `peer` showed."""
+        """Note a promise of `peer` that a message of it showed."""
         self._known[peer] = max(self._known.get(peer, NOTHING), (term, index))
 
     def greet(self, peer: str, store_id: bytes) -> None:
-        """Tell a new connection where this node stands, and what it knows of the peer.
+        """Send `standing` on a new connection: this node's promises, and what it knows of the peer's.
 
-        A peer on another directory than before was wiped. It has forgotten its promises on the former one, and knows
-        that.
+        A peer with another directory than before was wiped. It knows that it has forgotten its promises, so they are
+        dropped here.
         """
         if self._stores.setdefault(peer, store_id) != store_id:
             self._stores[peer] = store_id

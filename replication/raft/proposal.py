@@ -3,13 +3,13 @@
 The library says LEADER_CHANGED for a command that commits a moment later. So a client that tries again does it twice.
 And a request lost in a reset never calls back. Here a node proposes only as leader, and remembers (index, term) of each
 proposal. It answers from the log alone. If the entry applied at that index has that term, its result is the answer. If
-it has another term, the proposal is gone for good. Stepping down decides nothing. A proposal still open after the
-deadline is `unknown`, which is the truth.
+the entry has another term, the proposal is lost for good. Stepping down decides nothing. A proposal that is still open
+after the deadline gets `unknown`, because it may still be applied.
 
-An applied entry of a later term decides more than its own index. Terms never fall along a log, and what is applied is
-in every later leader's log. So no entry of an earlier term ever comes behind an entry of term t. A proposal of an
-earlier term behind it is gone for good. So a deposed leader knows all its outcomes as soon as it applies its
-successor's first entry, not only after the deadline.
+An applied entry of a later term decides more than its own index. Terms never fall along a log, and an applied entry is
+in every later leader's log. So behind an entry of term t no entry of an earlier term ever comes. An open proposal of an
+earlier term at a later index is lost for good. So a deposed leader knows all its outcomes when it applies its
+successor's first entry, before the deadline.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CHANGING = "changing"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`result` of apply, or `error`.
+    """The outcome of a proposal: the `result` of apply, or an `error`.
 
-    "not-leader", "overloaded" and "changing" (a change of members while another is under way) did not happen. "unknown"
-    may have happened. `index` is the entry's place in the log, 0 if it never got one.
+    "not-leader", "overloaded" and "changing" (a change of members while another is under way): the command is not
+    applied. "unknown": it may be applied. `index` is the entry's place in the log, 0 if it never got one.
     """
 
     result: Any = None
@@ -41,7 +41,9 @@ Done = Callable[[Outcome], None]
 
 
 class Pending:
-    """Open proposals by index. `bytes` is their size. A proposal is unknown `deadline_s` after it was made."""
+    """Open proposals by index. `bytes` is their size together. A proposal gets `unknown` `deadline_s` after it was
+    made.
+    """
 
     def __init__(self, deadline_s: float) -> None:
         self.bytes = 0
@@ -53,8 +55,8 @@ class Pending:
         return len(self._open)
 
     def add(self, index: int, term: int, size: int, now: float, done: Done) -> None:
-        """Add an appended command of `size` bytes. A proposal of an earlier term at this index was overwritten, so it
-        is gone.
+        """Add a proposal of `size` bytes that was appended at `index`. An older proposal at this index was overwritten,
+        so it gets NOT_LEADER.
         """
         self._discard(index)
         self._open[index] = (term, size, now + self._deadline_s, done)
@@ -67,7 +69,7 @@ class Pending:
             found[3](Outcome(error=NOT_LEADER, index=index))
 
     def applied(self, index: int, term: int, result: Any) -> None:
-        """Answer the proposal at `index`, which was applied. Proposals of an earlier term behind it are gone."""
+        """Answer the proposal at `index`, whose entry was applied. Open proposals of earlier terms get NOT_LEADER."""
         found = self._open.get(index)
         if found is not None and found[0] == term:
             del self._open[index]
@@ -81,7 +83,7 @@ class Pending:
                 self._discard(gone)
 
     def expire(self, now: float) -> None:
-        """Answer `unknown` to proposals that are open for too long. Insertion order is deadline order."""
+        """Answer `unknown` to proposals whose deadline has passed. The first one added has the earliest deadline."""
         while self._open:
             index = next(iter(self._open))
             _term, size, deadline, done = self._open[index]
@@ -92,5 +94,5 @@ class Pending:
             done(Outcome(error=UNKNOWN, index=index))
 
     def close(self) -> None:
-        """Answer `unknown` to all open proposals: the node stops, and nothing more can be learned."""
+        """Answer `unknown` to all open proposals, because the node stops."""
         self.expire(float("inf"))

@@ -1,11 +1,12 @@
-"""pysyncobj behind a typed fence: what is used of it, what is replaced, and a check that it is the version we read.
+"""pysyncobj behind a typed interface: what is used of it, what is replaced, and a check that its version is the one we
+read.
 
 Used as it is:
 
 - the follower's side of AppendEntries (the log matching check) and the voter's side of RequestVote;
 - counting votes, becoming leader with a no-op, and every change of term, vote and state.
 
-Replaced, each for a flaw of RAFT.md:
+Replaced, each for a flaw of the library (R1 to R20, see docs/adr/0001-raft-on-pysyncobj.md):
 
 - the tick (R6, R7): election/may_vote.py says when to campaign, election/trust.py when to step down;
 - committing (R1): a leader counts its own copy only when its disk has it, so progress.py computes the majority;
@@ -17,8 +18,8 @@ Replaced, each for a flaw of RAFT.md:
 - its clock, random numbers, poller, pipe, DNS, dump file: none of them is used while the group runs.
 
 The journal is put in place after construction, because the module-level `createJournal` would have to be patched for
-the whole process. `_SyncObj__x` is the library's private `self.__x`. A version that moves one of those names fails the
-check.
+the whole process. `_SyncObj__x` is the library's private `self.__x`. The check refuses a version that lacks one of
+those names.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class LibraryRefused(Exception):
 
 
 class _Gate(Transport):  # type: ignore[misc]  # pysyncobj has no types
-    """The transport of the library: it hands every message to the group."""
+    """The transport that the library gets. It hands every message of the library to the group."""
 
     def __init__(self, send: Callable[[str, Message], None]) -> None:
         super().__init__(None, None, [])
@@ -85,7 +86,7 @@ class _Gate(Transport):  # type: ignore[misc]  # pysyncobj has no types
 
 
 class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
-    """The library's state machine of one node, with our journal in place. Not thread safe; no method blocks."""
+    """The library's object for one node, with our journal in place. Not thread safe; no method blocks."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
     def _SyncObj__generateRaftTimeout(self) -> float:
         return 0.0  # its timer is not used
 
-    # The fence.
+    # The typed interface.
 
     @property
     def term(self) -> int:
@@ -134,7 +135,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
 
     @property
     def leader_id(self) -> str | None:
-        """Node id of the last known leader of the current term."""
+        """Id of the leader of the current term, None if this node knows none."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else str(leader.id)
 
@@ -179,11 +180,11 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         return self.journal[offset : offset + count]
 
     def set_voters(self, others: Sequence[str]) -> None:
-        """Set the voters besides this node. The library counts votes against them."""
+        """Set the voters besides this node. The library counts votes against their number."""
         self._SyncObj__otherNodes = {self._node(peer) for peer in others}
 
     def _node(self, peer: str) -> Node:
-        # Also for a peer that is no member by what is applied here: it may be the leader that tells the members.
+        # The peer may be no member by the entries applied here, and yet be the leader that sends the newer ones.
         return self._nodes.setdefault(peer, Node(peer))
 
     def handle(self, peer: str, message: Message) -> None:
@@ -191,13 +192,15 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._SyncObj__onMessageReceived(self._node(peer), message)
 
     def append(self, command: bytes) -> int:
-        """As leader: put a command at the end of the log. Return its index. It is not committed, not even durable."""
+        """As leader: put a command at the end of the log, and return its index. It is not durable and not committed
+        yet.
+        """
         index = self.last_index + 1
         self.journal.add(command, index, self.term)
         return index
 
     def adopt(self, term: int) -> None:
-        """Follow in a later term, which a message showed, without a vote yet."""
+        """Take over a later term that a message showed, as a follower. This node has not voted in it yet."""
         assert term > self.term, (term, self.term)
         self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__setState(FOLLOWER)
@@ -214,7 +217,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj has no types
         self._SyncObj__raftLeader = None
 
     def campaign(self) -> None:
-        """Begin an election with a new term and the own vote. The caller asks the peers, or calls `win`."""
+        """Begin an election in the next term, with this node's own vote. The caller asks the peers, or calls `win`."""
         self._SyncObj__raftLeader = None
         self._SyncObj__setState(CANDIDATE)
         self._SyncObj__setCurrentTerm(self.term + 1, self._me.id)

@@ -13,29 +13,30 @@ FIRST_VERSION = 1
 
 
 def told(rolling: bytes, version: int) -> bytes:
-    """A hash as nodes tell it.
+    """A hash in the form in which nodes send it to each other.
 
-    A hash of the first version is bare, as the first builds had it. Of others the version stands before it.
+    A hash of the first version is bare, as the first builds send it. Before a hash of a later version stands its
+    version.
     """
     return rolling if version == FIRST_VERSION else bytes([version]) + rolling
 
 
 def comparable(one: bytes, other: bytes) -> bool:
-    """True if two hashes, as told, were made by the same version.
+    """True if both hashes, in the form of `told`, were made by the same version.
 
-    Else a difference says nothing, so an upgrade condemns no node.
+    If not, a difference says nothing. So an upgrade makes no node the odd one out.
     """
     return one[:-HASH_BYTES] == other[:-HASH_BYTES]
 
 
 class StateHashes:
-    """A ring of the newest entries' hashes: 196 KB, and one slice assignment per entry.
+    """The hashes after the newest applied entries, in a ring of 196 KB. An entry costs one slice assignment.
 
-    `newest` is the index of the last one, 0 before the first.
+    `newest` is the index of the newest entry, 0 before the first.
     """
 
     SIZE = 8192
-    """Entries that are remembered: several seconds of a busy cluster. An index is asked for within one."""
+    """The number of entries that are remembered: several seconds of a busy cluster. Peers ask within one second."""
 
     def __init__(self) -> None:
         self.newest = 0
@@ -44,16 +45,18 @@ class StateHashes:
         self._hashes = bytearray(self.SIZE * HASH_BYTES)
 
     def note(self, index: int, rolling: bytes, version: int = FIRST_VERSION) -> None:
-        """Enter the hash after the entry at `index`, which is newer than all before, made by this version."""
+        """Enter the hash after the entry at `index`, made by this version. The entry is newer than all entries
+        before.
+        """
         slot = index % self.SIZE
         self._index[slot] = self.newest = index
         self._versions[slot] = version
         self._hashes[slot * HASH_BYTES : (slot + 1) * HASH_BYTES] = rolling
 
     def at(self, index: int) -> bytes | None:
-        """The hash after the entry at `index`, as nodes tell it.
+        """The hash after the entry at `index`, in the form of `told`.
 
-        None if that entry is not applied here, was no command, or is too long ago.
+        None if that entry is not applied here, is no command, or is too old to be remembered.
         """
         slot = index % self.SIZE
         if index <= 0 or self._index[slot] != index:

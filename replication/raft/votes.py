@@ -1,13 +1,14 @@
-"""Votes, pre-votes and the voter rule as messages: may_vote.py decides, the library counts, this connects the two.
+"""Votes, pre-votes and the voter rule as messages. may_vote.py decides, the library counts, and this file connects the
+two.
 
-The library answers RequestVote correctly (term, log, one vote a term). But it asks no peer first, forgets which peer
-answered, and knows no quiet times and no nodes that must not vote. So requests reach it only when this node may vote at
-all, and answers only once per peer (R5, R6).
+The library answers RequestVote correctly (term, log, one vote a term). But it does not ask the peers before it
+campaigns, forgets which peer answered, and knows no silence and no nodes that must not vote. So it gets requests only
+when this node may vote at all, and answers only once per peer (R5, R6).
 
 A transfer (transfer.py) is the one election without pre-votes, because the leader itself wants it. Its target campaigns
-for the next term at once and says so in its requests. A voter then does not wait out the silence that it owes the
-leader it heard last, because that leader stepped down before it asked. All other rules hold: one vote a term, on disk
-before it leaves, to no shorter log.
+for the next term at once, and its requests say that they come from a transfer. A voter then does not wait for the end
+of the silence that it owes the leader it heard last. That leader stepped down before it asked the target. All other
+rules hold: one vote a term, on disk before it leaves, and to no shorter log.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from replication.wire.frame import Message
 from replication.wire.frame_bound import TERM_MAX
 
 YIELDS_FOR = 4
-"""A node that shall not lead campaigns all the same after this many of the longest election timeouts without a leader.
+"""A node that shall not lead campaigns after all if it heard no leader for this many of the longest election timeouts.
 
-The others cannot win then, as when this node alone has the newest committed entries. To wait for ever would leave a
-majority idle.
+Then the others cannot win, as when this node alone has the newest committed entries. If it waited for ever, the cluster
+would have no leader.
 """
 
 
 class Votes:
-    """The part of a node in elections."""
+    """This node in elections: it asks for votes and gives them."""
 
     def __init__(self, context: RaftContext, random: Callable[[], float]) -> None:
         options = context.options
@@ -48,12 +49,12 @@ class Votes:
         self._regain = RegainVote()
         self._heard_s = context.monotonic()
         self.given_term = 0
-        """The term for which the former leader gave this node leadership, if it won."""
-        self._voted_seq = 0  # the write with the own vote
+        """The term in which this node leads by a transfer of the former leader, if it wins the election."""
+        self._voted_seq = 0  # the number of the journal write with the own vote
 
     @property
     def handlers(self) -> dict[str, Callable[[str, Message], None]]:
-        """The kinds of message that this part takes."""
+        """The functions for the kinds of message that this role takes, by kind."""
         return {
             "stale_term": self._stale_term,
             "request_vote": self._request_vote,
@@ -71,8 +72,8 @@ class Votes:
         if not self._context.journal.voter:
             self._seek_vote(now)
         elif self._core.state == CANDIDATE and self._context.roster.majority == 1:
-            # The own vote is a majority, and it counts when it is on disk, like every vote. Else a leader whose power
-            # is cut before would lead the same term twice, and hear that it has forgotten a vote.
+            # The own vote is a majority. Like every vote it counts when it is on disk. If it counted sooner, a node
+            # whose power is cut could lead the same term twice, and be told that it has forgotten a vote.
             if self._context.journal.durable_seq >= self._voted_seq:
                 self._core.win()
         elif self._core.state != LEADER and self._election.due(now) and self._ready(now):
@@ -83,17 +84,17 @@ class Votes:
 
     @property
     def due_s(self) -> float:
-        """When this node asks for votes, unless it hears a leader."""
+        """The monotonic second at which this node asks for votes, unless it hears a leader."""
         return self._election.due_s
 
     def heard_leader(self, now: float) -> None:
-        """Note that the leader of the current term spoke."""
+        """Note that a message of the leader of the current term came."""
         self._heard_s = now
         self._election.heard_leader(now)
 
     def heard_heartbeat(self, term: int, last_index: int, median_ms: int | None) -> None:
-        """Note where the log of the leader of `term` ends, and the median of the nodes' clocks. None: it waited on the
-        way.
+        """Note the end of the leader's log in `term`, and the median of the nodes' clocks. The median is None if the
+        heartbeat waited on the way.
         """
         self._regain.heartbeat(term, last_index)
         if median_ms is not None:
@@ -101,12 +102,12 @@ class Votes:
             self._election.reluctant = apart_ms > self._context.options.apart_ms
 
     def granted(self) -> None:
-        """Note that the library gives a vote."""
+        """Note that the library gives another node this node's vote."""
         self._election.granted(self._context.monotonic())
 
     def distrust(self) -> None:
-        """Give up the vote: this node's disk has forgotten promises (promise.py). Only rule (b), from now on, returns
-        it.
+        """Give up the vote, because this node's disk has forgotten promises (promise.py). Only rule (b) of may_vote.py
+        returns it.
         """
         self._context.journal.set_voter(False)
         self._regain = RegainVote()
@@ -132,14 +133,15 @@ class Votes:
         return (not node_report.retiring or (alone and not node_report.leaving)) and self._may_stand()
 
     def _may_stand(self) -> bool:
-        """True by rule 2 of members.py. What is known to be committed is applied first. False in the last possible
-        term.
+        """True if this node may campaign by rule 2 of members.py. False in the last possible term.
+
+        A change that must be committed by that rule is committed here, and False returned until it is applied.
         """
         context, core = self._context, self._core
         if core.term >= TERM_MAX or core.applied_index < core.commit_index:
             return False
         changes = unapplied_changes(core, context.options.is_change)
-        if len(changes) > 1:  # all but the last are committed, else the last would not be proposed
+        if len(changes) > 1:  # all but the last are committed, or the last would not have been proposed
             core.commit_index = changes[-2]
             return False
         return context.roster.votes  # asked last: a change just found committed may make it a voter
@@ -162,7 +164,9 @@ class Votes:
         self._ask({"type": "request_vote", "term": self._core.term, "transfer": transfer})
 
     def _timeout_now(self, peer: str, message: Message) -> None:
-        """Campaign: the leader of this very term gave up and chose this node. Void from any other term or peer."""
+        """Campaign at once: the leader of this term stepped down and chose this node. Ignored from any other term or
+        peer.
+        """
         core = self._core
         named = message["term"] == core.term and core.leader_id == peer and core.state == FOLLOWER
         if named and self._context.journal.voter and self._may_stand():
@@ -189,15 +193,15 @@ class Votes:
     def _pre_vote(self, peer: str, message: Message) -> None:
         core = self._core
         if message["term"] <= core.term:
-            # The peer would campaign in a term that is over. It has to know ours before it can win.
+            # The peer would campaign in a term that is over. It can win only in a term above ours, so it is told ours.
             self._context.wire.send(peer, {"type": "stale_term", "term": core.term})
             return
         theirs = (message["last_log_term"], message["last_log_index"])
         if self._may_grant() and theirs >= (core.last_term, core.last_index):
             self._context.wire.send(peer, {"type": "pre_vote_ok", "term": message["term"]})
         elif self._election.may_grant(self._context.monotonic()):
-            # A committed entry is a fact, whichever node says it. It may be a change of the members that the asker
-            # counts.
+            # A committed entry is a fact, whichever node says it. It may be a change of members that the peer has not
+            # applied, so that it counts the wrong voters.
             index = core.commit_index
             entry_term = self._context.journal.term_at(index) or 0
             self._context.wire.send(peer, {"type": "committed", "index": index, "entry_term": entry_term})
@@ -208,15 +212,15 @@ class Votes:
             self._campaign(self._context.monotonic())
 
     def _committed(self, peer: str, message: Message) -> None:
-        """Take the word of `peer`, which does not vote for us, that an entry is committed. It counts if our log has
-        that entry.
+        """Take from `peer`, which does not vote for us, that an entry is committed. Commit up to it if our log has that
+        entry.
         """
         core, index = self._core, message["index"]
         if core.state == LEADER or index <= core.commit_index:
             return
         if self._context.journal.term_at(index) == message["entry_term"]:
             if core.state == CANDIDATE:
-                core.step_down()  # it asked the former members for votes
+                core.step_down()  # this node may have asked the former members for votes
             core.commit_index = index
 
     def _census_asked(self, peer: str, message: Message) -> None:

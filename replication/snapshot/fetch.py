@@ -1,15 +1,16 @@
-"""The follower's side of a snapshot: builds aside what the leader offers, piece by piece, until it is whole.
+"""The follower's side of a snapshot: it fetches what the leader offers, piece by piece, into a directory beside its
+own.
 
-The follower pulls at its own speed, and a crash on one side leaves nothing to clean up on the other. The disk is the
-only memory. Every pull carries the checksum of what this node already has of a piece. That comes from an earlier try,
-another leader's snapshot, or its own hours. The leader sends the rest. So going on after a crash, or with another
-leader, is the same as beginning.
+The follower asks for the pieces at its own speed, and a crash on one side leaves nothing to clean up on the other. Only
+the disk says how far it came. Every pull has the checksum of the bytes that this node already has of a piece. They come
+from an earlier try, another leader's snapshot, or the node's own hours. If they are right, the leader sends only the
+rest of the piece. So going on after a crash, or with another leader, is the same as beginning.
 
-The old state stays untouched until all of the new one is there, synced and read back
+The node's own data stays untouched until the whole snapshot is there, synced and read back
 (storage/directory/snapshot_install.py). An error before that ends this try with a line in the log, and the leader
 offers again. Such an error is a piece that stays damaged, another cluster's manifest, or too little space.
 
-`ready` is called at the end, on the loop, and ends the node. The node puts the new state in place by one rename and
+At the end `ready` is called on the loop, and ends the node. The node puts the new data in place by one rename and
 starts again (node/upkeep/snapshot.py).
 """
 
@@ -31,34 +32,38 @@ from storage.directory.snapshot_install import Install, PieceRefused
 from storage.format.rows import Corrupt, FormatRefused
 
 ANSWER_S = 2.0
-"""A pull that is not answered is repeated after this."""
+"""A pull that is not answered is sent again after this time."""
 PATIENCE = 8
-"""After so many repeats the leader is gone, and the next offer counts."""
+"""A pull is sent this many times. Then the leader counts as gone, and this node waits for another offer."""
 DAMAGED_MAX = 3
 """How often one piece may come damaged."""
 AGAIN_S = 2.0
 AGAIN_MAX_S = 60.0
-"""After a try that failed by itself, this node ignores offers: at first and at most for so long. The time doubles."""
+"""After a refused snapshot this node ignores offers: for AGAIN_S the first time, then twice as long each time, and for
+AGAIN_MAX_S at most."""
 
 CLEAR_S = 10.0
+"""While nothing is fetched, `clear` is called again after this time until it returns True."""
 
 log = logging.getLogger("hourwheel.snapshot")
 
 
 class Gone(Exception):
-    """The offer does not hold any more: its leader has another one, or is gone."""
+    """The offer is no longer valid: its leader has a newer one, or does not answer or lead any more."""
 
 
 class SnapshotFetcher:
-    """Takes offers one after the other, the newest first. `run` works until it is cancelled.
+    """Fetches the snapshots that the leader offers, one at a time. A newer offer replaces an older one. `run` works
+    until it is cancelled.
 
-    - `build(manifest)` makes, or goes on with, the files aside, in a thread.
+    - `build(manifest)` opens the directory in which the snapshot is built, with the files of an earlier try. Runs in a
+      thread.
     - `cluster_id()` is None while this node has none.
     - `spare_bytes()`: how much may be written before the reserve is touched.
-    - `clear()`, in a thread and while nothing is fetched, removes the files of an earlier try if they are not needed
-      any more. It returns True if that is settled.
-    - `remove()`, in a thread and before anything is fetched, removes a piece of what earlier snapshots replaced. It
-      returns True if there is more.
+    - `clear()` removes the files of an earlier try if they are not needed any more. It returns True if it need not be
+      called again. Runs in a thread while nothing is fetched.
+    - `remove()` removes a part of the data that earlier snapshots replaced. It returns True if there is more. Runs in a
+      thread before anything is fetched.
     - `ready(install, manifest)` ends the node.
     """
 
@@ -74,11 +79,11 @@ class SnapshotFetcher:
         ready: Callable[[Install, Manifest], None],
     ) -> None:
         self.index = 0
-        """The last entry of the snapshot under way; 0 if there is none."""
+        """The index of the last entry in the snapshot that is being fetched; 0 if there is none."""
         self.done_bytes = self.total_bytes = 0
-        """Bytes of the snapshot under way: those here and right, and all."""
+        """Bytes of the snapshot that is being fetched: those that are here and right, and all."""
         self.failures = 0
-        """Tries that failed by themselves since the start."""
+        """The number of snapshots that this node refused since the start."""
         self._group = group
         self._build = build
         self._cluster_id = cluster_id
@@ -92,7 +97,7 @@ class SnapshotFetcher:
         self._deaf = False
 
     def receive(self, peer: str, message: Message) -> None:
-        """Take an offer or a piece from `peer`, of the current term."""
+        """Take an offer or a piece from `peer`. The message is of the current term."""
         group = self._group
         if group.is_leader or group.leader_id != peer:
             return
@@ -108,7 +113,7 @@ class SnapshotFetcher:
             self._wake.set()
 
     async def run(self) -> None:
-        """Fetch until cancelled. Raises DiskFailed, which is final."""
+        """Fetch each snapshot that is offered, until cancelled. Raises DiskFailed, after which the node has to end."""
         while await in_thread_behind(self._remove):
             pass
         clear = False
@@ -136,14 +141,14 @@ class SnapshotFetcher:
     # Details.
 
     def _known(self, peer: str, offer: Message) -> bool:
-        """True if the offer is for the snapshot that is being fetched."""
+        """True if the offer is for the snapshot that is being fetched already."""
         if self._offer is None:
             return False
         of, known = self._offer
         return of == peer and (known["term"], known["number"]) == (offer["term"], offer["number"])
 
     async def _rest(self) -> None:
-        """Wait: the try failed by itself, and would fail again."""
+        """Ignore offers for a while, because the next try would fail in the same way."""
         self._offer, self._deaf = None, True
         self.failures += 1
         await asyncio.sleep(min(AGAIN_MAX_S, AGAIN_S * 2 ** (self.failures - 1)))
@@ -203,14 +208,16 @@ class SnapshotFetcher:
         self.done_bytes += place.size
 
     async def _verify(self, peer: str, offer: Message, install: Install) -> None:
-        """Read all of it back. Tell the leader now and then that this node is alive."""
+        """Read the whole snapshot back from the disk. Meanwhile send empty pulls, so that the leader knows that this
+        node is alive.
+        """
         verifying = asyncio.ensure_future(in_thread_behind(install.verify))
         try:
             while not (await asyncio.wait([verifying], timeout=ANSWER_S))[0]:
                 self._ask(peer, offer, Place(0, 0, 0))
             verifying.result()
         except (SnapshotRefused, Corrupt, FormatRefused):
-            await in_thread_behind(install.discard)  # the wrong part is unknown: all of it is fetched again
+            await in_thread_behind(install.discard)  # the wrong part is unknown, so the whole snapshot is fetched again
             raise
         finally:
             if not verifying.done():
@@ -218,7 +225,9 @@ class SnapshotFetcher:
                 await asyncio.wait([verifying])
 
     async def _pull(self, peer: str, offer: Message, place: Place, known: int = 0, crc: int = 0) -> Message:
-        """Ask until the answer to this very question comes. Raises Gone."""
+        """Ask for a piece until its answer comes. `known` bytes of it are here, with the checksum `crc`. Raises
+        Gone.
+        """
         asked = (offer["number"], place.file, place.offset)
         for _ in range(PATIENCE):
             self._ask(peer, offer, place, known, crc)
@@ -248,13 +257,13 @@ class SnapshotFetcher:
 
 
 def _read_manifest(data: bytes) -> Manifest:
-    """Decode the manifest, in a thread, with the names of its many files."""
+    """Decode the manifest. For a thread, because the manifest may name many files."""
     manifest = Manifest.decode(data)
     assert manifest.files, "a snapshot has its catalog"
     return manifest
 
 
 def _known(install: Install, parts: list[Part]) -> tuple[int, int]:
-    """In a thread: length and CRC32C of what is here of a piece. 0 and 0 if nothing is."""
+    """Length and CRC32C of the bytes of a piece that this node has, (0, 0) if it has none. For a thread."""
     data = install.have(parts)
     return (len(data), google_crc32c.value(data)) if data else (0, 0)

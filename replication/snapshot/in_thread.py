@@ -1,4 +1,4 @@
-"""Blocking work off the event loop, for callers that may be cancelled."""
+"""Runs blocking work in threads, for coroutines that may be cancelled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 NICE: Final = 5
-"""A third of the usual weight. With much less, a thread that holds the interpreter would keep its own loop waiting."""
+"""The nice value of threads for long work: they get a third of the usual share of a processor.
+
+With much less, a thread that holds Python's interpreter lock would keep the event loop waiting.
+"""
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `call` in a thread and wait for it.
+    """Run `call` in a thread and wait for its result.
 
-    A caller that is cancelled meanwhile still waits, and is cancelled then. So nothing goes on in a directory that a
-    caller believes to be closed.
+    If the caller is cancelled meanwhile, it still waits for the end of `call`, and then raises CancelledError. So no
+    thread works in a directory that the caller believes to be closed.
     """
     return await _run(None, partial(call, *args, **kwargs))
 
@@ -34,13 +37,13 @@ async def _run(executor: ThreadPoolExecutor | None, call: Callable[[], T]) -> T:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         await _ended(running)
-        running.result()  # its own failure counts more
+        running.result()  # raises the error of `call`, if any, instead of CancelledError
         raise
 
 
 async def in_thread_until(stop: threading.Event, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same for a `call` that ends early once `stop` is set. A cancel sets `stop`; the result or failure is then
-    dropped.
+    """As `in_thread`, for a `call` that ends early once `stop` is set. If the caller is cancelled, this sets `stop`.
+    Then the result or error of `call` is dropped.
     """
     running = asyncio.get_running_loop().run_in_executor(None, partial(call, *args, **kwargs))
     try:
@@ -53,9 +56,10 @@ async def in_thread_until(stop: threading.Event, call: Callable[P, T], *args: P.
 
 
 async def _ended(running: asyncio.Future[T]) -> None:
-    """Wait for the end, even if the caller is cancelled again.
+    """Wait until `running` has ended, even if the caller is cancelled again.
 
-    A slow stop is followed by the end of the loop, which cancels every task. So `running` is no task.
+    A slow stop is followed by the end of the loop, which cancels every task. `running` is a future and no task, so it
+    is not cancelled.
     """
     while not running.done():
         with suppress(asyncio.CancelledError):
@@ -65,14 +69,14 @@ async def _ended(running: asyncio.Future[T]) -> None:
 async def in_thread_behind(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """As `in_thread`, for long work that no client waits for.
 
-    On a busy machine it stands behind urgent work: the own loop and other processes. It has threads of its own, since a
-    thread may lower its priority and not raise it again.
+    On a busy machine urgent work goes first: the event loop of this node, and other processes. The threads for it are
+    used for nothing else, because a thread may lower its priority and not raise it again.
     """
     return await _run(_BEHIND, partial(call, *args, **kwargs))
 
 
 def _step_back() -> None:
-    if sys.platform == "linux":  # elsewhere priorities are of processes
+    if sys.platform == "linux":  # elsewhere a priority holds for the whole process
         thread = threading.get_native_id()
         with suppress(OSError):  # a process that runs at a lower priority anyway stays there
             os.setpriority(os.PRIO_PROCESS, thread, max(NICE, os.getpriority(os.PRIO_PROCESS, thread)))

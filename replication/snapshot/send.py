@@ -2,25 +2,28 @@
 
 ```
 leader                                            follower
-  stranded: pin the last durable checkpoint
-  offer (number, index, bytes)          ------->    builds aside what it lacks (fetch.py)
-  <-------  pull (file, offset, size, what it knows of it)
-  piece (the rest of it, with its checksum)  --->   one at a time, until all is there
+  finds it stranded: pins the last durable
+  checkpoint
+  offer (number, index, bytes)          ------->    opens a directory for it (fetch.py)
+  <-------  pull (file, offset, size, the part of the piece that it has)
+  piece (the rest of it, with its checksum)  --->   one at a time, until all are there
                                                     verifies, switches by one rename, starts again
-  its log matches behind the index: the pin goes, the journal behind it is kept until it has caught up
+  its log matches at the index: the pin is released; the journal from there on is kept until the follower
+  has caught up
 ```
 A follower is stranded when the journal no longer has the entry that it needs next. It was away for longer than the
-journal is kept (node/upkeep/journal_trim.py), or came back with an empty disk. Files are numbered in the manifest's
-order from 1; 0 is the manifest. A piece may go on in the files behind its first. The offer says so (`together`, since
-protocol 4).
+journal is kept (node/upkeep/journal_trim.py), or came back with an empty disk. The manifest's files are numbered from
+1, in its order; 0 is the manifest. A piece may go on in the files that follow its first one. The offer says so
+(`together`, since protocol 4).
 
-The leader's loop does a handful of small steps per piece. Pieces are read in a thread, and at most one is on its way to
-a follower. All of them together are paced, and no piece is larger than a heartbeat can wait for. So the pace alone
-decides how much of the disk and of the processor catching up may take.
+The leader's loop does a handful of small steps per piece. A thread reads the pieces, and at most one piece is on its
+way to each follower. A rate bounds the bytes to all followers together, and a piece is so small that a heartbeat can
+wait for it. So the rate alone decides how much of the disk and of the processor is used.
 
 A snapshot under way has to end even under the highest load. So `hold` names the entry from which the journal must stay
-for followers that catch up. It holds from the pin until the follower has reached the last checkpoint. The snapshot is
-given up past `hold_bytes` of journal, or when the follower is silent for IDLE_S, and begun anew if need be.
+for followers that catch up. It does so from the pin until the follower has reached the last checkpoint. The leader
+gives the snapshot up if the journal from there on exceeds `hold_bytes`, or if the follower is silent for IDLE_S. It
+begins a new one if the follower is still stranded.
 """
 
 from __future__ import annotations
@@ -44,19 +47,19 @@ LOOK_S = 0.1
 BEGIN_S = 0.25
 """How often the leader looks for stranded followers."""
 OFFER_S = 1.0
-"""An offer that is not taken up is repeated after this."""
+"""An offer that the follower does not answer with a pull is repeated after this time."""
 IDLE_S = 30.0
-"""A follower that asks for nothing and applies nothing for this long is given up."""
+"""The snapshot is given up if its follower asks for nothing and appends nothing for this long."""
 LOOK_LATE_S = 0.002
 LATE_S = 0.005
 YIELDS, YIELD_MAX_S = 4, 0.25
-"""A timer of the loop runs before each piece that is sent. If it comes later than LATE_S, the loop is needed elsewhere.
+"""Before each piece the loop's timer is set for LOOK_LATE_S. If it goes off more than LATE_S late, the loop is busy.
 
-Then the piece waits for YIELDS times as long, at most YIELD_MAX_S. So 4 MiB/s are the least.
+Then the piece waits for YIELDS times that lateness, at most YIELD_MAX_S. So a follower gets 4 MiB/s at least.
 """
 
 FILE_COST = 4096
-"""Opening one more file for a piece counts as this many bytes."""
+"""The rate counts each further file that is opened for a piece as this many bytes."""
 
 log = logging.getLogger("hourwheel.snapshot")
 
@@ -69,12 +72,11 @@ class Spawn(Protocol):
 
 @dataclass(slots=True)
 class Sending:
-    """A snapshot on its way. Invariant: `pin` is held until `installed` or over, whichever comes first."""
+    """A snapshot that is being sent to one follower. Invariant: `pin` is held until `installed` or `over` is True."""
 
     peer: str
     term: int
-    """The term in which it was found to be stranded. In a later term another leader may have given it what it
-    lacked.
+    """The term in which the follower was found stranded. In a later term another leader may have sent what it lacked.
     """
     number: int
     pin: Pin
@@ -94,14 +96,16 @@ class Sending:
 
     @property
     def needs(self) -> int:
-        """The oldest entry that this follower needs of the journal."""
+        """The index of the oldest entry in the journal that this follower needs."""
         return self.match if self.installed else self.index
 
 
 class SnapshotSender:
-    """Serves all followers of one leader. `run` looks after them until it is cancelled; `receive` takes their pulls.
+    """Sends snapshots to all stranded followers of one leader. `run` offers them until it is cancelled; `receive` takes
+    pulls.
 
-    `rate_bytes_s`: pieces of all followers together. `hold_bytes`: how much journal may be kept for one.
+    `pin()` pins the last checkpoint, None if no checkpoint may be sent now. `rate_bytes_s`: the bound for all followers
+    together. `hold_bytes`: how much journal may be kept for one.
     """
 
     def __init__(
@@ -128,14 +132,18 @@ class SnapshotSender:
         self._rate_bytes_s = rate_bytes_s
         self._hold_bytes = hold_bytes
         self._number = 0
-        self._free_s = 0.0  # when the pace allows the next piece
+        self._free_s = 0.0  # when the rate allows the next piece
 
     def hold(self) -> int | None:
-        """The entry from which on followers that catch up need the journal. None if no follower catches up."""
+        """The index of the first entry in the journal that followers need to catch up. None if no follower catches
+        up.
+        """
         return min((sending.needs for sending in self.sendings.values()), default=None)
 
     async def run(self) -> None:
-        """Until cancelled, offer to stranded followers and give up silent ones."""
+        """Offer snapshots to stranded followers, and give those up whose follower is silent. Works until it is
+        cancelled.
+        """
         try:
             while True:
                 self._look()
@@ -177,7 +185,7 @@ class SnapshotSender:
     def _begin(self, peer: str) -> None:
         pin = self._pin()
         if pin is None:
-            return  # no checkpoint yet, so nothing was trimmed: at the next look it is not stranded any more
+            return  # no checkpoint yet, or none that may be sent now: the next look tries again
         self._number += 1
         sending = self.sendings[peer] = Sending(
             peer, self._group.term, self._number, pin, self._monotonic(), pin.applied_index
@@ -217,13 +225,15 @@ class SnapshotSender:
         self._release(sending)
 
     def _release(self, sending: Sending) -> None:
-        """Let the pin go, unless a thread reads from it. Then that thread's task does."""
+        """Release the pin, unless a thread reads from it. In that case `_idle` releases it when the thread has
+        ended.
+        """
         if not sending.busy and not sending.released:
             sending.released = True
             sending.pin.release()
 
     def _idle(self, sending: Sending) -> None:
-        """Note that the thread is back."""
+        """Note that no thread reads from the pin any more. Release the pin if the snapshot is over or installed."""
         sending.busy = False
         if sending.over or sending.installed:
             self._release(sending)
@@ -245,7 +255,7 @@ class SnapshotSender:
         )
 
     async def _prepare(self, sending: Sending) -> None:
-        """Copy what the pin needs, and make the first offer."""
+        """Copy the catalog for the pin, make the manifest, and send the first offer."""
 
         def prepare() -> tuple[bytes, Files, int]:
             manifest = sending.pin.prepare()
@@ -264,7 +274,7 @@ class SnapshotSender:
             self._offer(sending, sending.heard_s)
 
     async def _room(self) -> None:
-        """Wait until the loop has room for a piece. A late loop would delay hand-overs too."""
+        """Wait while the loop is late, before a piece is sent. The piece would delay hand-overs more."""
         until_s = self._monotonic() + LOOK_LATE_S
         await asyncio.sleep(LOOK_LATE_S)
         late_s = self._monotonic() - until_s
@@ -273,7 +283,7 @@ class SnapshotSender:
 
     async def _answer(self, sending: Sending, pull: Message) -> None:
         try:
-            await asyncio.sleep(self._free_s - self._monotonic())  # the pace
+            await asyncio.sleep(self._free_s - self._monotonic())  # for the rate
             if sending.over:
                 return
             piece = await in_thread(self._read, sending, pull)
@@ -290,7 +300,7 @@ class SnapshotSender:
 
     @staticmethod
     def _read(sending: Sending, pull: Message) -> Message:
-        """In a thread: the piece, without the beginning that the follower has right."""
+        """Read the piece that a pull asks for, without the first bytes if the follower has them right. For a thread."""
         place, known = _place(pull), pull["known"]
         if place.file == 0:
             data = sending.manifest[place.offset : place.offset + place.size]
@@ -309,7 +319,7 @@ def _place(pull: Message) -> Place:
 
 
 def _piece(pull: Message, *, known: int = 0, data: bytes = b"", gone: bool = False) -> Message:
-    """The answer to a pull. `gone`: there is no such snapshot here, or no such place in it."""
+    """The answer to a pull. `gone`: this leader has no such snapshot, or the snapshot has no such place."""
     return {
         "type": "snapshot_piece",
         "term": pull["term"],

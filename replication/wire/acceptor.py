@@ -1,4 +1,6 @@
-"""A listener that outlives a shortage of descriptors: it accepts by hand, and tries again a moment later."""
+"""Accepts connections and survives a shortage of file descriptors: it calls `accept` itself, and tries again a moment
+later.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SHORTAGE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Acceptor:
-    """Gives each connection made to `listen` to `accepted`, as a socket that does not block."""
+    """Listens on the address `listen`. Hands each accepted connection to `accepted`, as a socket that does not
+    block.
+    """
 
     def __init__(self, listen: Address, accepted: Callable[[socket.socket], None]) -> None:
         self._listen, self._accepted = listen, accepted

@@ -1,10 +1,10 @@
-"""The nodes that a node talks to, and where: ids and addresses of the members, as of one change.
+"""The nodes that a node talks to: the ids and addresses of the members after one change of the membership.
 
-This does not say which nodes count (raft/members.py). That follows from what is applied here alone. A node may be down
-while all the others are replaced. It has applied none of that, and would wait for ever for nodes that are gone. So a
-hello carries the speaker's list, and a node dials the members of the newer list. The newer list has the higher log
-index of its newest change. Index 0 is the configuration, which is all that a new node has. A node that is dialled gets
-no vote by it.
+This list does not say which nodes have a vote (raft/members.py). That follows from the entries that this node has
+applied. A node may be down while all other nodes are replaced. It has applied none of these changes, and would wait for
+ever for nodes that are gone. So a hello carries the list of the node that sends it, and a node dials the members of the
+newer list. The newer list is the one whose newest change has the higher log index. Index 0 is the list of the
+configuration, the only one that a new node has. A node gets no vote by being dialled.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.%]{2,64}\]|[0-9A
 
 
 def is_address(text: str) -> bool:
-    """True if this looks like host:port."""
+    """True if the text has the form host:port."""
     host, colon, port = text.rpartition(":")
     whole = bool(colon) and port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) < 1 << 16
     return whole and _HOST.fullmatch(host) is not None
 
 
 def is_node_id(text: str) -> bool:
-    """True if this may be the name of a node."""
+    """True if the text may be the id of a node: 1 to 64 letters, digits, `-`, `_` or `.`."""
     return 1 <= len(text) <= 64 and all(each.isalnum() or each in "-_." for each in text)
 
 
@@ -46,7 +46,7 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """The members as of the change at log index `index`. Ids in `removed` never become members again."""
+    """The members after the change at log index `index`. Ids in `removed` never become members again."""
 
     index: int = 0
     members: tuple[Contact, ...] = ()
@@ -61,9 +61,9 @@ class Contacts:
         return {*node_ids} <= {contact.id for contact in self.members}
 
     def beside(self, other: Contacts) -> Contacts:
-        """This list with the additional members of another list, if that is newer.
+        """This list, with those members of a newer list that this one does not have. An older list adds none.
 
-        What this list says of a member stays. So another list can add nodes to talk to, and can remove none.
+        The addresses in this list stay as they are. So another list can add nodes to talk to, and can remove none.
         """
         if other.index <= self.index:
             return self
@@ -72,6 +72,6 @@ class Contacts:
         return Contacts(other.index, self.members + more, self.removed)
 
     def merged(self, other: Contacts) -> Contacts:
-        """The newer list of the two (`other` if they are equally new). Removed ids stay removed."""
+        """The newer one of both lists, `other` if they have the same index. Ids removed in either list stay removed."""
         newer = self if self.index > other.index else other
         return replace(newer, removed=self.removed | other.removed)

@@ -1,4 +1,4 @@
-"""How a node reaches another one: a connection with a greeting, and the task that keeps the one for Raft up."""
+"""How a node reaches another one: it connects and greets. A task keeps the connection for Raft's messages open."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 async def dial(address: Address, greeting: Callable[[], list[bytes]]) -> tuple[Connection, Hello | Refusal] | None:
-    """Connect to this address and return the answer to the greeting, which is made once the connection stands.
+    """Connect to this address and send the greeting. Return the connection, with the other node's hello or refusal.
 
-    None if nothing there speaks our protocol and answers within CONNECT_S. A caller that does not keep the connection
-    must end it.
+    `greeting` is called when the connection is made. None if nothing at the address speaks our protocol and answers
+    within CONNECT_S. A caller that does not keep the connection must end it.
     """
     return await _dial(address, greeting, lambda connection, said: (connection, said), None)
 
@@ -38,10 +38,11 @@ async def dial_calls(
     opened: Callable[[Connection, bytes], T],
     complain: Callable[..., None],
 ) -> T | Refusal | None:
-    """The same for calls between nodes.
+    """Connect to this address for calls between nodes, as `dial` does for Raft.
 
-    `opened` gets the connection with the other side's greeting, in the step in which that comes. Its result is
-    returned. It may raise FrameRefused.
+    `opened` gets the connection and the other node's greeting, in the step of the loop in which the greeting comes.
+    Returns the result of `opened`, the other node's refusal, or None as in `dial`. `opened` may raise FrameRefused,
+    which ends the connection. `complain` logs why.
     """
 
     def refused(line: Connection, said: Hello | Refusal) -> Refusal | None:
@@ -85,11 +86,11 @@ async def _dial(
 
 
 async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
-    """Greet the node at this address as `own`. Return its hello, or why it cannot be a member.
+    """Send the hello `own` to the node at this address. Return its hello, or the reason why it cannot be a member.
 
     None if nothing there speaks our protocol.
     """
-    opened = await dial(address, own.encode)  # its build may not read the longer form
+    opened = await dial(address, own.encode)  # in the short form: the node's build may not read the long one
     if opened is None:
         return None
     connection, said = opened
@@ -100,9 +101,10 @@ async def probe(own: Hello, address: Address) -> Hello | Refusal | None:
 
 
 class Dialler:
-    """Keeps the connection to one peer up until `close`.
+    """Keeps a connection to one peer open until `close`. After it ends, the dialler connects again.
 
-    `accept` judges the peer's hello. `up` gets each connection. `ended` gets the end of the task.
+    `hello` makes this node's hello. `accept` judges the peer's hello, and returns a refusal or None. `up` gets the
+    hello of each new connection. `ended` gets the dialler's task when that ends.
     """
 
     def __init__(
@@ -127,24 +129,24 @@ class Dialler:
         self._task.add_done_callback(ended)
 
     def hurry(self) -> None:
-        """Skip the rest of the pause: the peer is known to be up."""
+        """Connect at once instead of after the pause between attempts: the peer is known to be up."""
         self._wake.set()
 
     def renew(self) -> None:
-        """Dial again, within PING_S: this node knows its cluster now, and says so in its hello.
+        """Make a new connection within PING_S. This node has learned its cluster's id, and a new hello says so.
 
-        The old connection stands until the new one does, and all sent on it arrives (`Incoming`).
+        The old connection stays open until the new one is accepted. All messages sent on it arrive (`Incoming`).
         """
         self._renewing = True
 
     def end(self) -> None:
-        """End the task and the connection, soon."""
+        """End the task and the connection. Does not wait for the end of the task."""
         self._task.cancel()
         if self.connection is not None:
             self.connection.abort()
 
     async def close(self) -> None:
-        """End the task and the connection."""
+        """End the task and the connection, and wait for the end of the task."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self.connection is not None:
@@ -163,9 +165,10 @@ class Dialler:
                 pause = min(2 * pause, BACK_OFF_MAX_S)
 
     async def _converse(self) -> bool:
-        """Hold connections from dialling to the end of the last. False if none came about.
+        """Connect to the peer, and keep the connection and those that renew it. Return when the last one has ended.
+        False if no connection was made.
 
-        A connection that is renewed stands until the new one does.
+        A connection that is renewed stays open until the new one is accepted.
         """
         opened = await self._open()
         try:
@@ -184,7 +187,9 @@ class Dialler:
                 former.abort()
 
     async def _open(self) -> tuple[Connection, Hello] | None:
-        """A connection on which both sides agreed, and the peer's hello."""
+        """A connection on which each side accepted the other's hello, and the peer's hello. None if there is no such
+        connection.
+        """
         opened = await dial(self.address, self._say)
         if opened is None:
             return None
@@ -201,7 +206,9 @@ class Dialler:
         return hello.encode(hello.form)
 
     async def _keep(self, connection: Connection) -> tuple[Connection, Hello] | None:
-        """Watch the connection until it ends (None), or until a newer one takes its place."""
+        """Send pings until the connection ends or is silent for SILENT_S, then return None. Return the new connection
+        if it was renewed.
+        """
         loop = asyncio.get_running_loop()
         checked = loop.time()
         while not connection.closed.done():
@@ -210,7 +217,7 @@ class Dialler:
             await asyncio.wait([connection.closed], timeout=until_next_s(PING_S))
             now, late = loop.time(), loop.time() - checked > 2 * PING_S
             checked = now
-            # After a pause of ours (`late`) answers may wait unread: silence is judged the next time.
+            # If this process stood still (`late`), answers may wait unread. Then silence is judged the next time.
             if not late and now - connection.heard_s > SILENT_S:
                 return None
             connection.write(encode_message({"type": "ping"}, connection.protocol))

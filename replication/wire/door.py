@@ -1,31 +1,34 @@
-"""Which connections may come in by the Raft port, before there is TLS: strangers, guests, and contested places.
+"""Which connections may come in by the Raft port while there is no TLS: strangers, guests, and contested places.
 
-A connection without a hello is a **stranger**. STRANGERS_MAX of them are kept. One more closes the oldest of the
-address that has most. So an address with many connections keeps no other out.
+A connection without a hello is a **stranger**. A node keeps STRANGERS_MAX of them. If another one comes, the node
+closes a stranger: the oldest one of the address that has most strangers. So an address with many connections keeps no
+other address out.
 
-A peer without a cluster id is a **guest** of a node that has one. It has an empty disk, and cannot know the id before
-another node tells it. A guest names a member, and this node dials that member's own address. It believes the name only
-if the node there says the same store id. A guest may say what is in GUEST_KINDS. It asks and acknowledges, and its
-acknowledgements do not count. So a message without the id moves no term, no vote and no leader:
+A peer whose hello has no cluster id is a **guest** of a node that has one. The guest has an empty disk, and cannot know
+the id before another node tells it. A guest names a member, and this node dials that member's own address. It believes
+the name only if the node at that address says the same store id as the guest. A guest may send the messages in
+GUEST_KINDS. With them it asks and acknowledges, and its acknowledgements count for no majority. So a message of a guest
+changes no term, no vote and no leader:
 
-    a guest says                           it is
-    census, pre_vote, snapshot_pull        answered, at the member's own address; nothing here changes
-    census_answer                          heard: this node has a cluster id, so no answer makes it the first node
-    next_node_idx                          heard with `voter` false: the leader sends what comes next, and counts it
-                                           for no majority
-    echo, standing, sum_asked, sum_told,   not heard
+    a guest sends                          this node
+    census, pre_vote, snapshot_pull        answers, at the member's own address; nothing here changes
+    census_answer                          takes it: this node has a cluster id, so no answer makes it the first node
+    next_node_idx                          takes it with `voter` false: the leader sends what comes next, and counts
+                                           the answer for no majority
+    echo, standing, sum_asked, sum_told,   ignores it
     stale_term, committed, pre_vote_ok,
     response_vote
-    all that only a leader or candidate    refused by name: the connection is closed
-    says
+    a message that only a leader or a      refuses it by name and closes the connection
+    candidate sends
 
-A connection made before this node had the id keeps its rights for GUEST_S. In that time the others learn the id too and
-dial again. A guest is closed after GUEST_S as well, unless it pulls a snapshot, because it may have an id by now.
+A connection made before this node had the id keeps its rights for GUEST_S. In that time the other nodes learn the id
+too and connect again. This node closes a guest after GUEST_S as well, unless the guest pulls a snapshot. By then the
+guest may have an id, and connects again with it.
 
-**A place is kept.** A member has one connection to this node. Another connection that claims to be that member gets the
-place only if the holder does not answer a ping within CONTEST_S. A real member that comes back after a cut meets no
-holder that answers. The node at the member's own address may say another store id than the new connection. Then the new
-connection gets the place only if that node does not answer.
+**A place is kept.** A member has one connection to this node. A second connection may name the same member. It gets the
+place only if the first one does not answer a ping within CONTEST_S. If a real member comes back after a cut, its first
+connection does not answer. The node at the member's own address may say another store id than the new connection. Then
+the new connection gets the place only if that node does not answer.
 """
 
 from __future__ import annotations
@@ -41,9 +44,12 @@ from replication.wire.link import Connection
 from replication.wire.said_seldom import SaidSeldom
 
 STRANGERS_MAX: Final = 64
-"""Connections without a hello, or with a contested place."""
+"""Bound on connections that sent no hello yet, or wait for a contested place."""
 CONTEST_S: Final = 0.7
-"""Longer than a peer's pause between two pings, shorter than the second that a dialling node waits for an answer."""
+"""How long a connection may take to answer a ping when another one names the same member.
+
+It is longer than a peer's pause between two pings. It is shorter than the second that a dialling node waits.
+"""
 LATE_S: Final = 0.05
 GUEST_S: Final = 5.0
 CONNECTED: Final = "connected"
@@ -54,10 +60,10 @@ UNHEARD_KINDS: Final = frozenset(
 
 
 class Door:
-    """The strangers of one node, and which connection gets a member's place.
+    """Keeps the strangers of one node, and decides which connection gets a member's place.
 
     `incoming` is the transport's table of connections that members made. `dialled` returns the connection that this
-    node made to a member. `admit` and `refuse` end a greeting.
+    node made to a member. `admit` and `refuse` answer a hello.
     """
 
     def __init__(
@@ -76,7 +82,9 @@ class Door:
         self._seldom = seldom
 
     def make_room(self) -> None:
-        """Close the oldest stranger of the address that has most, if there are too many: another one comes."""
+        """Close a stranger if there are STRANGERS_MAX of them, before another one comes: the oldest of the address with
+        most.
+        """
         if len(self.strangers) < STRANGERS_MAX:
             return
         share = Counter(stranger.host for stranger in self.strangers)
@@ -86,7 +94,9 @@ class Door:
         oldest.abort()
 
     def knock(self, connection: Connection, said: Hello, own: Hello) -> None:
-        """Let a peer with an acceptable hello in, or see first if its place is really free."""
+        """Admit a peer with an acceptable hello. If another connection has the place of this peer, ask that one for a
+        pong before.
+        """
         holder = self._holder(said, own)
         if holder is None:
             self._admit(connection, said)
@@ -96,7 +106,7 @@ class Door:
         self._decide_at(asked_s + CONTEST_S, connection, said, own, (holder, asked_s))
 
     def heard(self, guest: Connection, message: Message) -> Message | None:
-        """Return the heard part of a guest's message, None for nothing. See the table above."""
+        """Return a guest's message as far as it may be heard, None if it is ignored. See the table above."""
         assert guest.hello is not None, "not greeted"
         kind, peer = message["type"], guest.hello.node_id
         if kind not in GUEST_KINDS:
@@ -112,7 +122,9 @@ class Door:
         return message | {"voter": False} if "voter" in message else message
 
     def _holder(self, said: Hello, own: Hello) -> Connection | None:
-        """The living connection that contradicts this hello, None if there is none."""
+        """The living connection that contradicts the hello `said`, None if there is none. It has the peer's place, or
+        another store id at the peer's own address.
+        """
         dialled, former = self._dialled(said.node_id), self._incoming.get(said.node_id)
         there = dialled.hello if dialled is not None and dialled.alive else None
         if there is not None and there.store_id != said.store_id:

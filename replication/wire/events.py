@@ -6,23 +6,26 @@ from replication.wire.frame import Message
 
 
 class Wire(Protocol):
-    """The group sends through this. `send` never blocks. False: the message was not taken, as when the peer is away."""
+    """The group sends its messages through this."""
 
     def send(self, peer: str, message: Message) -> bool:
-        """Take a message for `peer`. It arrives at most once, and in order with the others, or not at all."""
+        """Take a message for `peer`. Never blocks. False if it was not taken, as when the peer is not connected.
+
+        A message that was taken arrives in order with the others, at most once, or not at all.
+        """
 
     def connected(self, peer: str) -> bool:
-        """True if messages for `peer` have a chance."""
+        """True if there is a connection over which messages for `peer` can leave."""
 
 
 class WireEvents(Protocol):
-    """The events that a wire reports to the group."""
+    """The events of the connections, which the group gets."""
 
     def receive(self, peer: str, message: Message) -> None:
-        """Take a message of `peer`. Its kind and fields are checked."""
+        """Take a message of `peer`. The wire has checked its kind and fields."""
 
     def peer_connected(self, peer: str, store_id: bytes) -> None:
         """Take a new connection to or from `peer`, which works on the directory `store_id`."""
 
     def fail(self, error: BaseException) -> None:
-        """Stop the node: the wire itself is broken, by a mistake of ours."""
+        """Stop the node: the wire itself failed because of a mistake in our code."""

@@ -2,8 +2,8 @@
 
 Why not the library's wire (repair R15): pysyncobj sends pickle and zlib without authentication. Any client that reaches
 the port can execute code, send 600 MiB bombs, read all payloads and change the membership. Here a frame is data only.
-It is a kind out of a fixed table, with exactly the fields of that kind, each of its type and range. Anything else
-closes the connection.
+It has a kind out of a fixed table, with exactly the fields of that kind, each of its type and range. Any other bytes
+close the connection.
 
 ```
 0        4        8        12
@@ -13,15 +13,17 @@ closes the connection.
 +--------+--------+--------+---------------------------+----------------------------------+
 ```
 
-`size` counts the whole frame. `crc` is CRC32C over meta and blob. TCP's own sum misses one damaged segment in 65,536. A
-damaged command would then be written, sealed with a good checksum, into a follower's journal.
+`size` counts the whole frame. `crc` is CRC32C over meta and blob. TCP's own sum misses one damaged segment in 65,536.
+Without `crc` a damaged command would be written, sealed with a good checksum, into a follower's journal.
 
-Commands stand outside the msgpack. So the sender writes the very bytes its journal holds, and the receiver copies each
-exactly once. Entries of one frame are consecutive: only the index before the first travels, never an index each.
+Commands stand outside the msgpack. So the sender writes the very bytes of its journal, and the receiver copies each
+command one time. Entries of one frame are consecutive. So the frame has the index before the first entry, and no other
+index.
 
-The two ends of a connection speak the newest protocol that both know. A field that came later stands in `_LATER` with
-the protocol since which it is sent, behind the older fields of its kind. From a peer of an older protocol the message
-has the default in its place. A kind that came later stands in `_SINCE`. It is not sent to an older peer.
+Both ends of a connection use the newest protocol that both know. A field that was added later stands in `_LATER`, with
+the protocol since which it is sent. It follows the older fields of its kind. A message from a peer of an older protocol
+lacks the field, and gets the default. A kind that was added later stands in `_SINCE`. It is not sent to a peer of an
+older protocol.
 """
 
 from __future__ import annotations
@@ -143,7 +145,9 @@ SNAPSHOT_KINDS = ("snapshot_offer", "snapshot_pull", "snapshot_piece")
 
 
 class Later(NamedTuple):
-    """A field that a kind got later: the protocol since which it is sent, and its value from an older peer."""
+    """A field that was added to a kind later: the protocol since which it is sent, and its value in an older peer's
+    message.
+    """
 
     name: str
     kind: type
@@ -156,19 +160,19 @@ _LATER: dict[str, tuple[Later, ...]] = {
     "echo": (Later("silence_ms", int, 2, 0),),
     "snapshot_offer": (Later("together", bool, 4, False),),
 }
-"""By kind, in the order in which they are sent: `since` never falls."""
+"""The later fields of each kind, in the order in which they are sent. So `since` never falls."""
 _SINCE: dict[str, int] = {}
-"""Kinds that came later: the protocol since which they are sent."""
+"""The kinds that were added later, with the protocol since which they are sent."""
 
 
 class _Kind(NamedTuple):
-    """A kind of message as a protocol has it."""
+    """A kind of message in one protocol: the fields that this protocol sends, with their types."""
 
     name: str
     number: int
     fields: tuple[tuple[str, type], ...]
     defaults: Message
-    """Defaults of the fields that this protocol does not send yet."""
+    """The values of the fields that only newer protocols send."""
 
 
 @cache
@@ -187,7 +191,7 @@ def _kinds(protocol: int) -> tuple[dict[str, _Kind], dict[int, _Kind]]:
 
 
 def table(protocol: int) -> list[tuple[str, int, tuple[tuple[str, type], ...]]]:
-    """All kinds of a protocol: name, number, and the fields that are sent with their types."""
+    """All kinds of a protocol, each as name, number, and the fields that are sent with their types."""
     return [(kind.name, kind.number, kind.fields) for kind in _kinds(protocol)[0].values()]
 
 
@@ -197,16 +201,18 @@ def speaks(protocol: int, kind: str) -> bool:
 
 
 class FrameRefused(Exception):
-    """These bytes are not a frame of ours, so their connection has to be closed. Says what was wrong."""
+    """These bytes are not a frame of ours, so their connection has to be closed. The text says what is wrong."""
 
 
 def encode_frame(meta: list[Any], blobs: list[bytes] | None = None) -> list[bytes]:
-    """Return the head (header and meta) and then the blobs as they are, ready to be written one after the other."""
+    """The frame of `meta` and `blobs`, as pieces to be written one after the other: header with meta, then each blob
+    uncopied.
+    """
     return seal(msgpack.packb(meta, use_bin_type=True), blobs)
 
 
 def seal(packed: bytes, blobs: list[bytes] | None = None) -> list[bytes]:
-    """The same for a meta that is packed already."""
+    """As `encode_frame`, for a meta that is packed already."""
     crc, size = google_crc32c.value(packed), HEADER.size + len(packed)
     for blob in blobs or ():
         crc = google_crc32c.extend(crc, blob)
@@ -216,7 +222,9 @@ def seal(packed: bytes, blobs: list[bytes] | None = None) -> list[bytes]:
 
 
 def encode_message(message: Message, protocol: int = PROTOCOL[1]) -> list[bytes]:
-    """The frame of one message. Raises KeyError for a kind or a field that is not in the table: our own mistake."""
+    """The frame of one message. Raises KeyError for a kind or field that is not in the table, which is a mistake in our
+    code.
+    """
     _, number, fields, _ = _kinds(protocol)[0][message["type"]]
     meta = [number, *(message[name] for name, _ in fields)]
     if number == _PIECE:
@@ -301,7 +309,7 @@ def unseal(meta: bytes, blob: memoryview, crc: int) -> bytes:
 
 
 def unpack_meta(meta: bytes) -> list[Any]:
-    """The msgpack array of a frame, flat and limited. Raises FrameRefused."""
+    """Unpack the meta of a frame: a msgpack array within limits of length. Raises FrameRefused."""
     try:
         fields = msgpack.unpackb(
             meta,

@@ -1,4 +1,5 @@
-"""The largest value of every number in a frame, and why: each place that stores it must hold it.
+"""The largest value of every number in a frame, and the reason: each place that stores the number must be able to hold
+it.
 
     field                               largest                    stored as
     terms                               2^31 - 1                   u32 in the journal, in segments, settle records,
@@ -10,7 +11,7 @@
                                                                    float
     crc                                 2^32 - 1                   compared only
 
-Half of the range of a u32 is left above the largest term. So code may add to a term without a check of its width.
+A term uses half of the range of a u32. So code may add to a term without a check of its width.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ TERM_MAX: Final = (1 << 31) - 1
 INDEX_MAX: Final = (1 << 56) - 1
 MS_MAX: Final = (1 << 24) * 3_600_000 - 1
 SUM_SIZES: Final = (0, 16, 17)
-"""Bytes of a rolling hash, from level 2 on with its version before it. 0 if a node cannot tell."""
+"""The lengths that a rolling hash may have in a message, in bytes.
+
+16 is a bare hash. From level 2 on the version stands before it. 0 means that the node does not have the hash.
+"""
 
 PIECE_BYTES_MAX: Final = 1024 * 1024
-"""A piece of a snapshot. A heartbeat on the same connection may have to wait for it."""
+"""The largest piece of a snapshot. It is small, because a heartbeat on the same connection may have to wait for it."""
 FILES_MAX: Final = 1 << 24
 SILENCE_MS_MAX: Final = 1 << 24
 MANIFEST_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -43,4 +47,4 @@ MOST: Final[dict[str, int]] = {
     "file": FILES_MAX,
     "manifest_bytes": MANIFEST_BYTES_MAX,
 }
-"""By field, in every kind that has it. `frame.py` refuses to be loaded with a number that has no line here."""
+"""The largest value of each field that is a number, in all kinds. `frame.py` asserts that no such field is missing."""

@@ -1,4 +1,4 @@
-"""Bytes that arrive, cut into frames (frame.py)."""
+"""Cuts the bytes that arrive on a connection into frames (frame.py)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ def _ignore(_meta: bytes, _blob: memoryview, _crc: int) -> None:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Memory is one fixed buffer and, once needed, one that held a larger frame.
+    """Cuts a byte stream into frames. It uses one fixed buffer, and a second one for frames that are larger than it.
 
-    `on_frame(meta, blob, crc)` is called in order. `blob` is only valid during the call. `limit` is the largest frame
-    allowed now. It is small until the peer has said its name (`trust`), so that a stranger cannot make the node
-    allocate.
+    `on_frame(meta, blob, crc)` is called for each frame, in order. `blob` is only valid during the call. `limit` is the
+    largest frame allowed now, in bytes. It is small until the peer's hello was accepted (`trust`), so that a stranger
+    cannot make the node allocate.
     """
 
     BUFFER_BYTES = 256 * 1024
     SPARE_BYTES = 5 * 1024 * 1024
-    """A larger frame's buffer is kept up to this size: fresh memory costs more than the copy into it."""
+    """The second buffer is kept for later frames up to this size: fresh memory costs more than the copy into it."""
 
     def __init__(self, on_frame: Callable[[bytes, memoryview, int], None], limit: int) -> None:
         self.limit = limit
@@ -39,22 +39,24 @@ class FrameReader:
         self.limit, self._buffer = limit, buffer
 
     def close(self) -> None:
-        """Free the buffers: nothing more comes.
+        """Free the buffers. Call it when no more bytes come.
 
-        A reader and its owner name each other. So the buffers would stay until the garbage collector runs, and
+        A reader and its owner refer to each other. So the buffers would stay until the garbage collector runs, and
         strangers would fill the memory meanwhile.
         """
         self._buffer = self._spare = memoryview(b"")
         self._large, self._on_frame = None, _ignore
 
     def space(self) -> memoryview:
-        """The place for the next bytes. Never empty."""
+        """The part of the buffer into which the caller puts the next bytes. Never empty."""
         if self._large is not None:
             return self._large[self._filled :]
         return self._buffer[self._end :]
 
     def received(self, count: int) -> None:
-        """Take `count` bytes that were put into `space()`. Raises FrameRefused."""
+        """Take `count` bytes that were put into `space()`, and call `on_frame` for each whole frame. Raises
+        FrameRefused.
+        """
         if self._large is not None:
             self._filled += count
             if self._filled == len(self._large):

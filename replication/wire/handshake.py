@@ -1,19 +1,20 @@
-"""The first frame of every connection, in both directions: it names the speaker. And the reasons to hang up.
+"""The first frame of every connection, in both directions: the hello, which names the node that sends it, or a refusal.
 
 A Raft node that listens to the wrong peer loses data without an error. Such a peer is of another cluster, or has a
-swapped disk or a wrong address. So only a hello is accepted first, and both sides check it. A refusal is answered with
-its reason, logged, and kept for `cluster status`. So a mistake in a config file can be read there.
+swapped disk or a wrong address. So the first frame must be a hello, and both sides check it. A node answers a bad hello
+with the reason, logs it, and keeps it for `cluster status`. So an operator can read there that a config file is wrong.
 
-A hello also lists the members that the speaker knows (contacts.py). A node that is not in our list is let in if it
-shows a newer list of our cluster that names us both. Else a node that slept through changes would refuse the nodes that
-came since. A node that was removed hears so and stops. Else it would ask for ever.
+A hello also lists the members that its node knows (contacts.py). A node that is not in our list is accepted if it shows
+a newer list of our cluster that names both of us. Otherwise a node that was down during changes would refuse the nodes
+that came since. A node that was removed is told so and stops. Otherwise it would go on asking.
 
-A hello has ten fields that every build reads. From protocol 2 on it can have one more, a map that later builds add to:
-`group` and `level`. No node says it first to a node that may not read it. A node dials with the long form once the
-level of the cluster is high enough (storage/format/level.py). It answers in the form that the other understands.
+A hello has ten fields that every build reads. From protocol 2 on it can have an eleventh, a map that later builds add
+to: `group` and `level`. No node sends the long form first to a node that may not read it. A node dials with the long
+form once the level of the cluster is high enough (storage/format/level.py). It answers in the form that the other node
+understands.
 
-`store_id` names the directory that a node works on, drawn when the directory was made. The same node id with another
-store id is a wiped disk: what the leader believed to be on it (its match index) is gone.
+`store_id` names the data directory of a node, drawn when the directory was made. The same node id with another store id
+means a wiped disk. What the leader believed to be on that disk (its match index) is gone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ REMOVED = "removed"
 UNKNOWN_NODE = "unknown-node"
 OTHER_CLUSTER = "other-cluster"
 MEMBERS_MAX = 32
-"""Of the list in a hello. A cluster has nine at most, but a configuration may name some more."""
+"""Bound on the list in a hello. A cluster has nine members at most, but a configuration may name more nodes."""
 STORE_ID_MAX = 64
 Range = tuple[int, int]
 _FIELDS = 10
@@ -44,21 +45,25 @@ _GROUPS = 1 << 12
 
 
 def asks_for_calls(meta: bytes) -> bool:
-    """True if the first frame of a connection asks for calls: a short array that begins with that number."""
+    """True if the first frame of a connection asks for calls: its meta is a short array that begins with the number
+    CALLS.
+    """
     return meta[1:2] == bytes((CALLS,)) and meta[0] & 0xF0 == 0x90
 
 
 def entries_of(formats: dict[str, Range]) -> Range:
-    """The versions of entries that a node reads, by its formats. The first builds name none."""
+    """The versions of entries that a node with these formats reads, as (oldest, newest). The first builds do not name
+    them.
+    """
     return formats.get("entry", (FOUNDED, FOUNDED))
 
 
 @dataclass(frozen=True)
 class Hello:
-    """A node's description of itself.
+    """A node's description of itself, sent to the node `to`.
 
-    `cluster_id` is None before Genesis. `formats` maps a name to (oldest, newest). `level` is the cluster's, as far as
-    the node has applied.
+    `cluster_id` is None before Genesis. `formats` maps the name of a format to the versions that the node reads, as
+    (oldest, newest). `level` is the cluster's, as far as the node has applied.
     """
 
     node_id: str
@@ -73,15 +78,17 @@ class Hello:
 
     @property
     def form(self) -> int:
-        """The protocol whose hello every member reads, for a node that has not spoken yet."""
+        """The form of a hello that every member reads, for a peer that has not sent its own hello yet. 1 is short, 2
+        long.
+        """
         return 2 if has(self.level, "hello-group") else 1
 
     def shared(self, other: Hello) -> int:
-        """The protocol that both speak on their connection."""
+        """The newest protocol that both nodes know, which they use on their connection."""
         return min(self.protocol[1], other.protocol[1])
 
     def encode(self, form: int = 1) -> list[bytes]:
-        """The hello as a frame, for a node that speaks the protocol `form`."""
+        """The hello as a frame. From `form` 2 on it has the eleventh field."""
         formats = {name: list(span) for name, span in sorted(self.formats.items())}
         members = [[contact.id, contact.raft, contact.http] for contact in self.contacts.members]
         who = [self.cluster_id, self.node_id, self.to, self.store_id]
@@ -91,11 +98,11 @@ class Hello:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people.
+    """The reason why a connection was not accepted: `reason` is a code for programs, `detail` a sentence for people.
 
-    `formats` are the formats that the refusing node reads, as in a hello: a node that waits to be added refuses every
-    node. The detail goes to the asking node and to the status page, so it names no cluster. `note` is for this node's
-    own log.
+    `formats` are the formats that the refusing node reads, as in a hello. A node that waits to be added refuses every
+    node, and tells its formats that way. The detail is sent to the other node and shown on the status page, so it names
+    no cluster. `note` is for this node's own log.
     """
 
     reason: str
@@ -104,13 +111,13 @@ class Refusal:
     note: str = field(default="", compare=False)
 
     def encode(self, form: int = 1) -> list[bytes]:
-        """The refusal as a frame, for a node that speaks the protocol `form`."""
+        """The refusal as a frame. From `form` 2 on it has the formats."""
         more = [{name: list(span) for name, span in sorted(self.formats.items())}] if form >= 2 else []
         return encode_frame([REFUSAL, self.reason, self.detail[:200], *more])
 
 
 class HelloRefused(FrameRefused):
-    """A hello that this build cannot read, with the answer to it."""
+    """This build cannot read the hello. `refusal` is the answer to it."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.detail)
@@ -153,7 +160,7 @@ def _formats(formats: Any) -> dict[str, Range]:
 
 
 def _more(more: Any) -> tuple[int, int]:
-    """Group and level out of the map of a long hello. Other items of a newer build are ignored."""
+    """Group and level out of the map in a long hello. Other items of the map, from a newer build, are ignored."""
     if type(more) is not dict:
         raise FrameRefused("hello with a field of the wrong type")
     group, level = more.get("group", 0), more.get("level", FOUNDED)
@@ -163,12 +170,16 @@ def _more(more: Any) -> tuple[int, int]:
 
 
 def _printable(text: str) -> str:
-    """The text without characters that would end a line or hide in it: it is shown and logged."""
+    """The text, with `?` for each character that is not printable. The text is shown and logged, and must stay in its
+    line.
+    """
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def in_own_words(said: Refusal, peer: str) -> Refusal:
-    """A refusal that may be shown: an older build names the cluster in it."""
+    """The refusal in a form that may be shown. An older build names the cluster in its detail, which then becomes the
+    note.
+    """
     if said.reason != OTHER_CLUSTER:
         return said
     return Refusal(OTHER_CLUSTER, f"{peer} says that it belongs to another cluster", note=said.detail)
@@ -197,7 +208,9 @@ def _overlap(ours: Range, theirs: Range) -> bool:
 
 
 def check(own: Hello, theirs: Hello) -> Refusal | None:
-    """Return why `theirs` may not talk with us, None if it may. `own.to` is ignored."""
+    """Return the reason why the node with the hello `theirs` may not connect to this node, None if it may. `own.to` is
+    ignored.
+    """
     if not _overlap(own.protocol, theirs.protocol):
         return Refusal("protocol", f"{theirs.node_id} speaks protocol {theirs.protocol}, {own.node_id} {own.protocol}")
     refusal = check_entries(theirs.node_id, theirs.formats, own.level)
@@ -226,7 +239,7 @@ def check(own: Hello, theirs: Hello) -> Refusal | None:
 
 
 def check_entries(node_id: str, formats: dict[str, Range], level: int) -> Refusal | None:
-    """Return why a node with these formats cannot be a member at this level, None if it can."""
+    """Return the reason why a node that reads these formats cannot be a member at this level, None if it can."""
     oldest, newest = entries_of(formats)
     if newest >= level:
         return None
@@ -235,7 +248,9 @@ def check_entries(node_id: str, formats: dict[str, Range], level: int) -> Refusa
 
 
 def newer(own: Hello, theirs: Hello) -> bool:
-    """True if their list of members should replace ours: newer, of our cluster, with both of us on it."""
+    """True if the list of members in the hello `theirs` should replace ours: it is newer, of our cluster, and names
+    both nodes.
+    """
     same = theirs.cluster_id is not None and own.cluster_id in (None, theirs.cluster_id)
     return same and theirs.contacts.index > own.contacts.index and theirs.contacts.lists(own.node_id, theirs.node_id)
 

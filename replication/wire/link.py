@@ -1,15 +1,17 @@
-"""A TCP connection between two nodes, and those that members made. dialler.py keeps the outgoing ones up.
+"""A TCP connection between two nodes, and the table of those that members made. dialler.py keeps the outgoing ones
+open.
 
-Messages to a peer go over the connection that this node dials. Messages from it come over the one that the peer dials.
-So a cut direction breaks alone. And when both dial at once, the nodes need not agree on which connection survives.
+Messages to a peer go over the connection that this node made. Messages from the peer come over the one that the peer
+made. So a network that is cut in one direction breaks one direction. And when both nodes connect at once, they need not
+agree on which connection stays.
 
-Why not the library's connections (R16, R17): a healed partition takes it 28 s to reconnect, and its send buffers grow
-without bound. Here:
+Why not the library's connections (R16, R17): after a partition heals they take 28 s to reconnect, and their send
+buffers grow without bound. Here:
 
-- An attempt to connect gets one second. The pause between attempts grows to at most one second, and ends early when
-  this node hears the peer dial.
+- An attempt to connect gets one second. The pause between attempts grows to at most one second. It ends early when
+  the peer connects to this node.
 - A silent connection is closed after two seconds. A ping goes out every half second.
-- A peer that does not read loses first its entries, then the connection.
+- A peer that does not read first gets no more entries, and then loses the connection.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ SILENT_S = 2.0
 BACK_OFF_FIRST_S = 0.05
 BACK_OFF_MAX_S = 1.0
 OUTBOX_BYTES_MAX = 64 * 1024 * 1024
-"""Unsent bytes at which a connection is given up: the peer does not read."""
+"""A connection with more unsent bytes is closed: the peer does not read."""
 OUTBOX_APPEND_MAX = 16 * 1024 * 1024
-"""Unsent bytes at which append_entries are dropped: they would only queue behind what is stuck."""
+"""A connection with more unsent bytes takes no append_entries: they would only wait behind those bytes."""
 JOIN_BYTES = 128 * 1024
-"""Smaller frames are joined and sent with one system call. Larger ones are handed over piece by piece, uncopied."""
+"""The pieces of a smaller frame are joined and sent with one system call. Those of a larger one are sent uncopied."""
 
 Address = tuple[str, int]
 Frames = Callable[[bytes, memoryview, int], None]
@@ -52,11 +54,12 @@ log = logging.getLogger("hourwheel.transport")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Frames in and out of one socket. The first frame is a greeting, given to `greeted`. Then come messages of Raft.
+    """One socket to a peer, with frames in both directions. `greeted` gets the greeting in the first frame. After that,
+    frames are messages of Raft.
 
-    If the first frame asks for calls between nodes, `calls` takes the connection, and says by `carry` where its frames
-    go. Until both sides agree, a frame may be HELLO_BYTES_MAX at most. Bytes that are no frame of ours close the
-    connection and do nothing else.
+    If the first frame asks for calls between nodes, `calls` gets the connection instead. It then calls `carry` to get
+    all frames. Until the peer was accepted, a frame may be HELLO_BYTES_MAX at most. Bytes that are no frame of ours
+    close the connection and have no other effect.
     """
 
     def __init__(
@@ -69,17 +72,17 @@ class Connection(asyncio.BufferedProtocol):
         self.hello: Hello | None = None
         """The peer's hello, once it was accepted."""
         self.protocol = PROTOCOL[0]
-        """The protocol that both sides speak, once the peer was accepted."""
+        """The protocol that both sides use, once the peer was accepted."""
         self.guest = False
-        """True if a node with a cluster id accepted it without one (door.py)."""
+        """True if the peer has no cluster id and this node has one (door.py)."""
         self.pulled_s = float("-inf")
-        """When it last asked for a piece of a snapshot."""
+        """The loop's time at which the guest last asked for a piece of a snapshot."""
         self.calls: Callable[[Connection, bytes], None] | None = None
-        """Takes a connection that asks for calls, with its greeting. None: nothing does."""
+        """Gets the connection and its greeting if that asks for calls. None if this node takes no calls here."""
         self.writable = True
-        """True if the socket takes more at once."""
+        """False while so much is unsent that the caller should wait."""
         self.on_writable: Callable[[], None] = lambda: None
-        """Called when the socket takes more again."""
+        """Called when `writable` becomes True again."""
         self._carried: Frames | None = None
         self._loop = asyncio.get_running_loop()
         self.born_s = self.heard_s = self._loop.time()
@@ -105,20 +108,20 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.trust(FRAME_BYTES_MAX)
 
     def pause_writing(self) -> None:
-        """asyncio: much is unsent."""
+        """Called by asyncio when much is unsent."""
         self.writable = False
 
     def resume_writing(self) -> None:
-        """asyncio: little is unsent."""
+        """Called by asyncio when little is unsent any more."""
         self.writable = True
         self.on_writable()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the socket is connected."""
+        """Called by asyncio when the socket is connected."""
         self._transport = cast(asyncio.Transport, transport)  # asyncio and uvloop set TCP_NODELAY on every TCP socket
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the socket is closed."""
+        """Called by asyncio when the socket is closed."""
         self._transport = None
         self._reader.close()
         if not self.closed.done():
@@ -126,11 +129,11 @@ class Connection(asyncio.BufferedProtocol):
         self._lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """asyncio: the place for arriving bytes."""
+        """Called by asyncio for the place of the next bytes that arrive."""
         return self._reader.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """asyncio: that much arrived."""
+        """Called by asyncio when `nbytes` bytes have arrived."""
         self.heard_s = self._loop.time()
         try:
             self._reader.received(nbytes)
@@ -144,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frame(self, meta: bytes, blob: memoryview, crc: int) -> None:
         if self._transport is None or self._transport.is_closing():
-            return  # refused or replaced: its frames do not count any more
+            return  # the connection was refused or replaced, so its frames do not count any more
         if self._carried is not None:
             self._carried(meta, blob, crc)
             return
@@ -163,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def carries(self) -> bool:
-        """True if its frames go elsewhere than to Raft."""
+        """True if `carry` was called, so that the frames do not go to Raft."""
         return self._carried is not None
 
     @property
@@ -179,16 +182,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes handed over that the socket has not taken yet."""
+        """The number of bytes that were written here and not yet taken by the socket."""
         return self._transport.get_write_buffer_size() if self._transport else 0
 
     @property
     def alive(self) -> bool:
-        """True if there is a socket that is not being closed."""
+        """True if there is a socket and it is not being closed."""
         return self._transport is not None and not self._transport.is_closing()
 
     def write(self, pieces: list[bytes]) -> None:
-        """Send one frame."""
+        """Send one frame, given in pieces. Does nothing if the connection is closed."""
         if not self.alive:
             return
         transport = cast(asyncio.Transport, self._transport)
@@ -222,17 +225,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def end(self) -> None:
-        """Send the rest, for SILENT_S at most, and close."""
+        """Close after the unsent bytes are sent, or after SILENT_S."""
         self.finish([])
         self._loop.call_later(SILENT_S, self.abort)
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once. Unsent bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def renewed_by(self, said: Hello) -> bool:
-        """True if `said` is of the same peer as this connection, and the peer has learned its cluster since."""
+        """True if the hello `said` comes from the peer of this connection, which has learned its cluster's id since."""
         return (
             self.alive
             and not self.guest
@@ -242,7 +245,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def stand_behind(self, former: Connection) -> None:
-        """Read nothing until `former` has ended: for CONNECT_S at most, since a stranger may have made it."""
+        """Read nothing until the connection `former` has ended. That is closed after CONNECT_S, since a stranger may
+        have made it.
+        """
         assert self._transport is not None, "not connected"
         self._transport.pause_reading()
         former.closed.add_done_callback(self._go_on)
@@ -257,8 +262,8 @@ class Connection(asyncio.BufferedProtocol):
 class Incoming(dict[str, Connection]):
     """The connections that members made, by member.
 
-    A member goes on to use a renewed connection until it hears that the new one stands. So the old one is read to its
-    end, and the new one waits behind it. Nothing is lost, and the order is kept.
+    A member that renews its connection uses the old one until it hears that the new one was accepted. So this node
+    reads the old one to its end, and reads the new one after that. No message is lost, and the order is kept.
     """
 
     def __init__(self) -> None:
@@ -266,7 +271,9 @@ class Incoming(dict[str, Connection]):
         self._behind: dict[str, Connection] = {}
 
     def admit(self, connection: Connection, said: Hello) -> None:
-        """Put the connection in place of the one that this member made before."""
+        """Make this the connection of the member that sent the hello `said`. It replaces the former one, or waits until
+        that ends.
+        """
         peer = said.node_id
         former, other = self.get(peer), self._behind.pop(peer, None)
         if other is not None:
@@ -290,5 +297,5 @@ class Incoming(dict[str, Connection]):
                 self[peer] = self._behind.pop(peer)
 
     def all(self) -> list[Connection]:
-        """All connections, also those that wait behind another."""
+        """All connections, with those that wait for a former one to end."""
         return [*self.values(), *self._behind.values()]

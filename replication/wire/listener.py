@@ -1,16 +1,16 @@
-"""The wire of a Raft group: asyncio connections to every peer, and a listener that outlives a shortage of descriptors.
+"""The wire of a Raft group: asyncio connections to every peer, and a listener that survives a shortage of descriptors.
 
-R15 and R16 ask for this, against the library's transport:
+Repairs R15 and R16 ask for this, because of flaws in the library's transport:
 
-- no pickle, only the frames of frame.py after a hello that handshake.py accepts;
-- no utility or read-only peers, so no stranger reads payloads or changes the membership;
-- one EMFILE does not close the listener for good. The library's listener closes, and libuv's stream server treats it as
-  fatal too. So connections are accepted by hand (acceptor.py);
-- reconnecting takes at most a second once the peer is back.
+- There is no pickle. After a hello that handshake.py accepts come the frames of frame.py, and no other bytes.
+- There are no utility or read-only peers, so no stranger reads payloads or changes the membership.
+- One EMFILE does not close the listener for good. It closes the library's listener, and libuv's stream server treats
+  it as fatal too. So acceptor.py calls `accept` itself.
+- Reconnecting takes at most a second once the peer is back.
 
-A peer has at most one connection in each direction. A new incoming one replaces the old: frames of the old process
-still in flight do not count. When a peer's directory changes (`store_id`), all its other connections go. So no message
-of its former life is heard after `peer_connected` has announced the new one.
+A peer has at most one connection in each direction. A new incoming one replaces the old one, whose frames do not count
+any more. If a peer connects with another `store_id`, its directory has changed and all its other connections are
+closed. So `peer_connected` announces the new directory, and no message of the former one is heard after that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from replication.wire.said_seldom import SaidSeldom
 from storage.format.level import FOUNDED
 
 HEARSAY_MAX = 1 << 40
-"""So many entries another node's list of members may be ahead of the own log: decades of a busy cluster."""
+"""The index of another node's list of members may be ahead of the own log by this: decades of a busy cluster."""
 
 
 def _nothing(*_: object) -> None:
@@ -57,10 +57,10 @@ def _now() -> float:
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity of this node.
+    """The identity of this node, as its hellos say it.
 
-    `store_id` names its data directory (at most 64 bytes). `formats`: name -> (oldest, newest). `level` is the
-    cluster's, as far as it is applied here.
+    `store_id` names its data directory (at most 64 bytes). `formats` maps the name of a format to (oldest, newest)
+    version. `level` is the cluster's, as far as it is applied here.
     """
 
     node_id: str
@@ -71,9 +71,9 @@ class Identity:
 
 
 class AsyncTransport:
-    """Implements events.Wire. Create it, `attach` the group, `start` it inside the loop, `close` it.
+    """Implements events.Wire. Create it, `attach` the group, `start` it on the loop, and `close` it at the end.
 
-    `refusals` keeps, by peer (or remote address), why the last connection was refused. A success clears it.
+    `refusals` has the last refusal of each peer, or remote address. An accepted connection removes it.
     """
 
     def __init__(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> None:
@@ -86,19 +86,19 @@ class AsyncTransport:
         self.contacts = self._own = Contacts(
             0, tuple(Contact(node_id, f"{host}:{port}", "") for node_id, (host, port) in everybody.items())
         )
-        """The members this node knows: its own list, with those of the newest other list that it believed."""
+        """The members this node knows: its own list, with the members of the newest other list that it believed."""
         self._heard = Contacts()
         self.believed: Callable[[int], bool] = lambda index: index <= HEARSAY_MAX
-        """True if another node's list of members, as of the change at this index, should be believed."""
+        """Says if another node's list of members, whose newest change has this index, should be believed."""
         self.logged: Callable[[bytes], bool] = lambda cluster_id: False
-        """True if the Genesis of that cluster stands in the own log, not applied (journal/logged_cluster.py)."""
+        """Says if the Genesis of this cluster is in the own log and not applied yet (journal/logged_cluster.py)."""
         self.on_contacts: Callable[[], None] = _nothing
         """Called when a peer's list changed `contacts`."""
         self.on_removed: Callable[[str], None] = _nothing
         """Called with a peer's words when it says that this node was removed from the cluster."""
         self.on_calls: Callable[[Connection, bytes], None] = lambda connection, _: connection.abort()
-        """Called with a connection that asks for calls between nodes, and its greeting. The callee owns the
-        connection.
+        """Called with a connection that asks for calls between nodes, and with its greeting. The function that is
+        called has to close the connection.
         """
         self._formats: dict[str, dict[str, Range]] = {}  # by peer, from its last hello
         self._events: WireEvents | None = None
@@ -127,19 +127,21 @@ class AsyncTransport:
         return self._acceptor.listens
 
     async def start(self) -> None:
-        """Listen and dial. Raises OSError if the address is not available (in use, not of this machine)."""
+        """Listen, and dial the other members. Raises OSError if the address is not available here."""
         self._acceptor.start()
         self._begin()
 
     def _begin(self) -> None:
-        """Dial the others: this node listens."""
+        """Connect to the other members, and look after incoming connections every PING_S. Called when this node
+        listens.
+        """
         loop = asyncio.get_running_loop()
         self._swept_s = loop.time()
         self._sweeper = loop.call_later(until_next_s(PING_S), self._sweep)
         self._dial()
 
     async def close(self) -> None:
-        """Stop listening, close everything."""
+        """Stop listening, and close all connections."""
         self._acceptor.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -155,19 +157,22 @@ class AsyncTransport:
     # events.Wire
 
     def send(self, peer: str, message: Message) -> bool:
-        """See events.Wire. False also when the peer reads too slowly and this is append_entries."""
+        """Send a message to `peer`, see events.Wire. False also if this is append_entries and the peer reads too
+        slowly.
+        """
         connection = self._dialled(peer)
         return connection is not None and connection.send(message)
 
     def connected(self, peer: str) -> bool:
-        """True if the connection to `peer` is up."""
+        """True if the connection that this node made to `peer` is open."""
         connection = self._dialled(peer)
         return connection is not None and connection.alive
 
     def reads(self) -> dict[str, Range]:
-        """The versions of entries that each peer connected both ways reads, by its hellos on both connections.
+        """The versions of entries that each peer reads, by its hellos. Only peers with open connections in both
+        directions.
 
-        The leader proposes only what every member reads.
+        The leader proposes only versions that every member reads.
         """
         found = {}
         for peer, dialler in self._diallers.items():
@@ -185,16 +190,19 @@ class AsyncTransport:
         return self._formats.get(peer, {}).get(CALLS_FORMAT)
 
     def set_level(self, level: int) -> None:
-        """Raise the level. A peer that does not read it is refused from now on, and a connected one goes."""
+        """Set the cluster's level, which rose. Peers that do not read this level are refused from now on, and
+        disconnected.
+        """
         self._identity = replace(self._identity, level=level)
         for connection in self._connections():
             if connection.hello and entries_of(connection.hello.formats)[1] < level:
                 connection.abort()
 
     def set_cluster_id(self, cluster_id: bytes) -> None:
-        """Set the id: Genesis is applied. Nodes of another cluster are refused from now on, and connected ones go.
+        """Set the cluster's id after Genesis is applied. Nodes of another cluster are refused from now on, and
+        disconnected.
 
-        The peers that this node dials hear the id at once, and do not take it for a guest any more.
+        This node connects again to its peers with the id. So they do not take it for a guest any more.
         """
         if self._identity.cluster_id == cluster_id:
             return
@@ -211,8 +219,8 @@ class AsyncTransport:
     # Members.
 
     def set_contacts(self, contacts: Contacts) -> None:
-        """Take this node's own list, by its applied entries: dial new nodes, part with nodes that are on no list any
-        more.
+        """Set this node's own list of members, from its applied entries. Connect to new nodes, and close the
+        connections to nodes that are on no list any more.
         """
         self._own = self._own.merged(contacts)
         self._meet()
@@ -229,7 +237,9 @@ class AsyncTransport:
         return await probe(self._hello(node_id), address)
 
     def _dial(self) -> None:
-        """Keep diallers for all members but this node, and connections with no other nodes."""
+        """Start a dialler for each member but this node. Close diallers and connections of nodes that are no members
+        any more.
+        """
         own = self._identity.node_id
         wanted = {each.id: address_of(each.raft) for each in self.contacts.members if each.id != own}
         for peer, dialler in list(self._diallers.items()):
@@ -245,7 +255,9 @@ class AsyncTransport:
     # Greetings.
 
     def _hello(self, to: str, *, guest: bool = False) -> Hello:
-        """This node's hello. A guest is not told the cluster and the members: it may be any node."""
+        """This node's hello. A hello for a guest leaves out cluster and members, because any node may claim to be that
+        guest.
+        """
         own = self._identity
         who = (own.node_id, to, own.store_id)
         if guest:
@@ -253,7 +265,7 @@ class AsyncTransport:
         return Hello(*who, own.cluster_id, own.formats, contacts=self.contacts, level=own.level)
 
     def _judge(self, peer: str, said: Hello | Refusal) -> Refusal | None:
-        """Judge the answer of `peer`, which this node dialled."""
+        """Judge the answer of `peer` to this node's hello. Return a refusal, None if the connection is accepted."""
         refusal = in_own_words(said, peer) if isinstance(said, Refusal) else check(self._hello(peer), said)
         if refusal is None and isinstance(said, Hello) and said.node_id != peer:
             refusal = Refusal("wrong-address", f"at the address of {peer} there is {said.node_id}")
@@ -264,7 +276,7 @@ class AsyncTransport:
         return refusal
 
     def _up(self, peer: str, hello: Hello) -> None:
-        """Take a connection with `peer`, in either direction, that was agreed on."""
+        """Note that a connection with `peer`, in either direction, was accepted by both sides."""
         self.refusals.pop(peer, None)
         self._formats[peer] = hello.formats
         for connection in self._connections():
@@ -295,9 +307,7 @@ class AsyncTransport:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Fail the node if a task ended with an error: that is a mistake of ours, and the node would be deaf without
-        knowing it.
-        """
+        """Fail the node if a task ended with an error, a mistake in our code: without the task it may hear no peer."""
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None and self._events is not None:
@@ -314,7 +324,7 @@ class AsyncTransport:
             accepted.close()
             return
         if connection.hello is None and connection not in self._door.strangers and not connection.carries:
-            connection.abort()  # it had to make room before there was a socket to close
+            connection.abort()  # `make_room` removed it before there was a socket to close
 
     def _asked_for_calls(self, connection: Connection, greeting: bytes) -> None:
         self._door.strangers.pop(connection, None)
@@ -339,7 +349,7 @@ class AsyncTransport:
         connection.finish(replace(refusal, formats=own.formats).encode(own.shared(said)))
 
     def _admit(self, connection: Connection, said: Hello) -> None:
-        """Let the peer in. A guest is only believed to be possibly the member it names (door.py)."""
+        """Accept the connection. A guest is not believed to be the member that it names (door.py)."""
         self._door.strangers.pop(connection, None)
         connection.guest = self._identity.cluster_id is not None and said.cluster_id is None
         own = self._hello(said.node_id, guest=connection.guest)
@@ -366,7 +376,7 @@ class AsyncTransport:
         self._incoming.lost(connection)
 
     def _sweep(self) -> None:
-        """Close incoming connections that are silent, and strangers that do not say hello."""
+        """Close incoming connections that are silent or without a hello for SILENT_S, and guests that overstay."""
         now = asyncio.get_running_loop().time()
         paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now
         if not paused:
@@ -382,7 +392,7 @@ class AsyncTransport:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _overstays(self, connection: Connection, now: float) -> bool:
-        """True if it came without a cluster id, and may have one by now."""
+        """True if the connection is a guest's that is older than GUEST_S and does not pull a snapshot."""
         if self._identity.cluster_id is None or connection.hello is None or connection.hello.cluster_id is not None:
             return False
         return now - max(connection.born_s, connection.pulled_s, self._founded_s) > GUEST_S

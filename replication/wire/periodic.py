@@ -1,4 +1,4 @@
-"""Periodic looks happen together: one wake-up of the loop serves all that are due.
+"""Makes periodic looks happen at the same moments, so that one wake-up of the loop serves all that are due.
 
 An idle node should cost next to nothing. The wake-up costs, not the look.
 """
@@ -8,9 +8,9 @@ import math
 
 
 def until_next_s(every_s: float) -> float:
-    """How long until the loop's clock shows a multiple of this again.
+    """Seconds until the loop's clock next shows a multiple of `every_s`.
 
-    Never so short that a timer which came a moment early comes twice.
+    If that is very soon, the multiple after it counts. So a timer that came a moment early does not come twice.
     """
     now_s = asyncio.get_running_loop().time()
     left_s = (math.floor(now_s / every_s) + 1) * every_s - now_s
@@ -18,5 +18,5 @@ def until_next_s(every_s: float) -> float:
 
 
 async def next_look(every_s: float) -> None:
-    """Wait until the loop's clock shows a multiple of this again."""
+    """Wait until the loop's clock next shows a multiple of `every_s`."""
     await asyncio.sleep(until_next_s(every_s))

@@ -1,4 +1,6 @@
-"""Why connections were refused: kept by peer for the status page, logged now and then."""
+"""Records why connections were refused: the last reason of each peer for the status page, and a log line now and
+then.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from replication.wire.handshake import Refusal
 from replication.wire.said_seldom import SaidSeldom
 
 AGAIN_S = 60.0
-"""The same refusal of the same peer is logged again after this."""
+"""A refusal of the same peer for the same reason is logged again after this time."""
 KEPT_MAX = 64
 
 
 class Refused:
-    """`by_peer`: the last refusal of each peer, or address. Strangers cannot make it grow. `now`: monotonic seconds."""
+    """The last refusal of each peer or remote address, in `by_peer`. It has KEPT_MAX at most, so strangers cannot make
+    it grow. `now`: monotonic seconds.
+    """
 
     def __init__(self, seldom: SaidSeldom, now: Callable[[], float]) -> None:
         self.by_peer: dict[str, Refusal] = {}
@@ -23,7 +27,7 @@ class Refused:
         self._said_s: dict[tuple[str, str], float] = {}
 
     def note(self, whom: str, refusal: Refusal) -> None:
-        """Note that this node, or the other, refused a connection with `whom`."""
+        """Record that this node refused a connection with `whom`, or was refused by it."""
         now = self._now()
         last_s = self._said_s.pop((whom, refusal.reason), -AGAIN_S)
         if now - last_s >= AGAIN_S:  # said now and then, not with every attempt
@@ -37,6 +41,6 @@ class Refused:
 
 
 def _bound(kept: dict[Any, Any]) -> None:
-    """Forget the oldest."""
+    """Remove the oldest items beyond KEPT_MAX."""
     while len(kept) > KEPT_MAX:
         del kept[next(iter(kept))]

@@ -13,7 +13,7 @@ PERIOD_S = 1.0
 
 
 class SaidSeldom:
-    """A logger's lines of this kind. `now` gives monotonic seconds."""
+    """Writes the lines of one kind to a logger, at most one in PERIOD_S. `now` gives monotonic seconds."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float]) -> None:
         self._log = log
@@ -22,11 +22,11 @@ class SaidSeldom:
         self._left_out = 0
 
     def warning(self, text: str, *values: object) -> None:
-        """Write the line, or count it."""
+        """Write the line as a warning, or count it if it comes too soon after the last one."""
         self._say(logging.WARNING, text, values)
 
     def error(self, text: str, *values: object) -> None:
-        """Write the line as an error, or count it."""
+        """Write the line as an error, or count it if it comes too soon after the last one."""
         self._say(logging.ERROR, text, values)
 
     def _say(self, level: int, text: str, values: tuple[object, ...]) -> None:

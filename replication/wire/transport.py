@@ -1,4 +1,4 @@
-"""The requests of a node to its connections."""
+"""The interface by which a node uses its connections to other nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replication.wire.link import Address, Connection
 
 
 class Transport(Wire, Protocol):
-    """The connections to the peers, as replication.wire.listener has them."""
+    """The connections to the peers. replication/wire/listener.py implements it and describes each function."""
 
     refusals: dict[str, Refusal]
     contacts: Contacts

@@ -1,6 +1,7 @@
 """The order of hand-overs of a unit, and of rows of a command that name a unit more than once.
 
-The fence is (term, attempt). A claim below the newest one in the log belongs to a hand-over that a later one replaced.
+A hand-over is named by (term, attempt). The fence refuses a row that names an older hand-over than the log has for the
+unit, because a later one replaced it.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ _NO_ROWS: Rows = np.empty(0, np.intp)
 
 
 class Round(NamedTuple):
-    """Rows that name each unit once, and rows that say the very same of a unit as one of these."""
+    """`rows` name each unit at most one time. `repeats` are rows with the same unit and claim as one of `rows`."""
 
     rows: Rows
-    repeats: Rows  # they get the result of ...
-    repeated: Rows  # ... these, row by row
+    repeats: Rows
+    repeated: Rows  # for each of `repeats`, the row of `rows` whose result it gets
 
 
 def fence(term: npt.NDArray[np.uint32] | np.uint32, attempt: U16) -> U64:
-    """(term, attempt) as one number that compares in that order."""
+    """Join term and attempt into one number per row, [n]. A later hand-over of a unit has a larger number."""
     joined: U64 = (term.astype(np.uint64) << np.uint64(16)) | attempt.astype(np.uint64)
     return joined
 
 
 def rounds(position: U64, claim: U64) -> Iterator[Round]:
-    """All rows, in rounds. Each round takes the first row left of every unit, so a later row sees what an earlier one
-    did.
+    """Divide all rows of a command into rounds. The caller applies one round after the other.
 
-    Rows with the claim of that first row are its repeats. So a request that names one receipt ten thousand times costs
-    one round.
+    Each round takes the first row of every unit that has rows left. So a unit's second row sees what its first one did.
+    Rows that make the same `claim` as that first row are its repeats, in the same round. So a request that names one
+    receipt ten thousand times costs one round.
     """
     left = np.arange(len(position))
     while len(left):
@@ -54,7 +55,7 @@ def rounds(position: U64, claim: U64) -> Iterator[Round]:
 
 
 def first_of_each(position: U64) -> npt.NDArray[np.bool_]:
-    """True where a position stands for the first time."""
+    """A mask, [n]: True for the first row of each position."""
     order, head = _grouped(position)
     if head.all():
         return head
@@ -64,7 +65,9 @@ def first_of_each(position: U64) -> npt.NDArray[np.bool_]:
 
 
 def _grouped(position: U64) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """The rows by position, in order within each position, and a mask of the rows that begin a new position."""
+    """The rows sorted by position, and a mask of the sorted rows that begin a new position. Rows of one position keep
+    their order.
+    """
     order = position.argsort(kind="stable")
     ranked = position[order]
     head = np.ones(len(order), bool)

@@ -1,7 +1,8 @@
 """Copies of dead messages in the dead-letter topic that their own topic names.
 
-The message itself stays where it died until its hour goes, and can be redriven. The copy is a message of its own: born
-now, due now, under a new id whose random bits the leader drew. The "dead" of its extension describes the original.
+The message itself stays where it died until that hour is unlinked. Until then it can be redriven. The copy is a message
+of its own: born now and due now. It has a new id, whose random bits the leader drew. The field "dead" of its extension
+describes the original.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from storage.store import Store
 from storage.tables.topic import Topic
 
 HOPS_MAX = 8
-"""Dead-letter topics may have dead-letter topics. A copy of a copy goes this far."""
+"""Dead-letter topics may have dead-letter topics of their own. A message is copied at most this many times in a row."""
 
 
 class Copies(NamedTuple):
@@ -45,9 +46,10 @@ def copy_dead(
     random: U64,
     errors: Sequence[str],
 ) -> Copies | None:
-    """Copy those of these dead messages whose topic has a dead-letter topic. None if there are none.
+    """Copy the dead messages at these places whose topic has a dead-letter topic. None if no message is copied.
 
-    `attempt`: all hand-overs of the message, as far as its place knows.
+    `floor_ms` is the least due time. `code` and `errors` say why each message died. `attempt` counts all its
+    hand-overs, as far as its place knows. `random` has the random bits of the copies' ids.
     """
     units = store.units(place)
     sources = _with_dead_letter(store, units["topic"])
@@ -75,25 +77,29 @@ def _with_dead_letter(store: Store, numbers: U32) -> dict[int, Topic]:
 
 
 def _target(topic: Topic) -> str:
-    """The name of the topic's dead-letter topic, "" for none."""
+    """The name of the topic's dead-letter topic, "" if it has none."""
     name = topic.settings.get("dead_letter")
     return name if isinstance(name, str) else ""
 
 
 def _path(record: Record) -> list[str]:
-    """The topics in which the message and its originals died, the first one first. Empty unless it is a copy."""
+    """The topics in which the originals of this copy died, the first one first. Empty for a message that is no copy."""
     dead = record.extension.get("dead")
     return [*dead.get("path", []), dead["topic"]] if dead else []
 
 
 def _may_go_on(record: Record, source: Topic) -> bool:
-    """True if the copies end: no message comes back to a topic it died in."""
+    """True if the message may be copied. No copy goes to a topic in which it or an original died, and HOPS_MAX bounds
+    the chain.
+    """
     path = _path(record)
     return _target(source) not in (source.name, *path) and len(path) < HOPS_MAX
 
 
 def _about(record: Record, source: Topic, reason: int, attempts: int, error: str) -> dict[str, Any]:
-    """The copy's map about its original. `reason` is the code of the last failure. The API has a word for each code."""
+    """The map "dead" of a copy, which describes the original. `reason` is the code of the last failure, for which the
+    API has a word.
+    """
     at = np.array([record.position], np.uint64)
     (name,) = encode_ids(record.group, at, np.array([record.random], np.uint64)).tolist()
     about: dict[str, Any] = {
@@ -111,7 +117,9 @@ def _about(record: Record, source: Topic, reason: int, attempts: int, error: str
 def _topic_numbers(
     store: Store, sources: dict[int, Topic], records: Sequence[Record], envelope: Envelope
 ) -> tuple[U32, list[int]]:
-    """The number of each copy's topic. A topic that is not configured is created with defaults."""
+    """The number of each copy's topic, and the topics created here. A dead-letter topic that does not exist is created
+    with default settings.
+    """
     numbers: dict[int, int] = {}
     created: list[int] = []
     for record in records:
@@ -136,8 +144,8 @@ def _append(
     envelope: Envelope,
     floor_ms: int,
 ) -> Fresh:
-    """Append new messages with body, tags, headers, content type and priority of these. Key, target and policy stay
-    behind.
+    """Append new messages with body, tags, headers, content type and priority of these records. The copies have no key,
+    no target and no retry policy.
     """
     count = len(records)
     drafts = replace(

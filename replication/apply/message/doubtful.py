@@ -1,10 +1,14 @@
-"""The one place that judges doubt: a hand-over that the log may not know, or that may not have been.
+"""The one place that judges doubt: a hand-over of the unit may have been made without a record, or recorded and not
+made.
 
-    fast      due when a leader died (storage/catalog/doubt.py): it may have handed the unit over, and not written so
-    strict    a push of unknown outcome, whose lease ended or whose leader died: it may not have been sent
-    restored  in a cluster made from a backup, all that was in it: the old cluster went on without us
+    fast      the unit was due when a leader died (storage/catalog/doubt.py): that leader may have handed it over
+              without a record
+    strict    a push of the unit has an unknown outcome, since its lease ended or its leader died: it may not have
+              been sent
+    restored  in a cluster made from a backup, each unit of the backup: the old cluster may have delivered it later
 
-A message that moves takes the doubt along in its record. So its present place answers for all places before.
+A message that moves takes its doubt along in its record. So the record at its present place answers for all earlier
+places.
 """
 
 from __future__ import annotations
@@ -27,22 +31,22 @@ from storage.tables.topic import Topic
 Mask = npt.NDArray[np.bool_]
 
 DOUBTFUL_FIELD = "doubtful"
-"""In a record's extension: there was a doubt when the message came to this place."""
+"""The field of a record's extension that says: the message was in doubt when it moved to this place."""
 
 STRICT_SINCE = "strict_since_ms"
 STRICT_DOUBT = "strict_doubt_ms"
-"""Kept beside the settings of a strict topic: since when it is strict, and the end of doubt at that moment.
+"""Kept beside the settings of a strict topic: the time at which it became strict, and the doubt at that time.
 
-The second comes from level 3 on. It says up to which due time units were in doubt then. It is none if the topic was
-strict from its first message. No later hand-over can be unknown to the log.
+STRICT_DOUBT is written from level 3 on. Units due up to this time (ms) were in doubt when the topic became strict. It
+is -1 if the topic was strict from its first message. The log knows all later hand-overs of the topic.
 """
 
 
 def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False) -> Mask:
-    """True where there is a doubt about the unit at a place, [n]. Records are not asked. No lease of these units may
-    run.
+    """A mask, [n]: True where the unit at a place is in doubt. No lease of these units may run.
 
-    `heard`: the outcome of the newest hand-over is known.
+    The field DOUBTFUL_FIELD of the records is not asked: the caller looks at it. `heard`: the outcome of the newest
+    hand-over of each unit is known.
     """
     units = store.units(places)
     doubtful = doubt.of(places, units["due_ms"])
@@ -51,7 +55,7 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
         if topic is not None and STRICT_SINCE in topic.settings:
             rows = np.flatnonzero(units["topic"] == number)
             doubtful[rows] &= units["due_ms"][rows] <= _strict_from_ms(topic)
-    rows = np.flatnonzero(~doubtful)  # of any topic: it may have been strict when the push was planned
+    rows = np.flatnonzero(~doubtful)  # of fast topics too: a topic may have been strict when the push was planned
     doubtful[rows] = _untold(store, places[rows], heard=heard)
     restored = store.catalog.restored
     if restored is not None:
@@ -62,9 +66,9 @@ def doubtful_at(store: Store, doubt: Doubt, places: U64, *, heard: bool = False)
 def with_doubt(
     store: Store, places: U64, extensions: Sequence[dict[str, Any]], heard: Mask | None = None
 ) -> Sequence[dict[str, Any]]:
-    """The extensions of messages that leave these places, with the doubt that they take along.
+    """The extensions of messages that leave these places. Those of messages in doubt get DOUBTFUL_FIELD.
 
-    `heard`: rows whose newest hand-over has a known outcome, in any term it was planned.
+    `heard`: a mask of rows whose newest hand-over has a known outcome, even if a former leader planned it.
     """
     if not has(store.level, "doubt"):
         return extensions
@@ -78,7 +82,11 @@ def with_doubt(
 
 
 def planned_before(store: Store, places: U64, again: Mask) -> U16:
-    """The bit of the code of a new lease at each of these places: PLANNED_BEFORE, or none. `again`: leased before."""
+    """The code of a new lease at each of these places, [n]: PLANNED_BEFORE if an earlier push has an unknown outcome,
+    else 0.
+
+    `again` is True for units that were leased before.
+    """
     code = np.zeros(len(places), np.uint16)
     rows = np.flatnonzero(again)
     if len(rows) and has(store.level, "doubt"):
@@ -87,13 +95,17 @@ def planned_before(store: Store, places: U64, again: Mask) -> U16:
 
 
 def _strict_from_ms(topic: Topic) -> int:
-    """The due time after which each unit was handed over strictly or not at all."""
+    """The due time (ms) after which each unit of a strict topic was handed over with a record, or not at all."""
     until_ms = topic.settings.get(STRICT_DOUBT)
     return int(topic.settings[STRICT_SINCE]) + CLOCKS_MS if until_ms is None else int(until_ms)
 
 
 def _untold(store: Store, places: U64, *, heard: bool = False) -> Mask:
-    """True where a push was planned and its outcome is unknown: the newest push, unless `heard`, or an earlier one."""
+    """A mask, [n]: True where a push was planned and its outcome is unknown. The push is the newest one or an earlier
+    one.
+
+    With `heard` the outcome of the newest push is known, and only earlier ones count.
+    """
     newest = store.newest(places)
     code, what = newest["code"], newest["what"]
     planned = (what == LEASED) & (code & (PLANNED_BEFORE if heard else PLANNED | PLANNED_BEFORE) > 0)

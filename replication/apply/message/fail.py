@@ -1,9 +1,10 @@
-"""The effect of a failed hand-over: the message moves to its next try, or it is dead, perhaps with a copy elsewhere.
+"""Applies Fail, the command for failed hand-overs. The message moves to its next attempt, or it is dead and may get a
+copy in a dead-letter topic.
 
-A Fail is judged like an ack: by the hand-over it names, not by its proposer. So it holds in an entry that a later
-leader completed. A Lease or a dispatch state of the old leader is void there. It says what a dispatcher meant to do,
-and its windows are gone. The receiver reported the failure, and that stays true. If the new leader has handed the
-message over again meanwhile, the fence (term, attempt) makes the old Fail stale.
+A Fail is judged like an ack: by the hand-over it names, not by its proposer. So it counts even in an entry that a later
+leader committed for a former one. A Lease or a dispatch state has no effect in such an entry. It says what a dispatcher
+meant to do, and that dispatcher is gone. A Fail says what the receiver reported, and that stays true. If the new leader
+has handed the message over again meanwhile, the fence (term, attempt) refuses the old Fail as stale.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _EXTENSION_BYTES_MAX = 0xFFFF
 
 
 class _Failed(NamedTuple):
-    """A result per row (ACKED: done, now or before by this very hand-over; STALE; INVALID), and the changes."""
+    """The results and changes of a Fail so far. A row's result is ACKED, STALE or INVALID, as in `apply_fail`."""
 
     result: U8
     moves: list[Moves]
@@ -48,7 +49,8 @@ class _Failed(NamedTuple):
 def apply_fail(applying: Applying, command: Fail) -> U8:
     """Move or end the messages whose hand-overs failed.
 
-    A result per row: ACKED (done, now or before by this very hand-over), STALE, INVALID.
+    Returns a result per row. ACKED: the failure is recorded, by this row or an earlier one for the same hand-over.
+    STALE: the unit has a later hand-over or has ended. INVALID: there is no such unit.
     """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     claim = fence(command.term, command.attempt)
@@ -68,7 +70,7 @@ def apply_fail(applying: Applying, command: Fail) -> U8:
 def _fail_round(
     store: Store, command: Fail, envelope: Envelope, floor_ms: int, claim: U64, rows: Rows, failed: _Failed
 ) -> None:
-    """Take rows that name each unit once."""
+    """Apply rows that name each unit at most one time, and add their results and changes to `failed`."""
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
@@ -76,7 +78,7 @@ def _fail_round(
     again = done_before(store, position, states, claimed == newest)
     failed.result[rows[states.state == UNKNOWN_STATE]] = INVALID
     failed.result[rows[taken | again]] = ACKED
-    # Hand-overs so far. A claim of a later term may have a lower attempt than the log knows.
+    # The number of hand-overs so far. A hand-over of a later term may have a lower attempt than the log knows.
     attempt = np.maximum(command.attempt[rows], states.attempt)
     retried = command.fate[rows] != DEAD
     dies, moves = (taken & ~retried).nonzero()[0], (taken & retried).nonzero()[0]
@@ -89,7 +91,11 @@ def _fail_round(
 def done_before(
     store: Store, position: U64, states: StateColumns, same: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """True where a Fail of this very hand-over took effect before, and no reschedule or redrive came after it."""
+    """A mask, [n]: True where a Fail of the same hand-over took effect before, and no reschedule or redrive came after
+    it.
+
+    `same` is True where the Fail names the newest hand-over in the log.
+    """
     done: npt.NDArray[np.bool_] = (states.state == DEAD_STATE) & same
     gone = LEADS_AWAY[states.state] & same
     rows = gone.nonzero()[0]
@@ -153,14 +159,16 @@ def _bury(
 
 
 def _texts(command: Fail, rows: Rows) -> Sequence[str]:
-    """The text of each failure, "" for none. A receiver's text may be cut, or not be UTF-8 at all."""
+    """The text of each failure, "" if there is none. A receiver's text may be cut, or not be UTF-8 at all."""
     if not command.texts:
         return [""] * len(rows)
     return [command.texts[row].decode(errors="ignore") for row in rows.tolist()]
 
 
 def _with_error(record: Record, text: str) -> dict[str, Any]:
-    """The record's extension with the newest failure's text, or without the text where both do not fit."""
+    """The record's extension with the text of the newest failure. The text is left out if the extension would get too
+    long.
+    """
     others = {name: value for name, value in record.extension.items() if name != "error"}
     with_error = others | {"error": text} if text else others
     return with_error if len(pack_map(with_error)) <= _EXTENSION_BYTES_MAX else others

@@ -1,8 +1,8 @@
-"""Where messages live: from the home that an id names to the place of the newest unit, and back.
+"""Finds where messages live: from the home that an id names to the place of the newest unit, and back.
 
-A message that was moved (a retry, another due time) lives at a place that is not its home. Its changes are written at
-that place. Its home also keeps the place, and how the message ended. So the home alone answers for the message. The
-home's hour goes only when no client can ask any more.
+A message that was moved (by a retry, or to another due time) lives at a place that is not its home. Its changes are
+written at that place. The home's settle record names that place, and later says how the message ended. So a look at the
+home answers for the message. The home's hour is unlinked only when no client can ask for the message any more.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ FREE, LEASED, SETTLED, UNKNOWN, MISMATCH, HELD = 0, 1, 2, 3, 4, 5
 _VERDICTS: U8 = table(
     lambda row: FREE if row.answers.is_open else HELD if row.answers.lives_here else SETTLED, np.uint8(UNKNOWN)
 )
-"""The operations that a message's state alone allows."""
+"""By the number of a state: the verdict of `verdicts` as far as the state alone decides it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageLocation:
-    """Messages by home. `states` are those of the places where they live, with all hand-overs ever in `attempt`.
+    """Where messages live, one row a home. `states` are the states at those places. Their `attempt` counts all
+    hand-overs that the messages ever had.
 
-    The state of a message that ended is its home's. A position that is no message's home is UNKNOWN: no id names it.
+    The state of a message that ended is the state of its home. A position that is no message's home is UNKNOWN: no id
+    names it.
     """
 
     place: U64
@@ -46,7 +48,7 @@ class MessageLocation:
 
 
 def find_standing(store: Store, home: U64) -> MessageLocation:
-    """Find where these messages live."""
+    """Find the places and states of the messages with these homes."""
     states = store.states(home)
     homes = store.homes(home)
     if homes is home:
@@ -66,7 +68,7 @@ def find_standing(store: Store, home: U64) -> MessageLocation:
 
 
 def settle_everywhere(store: Store, ends: SettleBatch) -> None:
-    """Record how messages ended: at their places, and at the homes of those that were moved."""
+    """Record how messages ended: at the places in `ends`, and also at the homes of messages that were moved."""
     homes = store.homes(ends.position)
     if homes is not ends.position:
         away = (homes != ends.position).nonzero()[0]
@@ -93,15 +95,16 @@ def _twice(ends: SettleBatch, homes: U64, away: npt.NDArray[np.intp]) -> SettleB
 
 
 def revisions(records: Sequence[Record]) -> U32:
-    """How often messages were rescheduled, from 1."""
+    """The revision of each message, [n]: 1 plus the number of its reschedules."""
     return np.array([record.extension.get("revision", 1) for record in records], np.uint32)
 
 
 def verdicts(store: Store, standing: MessageLocation, wanted: U32, envelope: Envelope) -> U8:
-    """FREE where a client may end or move the message, else why not. `wanted`: revisions, 0 for any.
+    """FREE where a client may end or move the message, else the reason why not, [n].
 
-    HELD: the message has not ended, and its state (storage/format/states.py) lets nothing be done with it. A unit whose
-    lease has ended by the leader's stamp (storage/query/lease_end.py) is ready again, hence FREE.
+    `wanted` are the revisions that clients expect, 0 for any; another one gives MISMATCH. HELD: the message has not
+    ended, and its state (storage/format/states.py) lets nothing be done with it. A unit whose lease has ended by the
+    entry's time (storage/query/lease_end.py) is ready again, hence FREE.
     """
     states = standing.states
     found: U8 = _VERDICTS[states.state]

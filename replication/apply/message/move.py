@@ -1,13 +1,13 @@
-"""How messages move to another due time: the move itself, and the two client commands that move, reschedule and
-redrive.
+"""Moves messages to another due time. Also applies the two commands by which a client moves messages: Reschedule and
+Redrive.
 
-    home     pending/leased --> forwarded (to the newest place, always) ------> as it ended there
+    home     pending/leased --> forwarded (names the newest place) -----------> as the message ended
     old place                   moved                                           (nothing more)
     new place                   pending --> ...                             --> delivered, cancelled, dead
 
-A move appends the message again where its new due time belongs. The message keeps its id, and its attempts count on:
+A move appends the message again in the hour of its new due time. The message keeps its id, and its attempts count on:
 the new unit's `attempt` is the number of earlier hand-overs. From then on a receipt of the old place is answered
-`stale`, because a receipt names the place it was given at.
+`stale`, because a receipt names the place of its hand-over.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.store import Store
 RESCHEDULED = FREE  # the other results are those of replication.apply.message.message_location
 REDRIVEN, NOT_DEAD = 1, 0
 CODE_RESCHEDULED, CODE_REDRIVEN = 2000, 2001
-"""Codes of the records of a move that no failure caused. Codes of failures are smaller."""
+"""Codes in the settle records of a move that a client asked for. Codes of failures are smaller."""
 
 
 class Leaving(NamedTuple):
@@ -48,9 +48,9 @@ class Leaving(NamedTuple):
 
     home: U64
     place: U64
-    due_ms: I64  # already clamped
+    due_ms: I64  # the new one, not before the second `tick`
     attempt: U16  # hand-overs so far
-    # of the settle records
+    # These three go into the settle records of the move.
     term: U32
     last_attempt: U16
     code: U16 | int
@@ -59,8 +59,8 @@ class Leaving(NamedTuple):
 class Rescheduled(NamedTuple):
     """A result per row: RESCHEDULED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
 
-    `due_ms` is the new due time as stored, 0 unless the message was rescheduled. `revision` and `position` are the
-    present ones, 0 for a message that is settled or unknown.
+    `due_ms` is the new due time as stored, 0 unless the message was rescheduled. `revision` and `position` say the
+    message's present revision and place, 0 for a message that has ended or is unknown.
     """
 
     result: U8
@@ -81,11 +81,11 @@ def move(
     subscription: int = 0,
     heard: npt.NDArray[np.bool_] | None = None,
 ) -> Moves:
-    """Append the messages at their new places, with the doubts about the old ones. Record the move at home and at the
-    old place.
+    """Append the messages at their new places, with their doubt. Record the move at home and at the old place.
 
-    `uncounted` attempts do not count for the retry policy any more. An argument of None changes nothing. `heard`: rows
-    that move because the outcome of the newest hand-over is known.
+    `records` and `extensions` belong to `leaving`, row by row. `uncounted` attempts do not count for the retry policy
+    any more. None for `asked_due_ms` or `uncounted` leaves that field of the record as it is. `heard` is a mask of rows
+    whose newest hand-over has a known outcome.
     """
     extensions = with_doubt(store, leaving.place, extensions, heard)
     again = redraft(records, asked_due_ms=asked_due_ms, attempts=uncounted, extensions=extensions)
@@ -128,8 +128,8 @@ def move(
 def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
     """Move messages to another due time.
 
-    A message whose lease still runs is refused, as in a cancel. A message in several rows goes from one row's due time
-    to the next one's.
+    A message whose lease still runs is refused, as in a cancel. A message that stands in several rows is moved by one
+    row after the other.
     """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     count = len(command.home)
@@ -147,7 +147,9 @@ def apply_reschedule(applying: Applying, command: Reschedule) -> Rescheduled:
 def _reschedule_round(
     store: Store, command: Reschedule, envelope: Envelope, rows: Rows, answer: Rescheduled, floor_ms: int
 ) -> list[Moves]:
-    """Move the movable ones of rows that name each message once, and write the answers of all."""
+    """Move the messages that may be moved, and write the answers of all rows. The rows name each message at most one
+    time.
+    """
     home = command.home[rows]
     standing = find_standing(store, home)
     place, states = standing.place, standing.states
@@ -184,10 +186,10 @@ def _reschedule_round(
 
 
 def apply_redrive(applying: Applying, command: Redrive) -> U8:
-    """Try dead messages again, with attempts counted anew. REDRIVEN or NOT_DEAD per row.
+    """Schedule dead messages again, with attempts counted anew. The result of a row is REDRIVEN or NOT_DEAD.
 
-    A dead message is gone with the hour where it died, though its home may stay. All changes on its way stood in that
-    hour.
+    A message cannot be redriven once the hour in which it died is unlinked, even if its home is still there. All later
+    changes of the message stood in that hour.
     """
     store, floor_ms = applying.store, applying.dispatched.floor_ms
     states = store.states(command.home)
@@ -226,7 +228,7 @@ def apply_redrive(applying: Applying, command: Redrive) -> U8:
 
 
 def _has_topic(store: Store, homes: U64) -> npt.NDArray[np.bool_]:
-    """True for messages whose topic still exists. No consumer could ever take the others."""
+    """A mask, [n]: True for messages whose topic still exists. No consumer could ever get the other messages."""
     topics = store.units(homes)["topic"]
     gone = [number for number in set(topics.tolist()) if store.catalog.topic_by_number(number) is None]
     return ~np.isin(topics, gone)

@@ -1,11 +1,11 @@
-"""How a lease is taken back whose hand-over was never begun.
+"""Applies Release, which takes back a lease whose hand-over never began.
 
 In strict mode a Lease is committed before the hand-over. So the hand-over may never come: the message is cancelled or
 moved, leadership is given away, the consumer has gone. The leader that leased the unit knows that no consumer got it. A
-new leader knows it of pushes planned for a time that has not come yet.
+new leader knows the same of pushes that were planned for a time still ahead.
 
-The unit is pending again. Its attempts are those that were made, so the next hand-over gets the same number. No receipt
-has that number, for it was in no answer and on no wire.
+The unit is pending again. A lease that was taken back counts as no attempt, so the next hand-over gets the same number.
+No receipt with that number exists, because none was sent to a consumer or receiver.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from storage.format.states import LEASED, RELEASED
 
 
 def apply_release(applying: Applying, command: Release) -> U8:
-    """Take leases back. 1 where it took back the newest lease of an open unit, given by the very hand-over named."""
+    """Take leases back. The result of a row is 1 where it took a lease back, else 0.
+
+    A row takes effect only on a leased unit whose newest lease has the (term, attempt) of the row.
+    """
     store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
     named = fence(command.term, command.attempt) == fence(states.term, states.attempt)

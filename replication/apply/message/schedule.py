@@ -1,6 +1,7 @@
-"""How new messages become units: topics named for the first time, keys that are taken, the clamp, the append.
+"""Applies Schedule, which makes units of new messages. It creates topics, looks keys up, moves late due times on and
+appends the units.
 
-No Python work per message. Only a row with a key costs a look-up, for a key is an index of its own.
+No Python code runs for each message. Only a row with a key costs a look-up in the catalog's table of keys.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from storage.tables.key import KeyEntry
 
 
 class Scheduled(NamedTuple):
-    """A result per row. REPLAYED, CONFLICT and KEPT rows have position, random and due time of the key's holder.
+    """A result per row. `status` is a number of storage/format/schedule_status.py.
 
-    A replayed request gets the due time of its first answer. The others get the holder's due time by now.
+    A row whose key is taken (REPLAYED, CONFLICT, KEPT) has position and random bits of the message that holds the key.
+    A REPLAYED row has the due time of that request's first answer. The others have the due time that the holder has
+    now.
     """
 
     position: U64
@@ -38,9 +41,10 @@ class Scheduled(NamedTuple):
 
 
 def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
-    """Append the rows whose key is free (or that have none).
+    """Append the rows that have no key, or a key that is free.
 
-    A unit too late for the slot of the dispatch state is put there. The asked due time stays in the log.
+    A unit due before the second of the dispatch state is put into that second. The record in the log keeps the due time
+    that the client asked for.
     """
     store, envelope, floor_ms = applying.store, applying.envelope, applying.dispatched.floor_ms
     numbers, created = _topic_numbers(store, command, envelope)
@@ -92,7 +96,9 @@ def apply_schedule(applying: Applying, command: Schedule) -> Scheduled:
 
 
 def _topic_numbers(store: Store, command: Schedule, envelope: Envelope) -> tuple[U32, list[int]]:
-    """The number of each of the command's topics. A topic that is not configured is created with defaults."""
+    """The number of each of the command's topics, and the topics created here. A topic that does not exist is created
+    with default settings.
+    """
     created: list[int] = []
     numbers = np.empty(len(command.topics), np.uint32)
     for i, name in enumerate(command.topics):
@@ -108,7 +114,11 @@ Holders = dict[int, tuple[KeyEntry | None, int | None]]
 
 
 def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, status: U8) -> Holders:
-    """The holder of the key for each row whose key is taken. Sets the row's status."""
+    """For each row whose key is taken: the key's entry in the catalog, or the earlier row of this command that has the
+    key.
+
+    Sets the row's status.
+    """
     holders: Holders = {}
     here: dict[tuple[int, bytes], Key] = {}
     for key in command.keys:
@@ -128,7 +138,9 @@ def _holders(store: Store, command: Schedule, topic: U32, envelope: Envelope, st
 
 
 def _due_now(store: Store, holder: KeyEntry) -> int:
-    """The due time of a key's holder where it lives now, or as it was scheduled if that hour is gone."""
+    """The due time of a key's holder at its present place. If that hour was unlinked, the due time at which it was
+    scheduled.
+    """
     home = np.array([holder.position], np.uint64)
     if store.states(home).state[0] == UNKNOWN or (place := store.last_place(holder.position)) == GONE:
         return holder.due_ms
@@ -142,7 +154,7 @@ def _verdict(key: Key, fingerprint: bytes) -> int:
 
 
 def _holds(store: Store, holder: KeyEntry, envelope: Envelope) -> bool:
-    """True if a key is still taken: until its message has been settled for the key retention."""
+    """True if a key is still taken. It is free when its message ended longer ago than the key retention."""
     genesis = store.catalog.genesis
     assert genesis is not None
     settled_ms = store.settled_at(holder.position)
@@ -160,7 +172,7 @@ def _take_keys(
 
 
 def _gather(words: U64, starts: I64, ends: I64) -> U64:
-    """The words of the records [start, end), one behind the other."""
+    """The words of the records from `starts` to `ends`, one record behind the other. Both count words of 8 bytes."""
     lengths = ends - starts
     shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     gathered: U64 = words[np.arange(len(shift)) + shift]

@@ -1,4 +1,4 @@
-"""How hand-overs, acks, longer leases and cancels change units. All vectorised: columns in, a result per row out.
+"""Applies hand-overs, acks, longer leases and cancels to units. All vectorised: columns in, a result per row out.
 
 The life of a unit, as its settle records say:
 
@@ -9,13 +9,13 @@ The life of a unit, as its settle records say:
        |  Cancel                                        (Fail: fail.py; moves: move.py)
        +-----------------> cancelled   (leased with the lease still running: refused)
 
-A Release takes back a lease whose hand-over was never begun (release.py).
+A Release takes back a lease whose hand-over never began (release.py).
 
-An ack settles an unsettled unit if its (term, attempt) is not older than the newest lease. The log need not know the
-lease: a leader that dies takes its last hand-overs' Leases with it, but the work was done. An Extend and a Fail are
-judged the same way.
+An ack ends an open unit if its (term, attempt) is not older than the newest lease in the log. The log may not have the
+Lease of that hand-over. A leader that dies may have handed over without a record, but the consumer did the work. An
+Extend and a Fail are judged by the same rule.
 
-Leases, and commands that answer them, name places. Cancels name homes (message_location.py defines both).
+Lease, Settle, Extend, Fail and Release name places. Cancel names homes (message_location.py defines both).
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ __all__ = [
 ACKED, STALE, INVALID = 0, 1, 2
 EXTENDED = ACKED
 CANCELLED = FREE
-NONE, KNOWN, DOUBTFUL = 0, 1, 2  # hand-overs before a cancel: none, known, in doubt
+NONE, KNOWN, DOUBTFUL = 0, 1, 2  # before a cancel: no hand-over, a known one, perhaps an unknown one
 
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
     """A result per row. `result`: CANCELLED, LEASED, SETTLED, UNKNOWN, MISMATCH or HELD.
 
-    `attempts`: made before. `prior`: NONE, KNOWN or DOUBTFUL.
+    `attempts`: the number of hand-overs before the cancel. `prior`: NONE, KNOWN or DOUBTFUL, what is known of them.
     """
 
     result: U8
@@ -94,9 +94,10 @@ class Cancelled:
 
 
 def apply_lease(applying: Applying, command: Lease) -> U8:
-    """Record hand-overs; 1 where the Lease took effect.
+    """Record hand-overs. The result of a row is 1 where the Lease took effect, else 0.
 
-    A Lease of a settled or unknown unit, or one not newer than the newest, does nothing.
+    A Lease has no effect on a unit that has ended or does not exist. It has none either if its (term, attempt) is not
+    newer than the unit's newest one.
     """
     store, envelope = applying.store, applying.envelope
     states = store.states(command.position)
@@ -125,9 +126,9 @@ def apply_lease(applying: Applying, command: Lease) -> U8:
 
 
 def apply_settle(applying: Applying, command: Settle) -> U8:
-    """Ack. Return a result per row: ACKED, STALE, INVALID.
+    """End the units of acked hand-overs. Returns a result per row: ACKED, STALE, INVALID.
 
-    The same unit may stand in several rows, when a client acks it twice in one request.
+    A unit may stand in several rows, since a client may ack it twice in one request.
     """
     store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
@@ -142,7 +143,7 @@ def apply_settle(applying: Applying, command: Settle) -> U8:
 
 
 def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64, rows: Rows, result: U8) -> Rows:
-    """Ack rows that name each unit once and write their results. Return the rows that settled their unit."""
+    """Ack rows that name each unit at most one time, and write their results. Return the rows that ended their unit."""
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
     newest = fence(states.term, states.attempt)
@@ -169,10 +170,10 @@ def _settle_round(store: Store, command: Settle, envelope: Envelope, claim: U64,
 
 
 def apply_extend(applying: Applying, command: Extend) -> U8:
-    """Let leases end later. Return a result per row: EXTENDED, STALE, INVALID.
+    """Let leases end later. Returns a result per row: EXTENDED, STALE, INVALID.
 
-    A lease never ends earlier than before. Of several rows by one hand-over the latest end counts. Below level 3 the
-    last row's end counts, earlier or later.
+    A lease never ends earlier than before. If several rows name the same hand-over, the latest end counts. Below level
+    3 the end of the last row counts, even if it is earlier.
     """
     store, envelope = applying.store, applying.envelope
     claim = fence(command.term, command.attempt)
@@ -194,10 +195,11 @@ def apply_extend(applying: Applying, command: Extend) -> U8:
 def _extend_round(
     store: Store, command: Extend, envelope: Envelope, claim: U64, lease_end_ms: I64, rows: Rows, result: U8
 ) -> Rows:
-    """Extend rows that name each unit once and write their results and ends. Return the rows that took effect.
+    """Extend the leases of rows that name each unit at most one time. Write their results and the ends that hold.
+    Return the rows that took effect.
 
-    The record is that of the lease again, with another end. It repeats when and by which node the unit was handed over,
-    unless the log never knew of this hand-over.
+    The new settle record repeats the lease with another end. It also repeats the time and the node of the hand-over,
+    unless the log does not have this hand-over.
     """
     position, claimed = command.position[rows], claim[rows]
     states = store.states(position)
@@ -229,7 +231,11 @@ def _extend_round(
 
 
 def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16:
-    """The code of an extended lease. The consumer that extends it has the message, so it is not planned any more."""
+    """The code of an extended lease, [n]. PLANNED is left out, because the consumer that extends the lease has the
+    message.
+
+    `known` is True where the log has the lease. Elsewhere BY_RECEIPT says that only the receipt proves the hand-over.
+    """
     if not has(store.level, "by-receipt"):
         return np.zeros(len(code), np.uint16)
     by_receipt = ~known | (code & np.uint16(BY_RECEIPT) > 0)
@@ -237,7 +243,7 @@ def _extended_code(store: Store, code: U16, known: npt.NDArray[np.bool_]) -> U16
 
 
 def apply_cancel(applying: Applying, command: Cancel) -> Cancelled:
-    """Cancel. Return a result per row. A second cancel gets the same answer as the first."""
+    """Cancel messages. Returns a result per row. A second cancel gets the same answer as the first."""
     store, envelope = applying.store, applying.envelope
     count = len(command.home)
     answer = Cancelled(np.empty(count, np.uint8), np.empty(count, np.uint16), np.empty(count, np.uint8))
@@ -251,7 +257,9 @@ def apply_cancel(applying: Applying, command: Cancel) -> Cancelled:
 
 
 def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows, answer: Cancelled) -> U64:
-    """Cancel rows that name each message once and write their answers. Return the cancelled places."""
+    """Cancel messages whose rows name each of them at most one time, and write their answers. Return the places of the
+    cancelled messages.
+    """
     home = command.home[rows]
     standing = find_standing(store, home)
     states = standing.states
@@ -281,9 +289,11 @@ def _cancel_round(store: Store, command: Cancel, envelope: Envelope, rows: Rows,
 
 
 def _priors(store: Store, home: U64, standing: MessageLocation, doubtful: npt.NDArray[np.bool_], free: Rows) -> U8:
-    """NONE, KNOWN or DOUBTFUL for hand-overs before a cancel. `doubtful`: what the leader says.
+    """NONE, KNOWN or DOUBTFUL for the hand-overs before each cancel, [n]. `doubtful` is the leader's own judgement,
+    `free` the rows that are cancelled now.
 
-    A doubt wins over what is known, and a message that was moved has it in its record. Below level 3 what is known won.
+    A message in doubt is DOUBTFUL even if it has known hand-overs. A message that was moved has its doubt in its
+    record. Below level 3 a message with known hand-overs is KNOWN even if it is in doubt.
     """
     known, place = standing.states.attempt > 0, standing.place
     wins = has(store.level, "doubt")

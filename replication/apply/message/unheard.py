@@ -1,4 +1,4 @@
-"""Codes of hand-overs that ended with an unknown outcome."""
+"""The codes of hand-overs that ended while nobody knew their outcome."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from storage.format.array import I64, U16
 
 CODE_LEASE_ENDED: Final = 1007
 CODE_MAX_AGE: Final = 1008
-"""Either it failed, and the message was too old to be tried again, or its lease ended and the message was too old."""
+"""The hand-over failed or its lease ended, and the message was too old for another attempt."""
 CODE_STOPPED: Final = 1011
-"""Its leader stopped leading before the request was sent."""
+"""The leader of the hand-over lost its leadership before it sent the request."""
 CODE_RESTORED: Final = 1012
 UNHEARD: Final = (CODE_LEASE_ENDED, CODE_STOPPED, CODE_RESTORED)
 
 
 def nobody_heard(code: U16, ended_ms: I64, lease_end_ms: I64) -> npt.NDArray[np.bool_]:
-    """True for hand-overs that failed with these codes at these times and whose outcome is unknown, [n]."""
+    """A mask, [n]: True for hand-overs that ended with these codes at these times and whose outcome is unknown.
+
+    CODE_MAX_AGE says so only if the hand-over ended at the end of its lease, not before.
+    """
     unheard: npt.NDArray[np.bool_] = np.isin(code, UNHEARD) | ((code == CODE_MAX_AGE) & (ended_ms >= lease_end_ms))
     return unheard
