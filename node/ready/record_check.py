@@ -24,7 +24,7 @@ class RecordCheck(NamedTuple):
     """The result for each unit, shape [n] each."""
 
     ready: Mask  # Due, not ended, not under a running lease, and held by no rule.
-    stays: Mask  # Ready, held by a rule, or not due by a clock that went back. False: it leaves its window.
+    stays: Mask  # Ready, held by a rule, or ready once a clock that went back catches up. Else it leaves its window.
     term: U32  # Term and attempt of the unit's newest hand-over at this position, 0 if there is none.
     attempt: U16
     held: Mask | None = None  # Would be ready if no rule held it. These units stay, too. None: no unit is held.

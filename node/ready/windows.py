@@ -44,7 +44,7 @@ class Lane:
     windows: dict[Subscription, Window] = field(default_factory=dict)  # by subscription, its window, never empty
     begins: dict[Subscription, int] = field(default_factory=dict)  # no ready unit before this position is unclaimed
     hungry: set[Subscription] = field(default_factory=set)  # subscriptions with a backlog and room for it
-    half: int = 1  # half a share as it was when all subscriptions outside `hungry` with a backlog held more
+    half: int = 1  # a subscription outside `hungry` that has a backlog holds more than so many units (half a share)
 
 
 class Ready:
