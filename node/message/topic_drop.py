@@ -1,17 +1,17 @@
-"""Deletes a topic when all its messages have ended. A thread counts them, and the entry is made only if no new unit
-came.
+"""Deletes a topic when all its messages have ended. A thread counts them, and the command is proposed only if no new
+unit came.
 
-    count all hours (they may change meanwhile) --- some: not-empty
+    count all hours (they may change meanwhile) --- some are open: not-empty
             |  none; remembers how many units each hour had when it was counted
             v
-    when the entry is put together: are there units appended since, and of this topic?  --- yes: count again
-            |  no                                                                            too many: count again
+    when the entry is put together: is any unit appended since of this topic?     --- yes: count again
+            |  no                                                     too many to look at: count again
             v
     DropTopic, void unless it stands right behind what was looked at (replication/apply/topic.py) --- void: count again
 
-A message of the topic can only become open by a unit that is appended, by a schedule, a move or a redrive. So the
-counted units and those appended since are all there are. Producers are not held up: their message comes first, or makes
-the topic anew.
+A topic gets an open message only by a unit that is appended: by a schedule, a move or a redrive. So it is enough to
+look at the units that were counted and at those appended since. Producers are not held up. If their message comes
+first, the topic is not empty. If it comes later, it creates the topic anew.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from storage.hour.hour_table import Extents
 from storage.store import Store
 from storage.tables.topic import Topic
 
-#: Counts until a delete gives up. Each is quicker than the messages that come in between.
+#: A delete gives up after so many counts, if messages came in during each of them.
 TRIES_MAX: Final = 8
-#: Units appended since the count that are looked at on the loop, and the hours that hold them: some milliseconds.
+#: At most so many units appended since the count, in so many hours, are looked at on the loop. It takes a few ms.
 FRESH_MAX: Final = 20_000
 FRESH_HOURS_MAX: Final = 100
 
 
 class TopicDrop:
-    """Deletes topics that are empty. The caller has asked that this node leads; `leads` asks again or raises."""
+    """Deletes topics that are empty. The caller has checked that this node leads. `leads` returns the term, or raises
+    if that has changed."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class TopicDrop:
         self._group, self._driver, self._topic_metrics = group, driver, topic_metrics
 
     async def drop(self, topic: Topic, if_match: int | None, leads: Leads) -> int:
-        """Remove the topic. Return DROPPED, or MISMATCH if it has another revision than `if_match`. Raises `not-empty`,
-        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if too many messages come.
-        """
+        """Remove the topic. Return DROPPED, or MISMATCH if its revision is not `if_match`. Raises `not-empty`,
+        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if messages keep coming
+        in."""
         for _ in range(TRIES_MAX):
             pending, before = await self._counting.living(topic.number, leads)
             if pending:
@@ -79,8 +80,8 @@ class TopicDrop:
         )
 
     def _judge(self, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
-        """Make a function that gives the command, or None if a unit of the topic may have come since the count. It is
-        called when the entry is put together, so that the entry's index is known."""
+        """Return a function that makes the command, or returns None if a unit of the topic may have come since the
+        count. It is called when the entry is put together, because the command names the entry's index."""
 
         def judge() -> DropTopic | None:
             index = self._group.last_index

@@ -1,7 +1,7 @@
-"""The form in which deliveries cross to the front: columns of their records, and the bodies.
+"""The form in which deliveries go from the group to the front: columns of their records, and the bodies.
 
-Consumers take a thousand at a time, so no object is made for each message. Only one with tags, headers, a key or a
-content type has a Record. The front makes ids and receipts.
+Consumers take a thousand messages at a time, so no object is made for each of them. Only a message with tags, headers,
+a key or a content type has an object (MoreOfDelivery). The front makes ids and receipts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.tables.topic import number_of, topic_of
 
 
 def deliveries_of(hand_over: HandOver, records: RecordRows, term: int) -> Deliveries:
-    """Make Deliveries of units of one topic and their records, in the order of their hand-over."""
+    """Make Deliveries of the units of one topic and their records. `records` has the order of `hand_over`."""
     return Deliveries(
         topic=topic_of(hand_over.subscription),
         subscription=number_of(hand_over.subscription),

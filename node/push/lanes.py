@@ -12,11 +12,10 @@ A client that names receivers may name many. A receiver without a success in the
 (trial.py). So a topic with 2,000 receivers that hang does not hold the loop, and takes no slots of other topics
 or of receivers that answer.
 
-A receiver two thirds of whose attempts fail is *ill*. Failures are costly, because each moves its message on every
-node, and a receiver that refuses connections can fail thousands of times a second. So every ILL_MS a few attempts to
-ill receivers begin together, and their failures share an entry. Other messages of ill receivers wait in the windows,
-where they cost nothing and use up no attempts. An ill receiver has a tenth of `per_target` slots. A single success
-makes it well.
+A receiver two thirds of whose attempts fail is *ill*. Failures are costly: each moves its message on every node, and a
+receiver that refuses connections can fail thousands of times a second. So every ILL_MS a few attempts to ill receivers
+begin together, and their failures share an entry. Their other messages wait in the windows, cost nothing and use up no
+attempts. An ill receiver has a tenth of `per_target` slots. A single success makes it well.
 
 Staged units are bounded by the same rule: a topic has at most as many as may still be staged in all. If a receiver
 takes no more, its units may fill its topic's share. Only then do the topic's units for other receivers wait, too.
