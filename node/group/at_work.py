@@ -33,7 +33,7 @@ class AtWork:
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
-        """Note that the task has left one call."""
+        """Note that the task has left one of its calls."""
         depth = self._depths.pop(task) - 1
         if depth:
             self._depths[task] = depth

@@ -1,4 +1,4 @@
-"""The surroundings of a group: clocks, chance, the disk, the journal's thread, its peers. A group makes each when it
+"""The environment of a group: clocks, chance, the disk, the journal's thread, its peers. Each is made when the group
 opens."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GroupEnvironment(Protocol):
         """The disk. All bytes of the group's files go through it."""
 
     def entropy(self) -> Entropy:
-        """The source of random numbers."""
+        """The source of chance."""
 
     def boot(self) -> int:
         """The number of this boot of the computer (node/runtime/boot.py)."""

@@ -92,8 +92,8 @@ class Group:
         peers: PeerPort,
         beat: Callable[[], None],
     ) -> None:
-        """Open the directory of `config` and everything in it. `receivers` is the push wire. `peers` reaches the group
-        on other nodes. `beat` is called at every step. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        """Open the directory of `config` and everything in it. `receivers`: the push wire. `peers`: the group on other
+        nodes. `beat`: called at every step. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
         assert 0 <= number <= GROUP_MAX, f"group {number}"
         self.config, self.number = config, number
         self.outside = outside
@@ -291,7 +291,7 @@ class Group:
         self._close()
 
     def let_go(self) -> None:
-        """Close the files as they are. For a group that never took part or has failed."""
+        """Close the files as they are, of a group that never took part, or died."""
         self.closed = True
         self._closing.close()
 
@@ -356,7 +356,7 @@ class Group:
         return self.leadership.term
 
     def caught_up(self) -> bool:
-        """True once this node has applied all entries that it has known to be committed since it started."""
+        """True once this node has, since it started, applied all entries that were known to be committed."""
         group = self.raft
         self._caught_up |= group.leader_id is not None and group.applied_index >= group.known_commit
         return self._caught_up

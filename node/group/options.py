@@ -29,7 +29,7 @@ from storage.format.level import LEVELS, has
 __all__ = ["READS", "address_of", "group_options", "open_group"]
 
 READS: Final = {"entry": LEVELS, CALLS_FORMAT: VERSIONS}
-"""The versions that this build reads, (oldest, newest) by name. A node sends them in its hello."""
+"""Versions that this build reads, (oldest, newest) by name. A hello names them."""
 
 
 def group_options(config: Config, peers: tuple[str, ...], number: int = 0) -> GroupOptions:

@@ -1,4 +1,4 @@
-"""Tells the fronts on a node the status of a group, in the same step of the loop in which it changes."""
+"""Tells the fronts of a node a group's status, in the step in which it changes."""
 
 from __future__ import annotations
 

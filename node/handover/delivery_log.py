@@ -150,7 +150,7 @@ class DeliveryLog:
         self.close()
 
     def written(self) -> tuple[DeliveryFile, int] | None:
-        """The file that is being written, and how many records it has so far. None if no file is open."""
+        """The file that grows, and how many records it has. None if no file grows."""
         return self._writer.written() if self._writer is not None else None
 
     def remove_before(

@@ -1,5 +1,4 @@
-"""Collects the units of one hand-over, up to a number of units and a size in bytes, so that an answer stays within its
-bound."""
+"""The units of one hand-over, collected up to a number and up to a size, so that an answer stays within its bound."""
 
 from __future__ import annotations
 
@@ -66,5 +65,5 @@ class HandOverBuilder:
 
 
 def rows_within(rows: npt.NDArray[Any], most: int) -> int:
-    """Count the rows, from the first on, whose records have at most `most` bytes together. The count is at least 1."""
+    """How many rows, from the first on, have records of at most `most` bytes together. At least 1."""
     return max(1, int(np.searchsorted(np.cumsum(rows["size"], dtype=np.int64), most, side="right")))

@@ -47,7 +47,7 @@ class UnitHolds:
         return np.isin(places, held)
 
     def put_aside(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Keep held units that were taken out of a window because they are held."""
+        """Keep held units that were found in a window and taken out of it."""
         for row, place in enumerate(units.position.tolist()):
             self._aside[place] = kind, subscription, units.select(slice(row, row + 1)).copy()
 

@@ -23,7 +23,7 @@ RECENT: Final = 16_384
 
 
 class Lateness(Collector):
-    """A histogram of hand-over time minus due time in ms, and the last `RECENT` values of it."""
+    """A histogram of hand-over time minus due time, in ms, and the last `RECENT` values."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(len(BUCKETS_MS) + 1, np.int64)
@@ -50,7 +50,7 @@ class Lateness(Collector):
         return {"p50": p50, "p99": p99, "p99_9": p999, "max": largest}
 
     def collect(self) -> Iterator[Metric]:
-        """The histogram of all hand-overs, for the Prometheus registry."""
+        """The histogram, for the registry."""
         family = HistogramMetricFamily("hourwheel_lateness_seconds", "Asked due time to the first hand-over")
         names = [*(f"{ms / 1000:g}" for ms in BUCKETS_MS.tolist()), "+Inf"]
         totals = np.cumsum(self._counts).tolist()

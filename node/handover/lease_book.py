@@ -30,13 +30,13 @@ from storage.format.rows import Units
 from storage.tables.topic import Subscription
 
 SEVERAL: Final = Subscription(0)
-"""Stands for the subscription of a hand-over whose units are of several. No topic has the number 0."""
+"""Stands in place of a subscription for units of several. No topic has the number 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandOver:
-    """Units of one subscription, or of SEVERAL, that are handed over at one moment under one lease. `position`,
-    `attempt` and `units` (their rows of the index) have shape [n]. n may be 0."""
+    """Units of a topic, or of SEVERAL, handed over at one moment under one lease. `position`, `attempt` and `units`,
+    their rows of the index, have shape [n]. n may be 0."""
 
     subscription: Subscription
     position: U64
@@ -48,7 +48,7 @@ class HandOver:
     planned: bool = False  # strict, and to be made at `handed_over_ms`, which may lie ahead
 
     def select(self, rows: npt.NDArray[Any] | slice) -> HandOver:
-        """Return the same hand-over with only some of its units, chosen by mask, index or slice."""
+        """The hand-over of some of its units, by mask, index or slice."""
         return replace(self, position=self.position[rows], attempt=self.attempt[rows], units=self.units[rows])
 
     @property

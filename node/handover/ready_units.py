@@ -43,7 +43,7 @@ PARKED_ROWS: Final = 4_096
 once it has parked so many."""
 
 PARKED_MS: Final = 100
-"""How often the rules are asked about some of the parked units, even if no rule is known to have changed."""
+"""How often a piece of the parked units is asked again, even if no rule is known to have changed."""
 
 
 class ReadyUnits:

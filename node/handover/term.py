@@ -27,8 +27,8 @@ from storage.record.record import Record
 
 
 class Term(Protocol):
-    """A term as leader. `term` is its number. `promoted_ms` is the node clock's time when it began. `handing_over`
-    makes its hand-overs. `holding` holds units that commands in flight end or move."""
+    """A term as leader. `term`: its number. `promoted_ms`: the node clock when it began. `handing_over`: makes its
+    hand-overs. `holding`: holds units that commands in flight end or move."""
 
     term: int
     promoted_ms: int
@@ -51,7 +51,7 @@ class Term(Protocol):
         """Raise `no-leader` if the term is over. Every caller calls this after it has waited."""
 
     def poke(self) -> None:
-        """Let the dispatcher step at the end of this loop iteration, because something changed."""
+        """Step at the end of this loop iteration, because something changed."""
 
     def poke_by(self, at_ms: int) -> None:
         """Let the dispatcher step at `at_ms` or earlier, because something is due then."""
@@ -145,8 +145,8 @@ class Leadership(Generic[T_co]):
             self.window.open(self._term.term, self._until_s, self._ahead_s)
 
     def require(self) -> T_co:
-        """Return the term if this node may act as leader at this moment. Call it again after every await. Raises
-        `draining` or `no-leader`."""
+        """Return the term if this node may act as leader at this moment. Ask again after every await. Raises
+        `draining`, `no-leader`."""
         if self._life.draining:
             raise Problem("draining", "this node is shutting down; another one leads in a moment")
         if self._term is None or not self._term.trusted():
@@ -168,4 +168,4 @@ def _nothing() -> None:
 
 
 Leads = Callable[[], Term]
-"""A function that returns the term. It raises `Problem` unless this node may answer as leader at this moment."""
+"""Returns the term. Raises `Problem` unless this node may answer as leader at this moment."""

@@ -62,8 +62,8 @@ class TopicCounts:
         self.business, self.scrape = 0.0, 0  # `business` is as of this scrape
 
     def add_hand_overs(self, count: int, first: int, late_ms: int) -> None:
-        """Add `count` hand-overs. `first` of them were the first of their messages, and `late_ms` is the lateness of
-        those added up."""
+        """Add `count` hand-overs. `first` of them were the first of their messages, which were `late_ms` late in
+        total."""
         self.handed_over += count
         self.first += first
         self.late_ms += late_ms
@@ -142,7 +142,7 @@ class TopicMetrics(Collector):
             rows.pop(topic, None)
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of all topics, for the Prometheus registry."""
+        """The metrics, for the registry."""
         self._choose()
         rows = [(name, each.values()) for name, each in self._labelled.items()]
         if len(self._labelled) < len(self._topics) or any(self._others):
@@ -188,7 +188,7 @@ class TopicMetrics(Collector):
         return heapq.nlargest(most, self._busiest.items(), key=lambda row: row[1].business)
 
     def _choose(self) -> None:
-        """Choose the topics that are named at this scrape."""
+        """Choose the topics that have a name at this scrape."""
         self._look()
         self._scrapes += 1
         room = LABELLED_MAX - len(self._labelled)

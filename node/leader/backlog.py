@@ -49,13 +49,12 @@ READ_ROWS = 16_384
 """A piece ends after so many units were read from the index with their checksums, at 0.4 microseconds each."""
 
 TOPICS_A_PIECE = 512
-"""A piece has units of at most so many topics. A topic costs as much as ten units, and 16,384 topics in a piece held
-the loop for 0.2 s."""
+"""Topics that a piece has units of. Each takes as long as ten units, and 16,384 in a piece held the loop for 0.2 s."""
 
 
 class Found(NamedTuple):
-    """The ready units of a piece, in the order in which they became ready, shape [n] each, and where the next piece
-    begins."""
+    """Ready units of a piece, in the order in which they became ready, and where the next piece begins. Shape [n]
+    each."""
 
     overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
     subscription: U32
@@ -102,7 +101,7 @@ class BacklogReader:
         self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
     def note(self, hours: list[int]) -> None:
-        """Find out when the leases in these hours end, though none of their units is due yet."""
+        """Learn when the leases of these hours end, though none of their units is due yet."""
         for hour in hours:
             self._to_note.append(Span(*self._store.span(hour)))
             self._last_hour = max(self._last_hour, hour)

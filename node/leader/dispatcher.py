@@ -176,7 +176,7 @@ class Dispatcher:
                 self._backlog.promote(self._noted_hour)
 
     def stop(self) -> None:
-        """Step down. From now on nothing is ready, handed over or proposed."""
+        """Step down. From now on nothing is ready, nothing is handed over, nothing is proposed."""
         self._stopped = True
         self._wheel = None
         self.handing_over.close()
@@ -342,13 +342,13 @@ class Dispatcher:
         return [hand_over for hand_over in hand_overs if hand_over.strict]
 
     def returned(self) -> None:
-        """Keep the commands that the last `collect` returned for the next entry, because theirs was never proposed."""
+        """Keep the commands that `collect` gave last for the next entry. Their entry was never proposed."""
         if self._wheel is not None:
             self._book.returned()
 
     def level(self, now_ms: int) -> bool:
-        """True if the units due now are in the windows, as of the last step. So the wheel has begun, and no due slot is
-        still being read."""
+        """True if the units due now are in the windows, as of the last step. Then the wheel has begun and no due slot
+        is still being read."""
         begun = self._wheel is not None and now_ms >= self._start_ms
         return begun and self._state.tick >= now_ms // 1000
 
@@ -387,7 +387,7 @@ class Dispatcher:
         self.handing_over.staged.note_ended(old)
 
     def on_settled(self, position: U64) -> None:
-        """Note units that ended. In the wheel or a window they may remain: the check at hand-over leaves them out."""
+        """Note units that ended. Where they still stand in wheel or window, the check at hand-over leaves them out."""
         self.handing_over.staged.note_ended(position)
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:

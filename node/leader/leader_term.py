@@ -109,7 +109,7 @@ class LeaderTerm:
             await asyncio.wait_for(sure, SURE_S)
 
     def trust_returned(self) -> None:
-        """Wake the requests that wait for trust. This node has trust again, or the term is over."""
+        """Wake the requests that wait for trust. This node has it again, or the term is over."""
         waiting, self._unsure = self._unsure, []
         for sure in waiting:
             if not sure.done():
@@ -135,7 +135,7 @@ class LeaderTerm:
     # -- the loop
 
     def begin(self) -> None:
-        """Start the loop, which does all that is due and then sleeps, until `end`. Raises DiskFailed."""
+        """Start the loop: do all that is due, then sleep, again and again until `end`. Raises DiskFailed."""
         self._record.begin(self.promoted_ms)
         if self._realign is None:
             self.poke()
@@ -237,8 +237,8 @@ class LeaderTerm:
             self.poke()
 
     def raise_if_over(self) -> None:
-        """Raise `no-leader` if the term is over; called after each wait. The next leader, which may be this node again,
-        knows nothing of the units that were held in this term."""
+        """Raise `no-leader` if the term is over. A caller that waited asks this before it goes on. The next leader,
+        which may be this node again, knows nothing of the units held in this term."""
         if self._over:
             raise Problem("no-leader", "the leader changed during the wait; ask again")
 

@@ -29,7 +29,7 @@ class LeaderService(Protocol):
     the methods that it does not need."""
 
     def begin(self, term: Term) -> None:
-        """Begin the term. All entries of earlier terms are applied, and the dispatcher has made no step yet."""
+        """Begin the term. All entries of earlier terms are applied, and the dispatcher has made no step."""
         return
 
     def step(self, now_ms: int) -> int:

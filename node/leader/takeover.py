@@ -52,14 +52,14 @@ HANDED_MAX: Final = 1_000_000
 
 
 class Carried(NamedTuple):
-    """Leases of earlier terms and when they end, shape [n] each, n > 0."""
+    """Leases of earlier terms, shape [n] each, n > 0."""
 
     position: U64  # ascending, each once
     ends_ms: I64
 
 
 class Takeover:
-    """The account of one term. Times in seconds are those of the node's monotonic clock."""
+    """The account of one term. Times in seconds are the node's monotonic ones."""
 
     def __init__(self, term: int, begun_s: float) -> None:
         self.term = term
@@ -114,8 +114,7 @@ class Takeover:
             self._note(store, np.sort(position), now_ms)
 
     def _note(self, store: Store, position: U64, now_ms: int) -> None:
-        """Note which of these units, ascending, were leased by former leaders until after `now_ms`. Each unit is noted
-        once."""
+        """Note which of these units, ascending, former leaders leased until after `now_ms`, each unit once."""
         for noted in self._noted:
             if len(position) and noted[0] <= position[-1] and position[0] <= noted[-1]:
                 position = position[np.isin(position, noted, invert=True)]

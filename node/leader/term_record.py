@@ -38,7 +38,7 @@ class TermRecord:
         self._store, self._clock, self._life, self._delivery_log = store, clock, life, delivery_log
         self._giving = giving
         self.founds = store.cluster_id is None
-        """True if the cluster is founded in this term. No node handed anything over before it."""
+        """True if the cluster is founded in this term. No node handed anything over before."""
         restored = store.catalog.restored
         before = 0 if self.founds else term_before
         if restored is not None and before <= restored.term:  # the backup's cluster had that term
@@ -47,7 +47,7 @@ class TermRecord:
         self._marked = False
 
     def begin(self, at_ms: int) -> None:
-        """Write that the term began, before its first hand-over. Raises DiskFailed."""
+        """Write the beginning, before the first hand-over. Raises DiskFailed."""
         self._marked = self._may_mark()
         self._delivery_log.term_begun(self._term, at_ms, self._mark if self._marked else None)
 

@@ -52,7 +52,7 @@ class MessageChange:
         self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
-        """Cancel a message. Raises `unknown-message`, `leased`, `already-settled` and `revision-mismatch`, and
+        """Cancel a message. Raises `unknown-message`, `leased`, `already-settled` and `revision-mismatch`. Raises
         `change-in-progress` if its state allows no change."""
         found = find(self._store, id)
         order = CancelOrder(found.home, term.doubts(found.home, found.place, found.record), _revision(found, if_match))

@@ -187,7 +187,7 @@ class Counting:
 
 
 def _read_all(piece: list[HourCount], tally: Tally, stopped: Callable[[], bool]) -> list[tuple[HourCount, Corrupt]]:
-    """Read a piece and return its errors. They are no damage if the hour was unlinked meanwhile."""
+    """Read a piece and return the errors. An error is no damage if its hour was unlinked meanwhile."""
     damaged = []
     for count in piece:
         try:

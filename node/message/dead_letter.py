@@ -65,7 +65,7 @@ class DeadLetters:
         self._store, self._proposer, self._clock = store, proposer, clock
 
     async def page(self, topic: Topic, query: DeadQuery, leads: Leads) -> DeadPage:
-        """Return up to `query.limit` dead messages, from the first behind the query's cursor on."""
+        """Return up to `query.limit` dead messages, from behind the cursor on."""
         found: list[DeadMessage] = []
         homes: list[int] = []
         async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
@@ -183,7 +183,7 @@ def _matches(query: DeadQuery, record: Record) -> bool:
 
 
 def _read_cursor(cursor: str | None) -> int:
-    """The home that a cursor stands for: that of the last message of the page before. -1 for the first page."""
+    """The home of the last message of the page before; -1 for the first page."""
     if cursor is None:
         return -1
     if len(cursor) == 16 and set(cursor) <= set("0123456789abcdef"):

@@ -56,9 +56,9 @@ class TopicDrop:
         self._group, self._driver, self._topic_metrics = group, driver, topic_metrics
 
     async def drop(self, topic: Topic, if_match: int | None, leads: Leads) -> int:
-        """Remove the topic. Return DROPPED, or MISMATCH if its revision is not `if_match`. Raises `not-empty`,
-        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if messages keep coming
-        in."""
+        """Remove the topic. Return DROPPED, or MISMATCH if it has another revision than `if_match`. Raises `not-empty`,
+        `over-limit`, `unknown-topic` if another client removed it, and `change-in-progress` if too many messages come.
+        """
         for _ in range(TRIES_MAX):
             pending, before = await self._counting.living(topic.number, leads)
             if pending:
@@ -80,8 +80,8 @@ class TopicDrop:
         )
 
     def _judge(self, topic: Topic, if_match: int | None, before: Extents) -> Callable[[], DropTopic | None]:
-        """Return a function that makes the command, or returns None if a unit of the topic may have come since the
-        count. It is called when the entry is put together, because the command names the entry's index."""
+        """Make a function that gives the command, or None if a unit of the topic may have come since the count. It is
+        called when the entry is put together, so that the entry's index is known."""
 
         def judge() -> DropTopic | None:
             index = self._group.last_index

@@ -43,7 +43,7 @@ from storage.record.record import Record
 from storage.store import Store
 
 MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
-"""Codes of moves that a client asked for. All other codes say why a hand-over failed."""
+"""Codes of moves on purpose. All others say why a hand-over failed."""
 
 #: If a history changes while it is read in turns, it is read again, so many times in all. Then it is read at once.
 TELL_MAX: Final = 4
@@ -58,7 +58,7 @@ class FoundMessage(NamedTuple):
 
 
 def find(store: Store, id: str) -> FoundMessage:
-    """Find the message of this id. Raises `unknown-message`, also for a text that is not an id."""
+    """Find the message of this id. Raises `unknown-message`, also for text that is no id."""
     try:
         named = decode_id(id)
     except BadId as bad:
@@ -175,7 +175,7 @@ def dead_of(record: Record) -> dict[str, Any] | None:
 
 
 def newest_lease(history: Settles) -> np.void | None:
-    """The settle record of the newest lease, which has its end as extended. None if there was no hand-over."""
+    """The record of the newest hand-over, with the end of its lease as extended. None if there was none."""
     leases = history[history["what"] == LEASED]
     return leases[-1] if len(leases) else None
 

@@ -16,7 +16,7 @@ from storage.tables.topic import number_of, topic_of
 
 
 def deliveries_of(hand_over: HandOver, records: RecordRows, term: int) -> Deliveries:
-    """Make Deliveries of the units of one topic and their records. `records` has the order of `hand_over`."""
+    """Make Deliveries of units of one topic and their records, in the order of their hand-over."""
     return Deliveries(
         topic=topic_of(hand_over.subscription),
         subscription=number_of(hand_over.subscription),

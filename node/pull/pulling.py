@@ -247,7 +247,7 @@ class Pulling:
             self._loop.call_at(self._paid_s[subscription], self._rested, subscription)
 
     def _rested(self, subscription: Subscription) -> None:
-        """Let the subscription's filters look again, because they have rested."""
+        """Let the subscription's filters look again."""
         self._resting.discard(subscription)
         if subscription in self._waiters:
             self._look_at(subscription)

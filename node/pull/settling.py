@@ -123,8 +123,8 @@ class Settling:
         return results
 
     async def _acked_before(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
-        """Return the results of acks of units that have ended. Their ends are written to the delivery log here, because
-        an earlier leader may have died before it wrote them."""
+        """Return the results of acks of units that have ended. They are logged here, because an earlier leader may have
+        died before it logged them."""
         acked = await in_turns(done_by(self._store, named, _delivered))
         self._counters.acked += int(np.count_nonzero(acked))
         await in_turns(self._log_in_pieces(topic, named.select(acked & (named.term != term.term)), DELIVERED))
@@ -233,7 +233,7 @@ class Settling:
         self._log_ends(topic, named.select(results == ACKED), GIVEN_BACK, NACKED)
 
     def _log_in_pieces(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> Pieces[None]:
-        """Do `_log_ends` for units that ended long ago, in pieces, because their homes may have to be read."""
+        """Do `_log_ends` for many that ended long ago, by pieces: their homes may have to be read."""
         for rows in pieces_of(ended.position):
             self._log_ends(topic, ended.select(rows), outcome, code)
             yield
@@ -264,7 +264,7 @@ class Settling:
 
 
 def _of_topic(topic: Topic, claims: bytes) -> tuple[npt.NDArray[np.bool_], ReceiptColumns]:
-    """Return, [n], which claims are of this topic, and the hand-overs that those name."""
+    """Mark the claims of this topic, and return the hand-overs that those name."""
     named = ReceiptColumns.of(claims)
     ours: npt.NDArray[np.bool_] = named.topic == topic.number
     return ours, named if ours.all() else named.select(ours)

@@ -132,7 +132,7 @@ class PushFeed:
         self._receivers.attach(self._group, self._window, self._done)
 
     def begin(self, term: Term) -> None:
-        """Push what is ready from now on, because this node leads."""
+        """Push what is ready: this node leads."""
         self._term = term
 
     def end(self) -> None:
@@ -143,7 +143,7 @@ class PushFeed:
 
     @property
     def busy(self) -> bool:
-        """True while an attempt is on the wire, or the outcome of one is not written yet."""
+        """True while an attempt is on the wire, or its outcome is not written yet."""
         return self.on_wire > 0 or not self._outcomes.quiet
 
     async def quiet(self) -> None:
@@ -163,7 +163,7 @@ class PushFeed:
                 await self._outcomes.settled()
 
     async def close(self) -> None:
-        """Stop everything. Attempts on the wire end without an outcome."""
+        """Stop everything. Attempts on the wire end without outcome."""
         self._draining = True
         if self._pumping is not None:
             self._pumping.cancel()
@@ -246,7 +246,7 @@ class PushFeed:
         return len(taken) - len(left), sending_s
 
     def leased(self, hand_over: HandOver) -> None:
-        """Note that the Lease of a planned push is applied."""
+        """Follow the Lease of a planned push, which is applied."""
         if self._term is not None:
             self._plans.leased(self._term, hand_over)
 

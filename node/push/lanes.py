@@ -46,7 +46,7 @@ IDLE_MAX: Final = 1_000  # so many receivers without units or attempts are remem
 PROVEN_MS: Final = 60_000  # after a success a receiver is not on trial for this time
 
 PROVEN_MAX: Final = 20_000
-"""Receivers whose last success is kept, in 250 bytes each. At 1,000, 1,200 that all answered were on trial for ever."""
+"""Receivers whose last success is kept, 250 bytes each. At 1,000, 1,200 that all answered were on trial for ever."""
 
 PROVEN_EVERY_MS: Final = 1_000  # a later success of a receiver is noted only after this time
 
@@ -54,7 +54,7 @@ UNITS_MAX: Final = 1 << 40  # no bound
 
 _ILL: Final = 2 / 3
 _WEIGHT: Final = 1 / 8
-"""Weight of the newest outcome in a lane's share of failures. So nine failures in a row make a receiver ill."""
+"""Weight of the newest outcome in a lane's share of failures: nine failures in a row make a receiver ill."""
 
 
 @dataclass(slots=True, eq=False)
@@ -297,7 +297,7 @@ class Lanes:
             del self._proven_ms[next(iter(self._proven_ms))]
 
     def drop(self, subscription: Subscription) -> list[StagedUnit]:
-        """Remove the subscription's staged units from all lanes, and return them."""
+        """Take the subscription's staged units out of all lanes, and return them."""
         dropped: list[StagedUnit] = []
         for lane in list(self._lanes.values()):
             dropped += lane.queues.pop(subscription, ())

@@ -54,7 +54,7 @@ class _Plan(NamedTuple):
 
 class PlannedSends:
     """The planned pushes of one node in its present term. `send` is called with pushes that begin now. `freed` is
-    called when slots became free without a push."""
+    called when slots are free again without a push."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class PlannedSends:
     def plan(
         self, term: Term, units: list[StagedUnit], lease_ms: int, now_ms: int
     ) -> tuple[list[StagedUnit], list[StagedUnit]]:
-        """Plan those of the units that are of strict topics. Each of the units has a slot. Return the units of other
-        topics, and the units that cannot be planned for the moment."""
+        """Plan the units of strict topics among these units, each of which has a slot. Return the units of other
+        topics, and those that cannot be planned for the moment."""
         handing_over = term.handing_over
         others: list[StagedUnit] = []
         left: list[StagedUnit] = []

@@ -130,7 +130,7 @@ class Staging:
         return went_back
 
     def _drop(self, subscription: Subscription) -> U64:
-        """Remove the subscription's units from the lanes, and return their positions."""
+        """Take the subscription's units out of the lanes, and return their positions."""
         return np.array([unit.position for unit in self._lanes.drop(subscription)], np.uint64)
 
     def _read(self, term: Term, bites: list[Bite], now_ms: int) -> None:

@@ -24,7 +24,7 @@ from node.push.signing_key import signing_key
 from storage.tables.topic import Topic
 
 CACHED_MAX: Final = 4096
-"""So many targets are kept. If more are in use, some are put together anew now and then."""
+"""Targets kept. If more are in use, targets are put together anew now and then."""
 
 #: A URL's path and query, of characters that need no escape (RFC 3986).
 _TAIL: Final = re.compile(r"[A-Za-z]+://[^/?#]*([A-Za-z0-9\-._~:/?@!$&'()*+,;=%]*)")

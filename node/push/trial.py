@@ -92,8 +92,8 @@ class Trials(Generic[L]):
     # -- lanes that wait
 
     def wait(self, lane: L, subscriptions: Iterable[Subscription]) -> None:
-        """Let the lane wait under these subscriptions, of which it has units. Where it waits already it keeps its
-        place."""
+        """Let the lane wait under these subscriptions, of which it has units. If it waits there already it keeps its
+        turn."""
         for subscription in subscriptions:
             self._waiting.setdefault(subscription, OrderedDict()).setdefault(lane)
 
@@ -111,7 +111,7 @@ class Trials(Generic[L]):
         return next(iter(self._waiting.get(subscription, ())), None)
 
     def subscriptions(self) -> list[Subscription]:
-        """The next LOOK_TOPICS subscriptions under which lanes wait. They go to the end of the line."""
+        """The subscriptions to ask now. They go to the end of the line."""
         subscriptions = list(islice(self._waiting, LOOK_TOPICS))
         for subscription in subscriptions:
             self._waiting[subscription] = self._waiting.pop(subscription)

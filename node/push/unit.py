@@ -31,5 +31,5 @@ class StagedUnit:
 
     @property
     def size(self) -> int:
-        """The memory that the unit takes, in bytes, about."""
+        """The bytes that the unit holds in memory, about."""
         return len(self.record.body) + 1024

@@ -21,8 +21,7 @@ _LEAST_ROWS = 4096
 
 
 class ClaimedUnits:
-    """The set of claimed positions. Every call takes positions that are distinct among themselves, shape [n], in any
-    order."""
+    """A set of positions. Every call takes positions that are distinct among themselves, shape [n], in any order."""
 
     def __init__(self) -> None:
         self._marks: dict[int, Mask] = {}  # hour -> one mark per unit; may be shorter than the hour

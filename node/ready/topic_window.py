@@ -29,7 +29,7 @@ from storage.format.array import I64, U64
 from storage.format.tag_filter import TagFilter
 
 _LOOK_ROWS: Final = 16_384
-"""Tag masks are compared in pieces of so many units, so that a pull of a few units need not look at a whole window."""
+"""Masks are looked at in pieces of this size, so that a pull of a few units need not look at a whole window."""
 
 MARKS_MAX: Final = 64
 """A window remembers for so many filters how far they have looked, besides the filters of pulls that wait. A filter
@@ -54,7 +54,7 @@ class Queued:
 
     @classmethod
     def of(cls, position: U64, tags: U64, due_ms: I64) -> Queued:
-        """Make it from three arrays of shape [n]."""
+        """Make it of arrays of shape [n] each."""
         columns = np.empty((3, len(position)), np.uint64)
         columns[0], columns[1], columns[2] = position, tags, due_ms.view(np.uint64)
         return cls(columns)

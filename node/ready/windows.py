@@ -80,12 +80,12 @@ class Ready:
         self._look(subscription)
 
     def set_room(self, subscription: Subscription, room: bool) -> None:
-        """Say if more units of the subscription may be staged."""
+        """Say if more of the subscription may be staged."""
         (self._full.discard if room else self._full.add)(subscription)
         self._look(subscription)
 
     def next_pushing(self, most: int) -> list[Subscription]:
-        """The next subscriptions whose units are to be staged, at most `most`. They go to the end of the line."""
+        """The next subscriptions whose units are to be staged, at most so many. They go to the end of the line."""
         subscriptions = list(islice(self._pushing, most))
         if len(subscriptions) < len(self._pushing):
             for subscription in subscriptions:
@@ -216,8 +216,7 @@ class Ready:
         return sorted(lane.hungry)
 
     def swept(self, kind: LaneKind, subscriptions: list[Subscription], upto: int | None) -> None:
-        """Note that the backlog of these subscriptions was read up to position `upto`, or to its end if `upto` is
-        None."""
+        """Note that the backlog of these subscriptions is read up to position `upto`. None: to its end."""
         lane = self.lanes[kind]
         for subscription in subscriptions:
             if upto is None:

@@ -69,7 +69,7 @@ class Attempts:
 
 
 def settings_of(store: Store, subscription: Subscription) -> dict[str, Any]:
-    """The present settings of a subscription, which are those of its topic. Empty if the topic is gone."""
+    """A subscription's settings as they are now, those of its topic. Empty if the topic is gone."""
     found = store.catalog.topic_by_number(topic_of(subscription))
     return found.settings if found is not None else {}
 

@@ -21,8 +21,7 @@ from storage.store import Store
 BYTES_A_MOVE: Final = 4096
 """Copying so many bytes takes about as long as all other work of a move."""
 MOVES_A_PAGE: Final = 3
-"""To read a page of units that have ended (storage/state/unit_states.py) takes as long as so many moves of small
-records."""
+"""Reading a page of units that have ended (storage/state/unit_states.py) takes as long as so many moves."""
 
 
 def move_weight(record_bytes: int) -> int:
@@ -46,8 +45,8 @@ def move_weights(store: Store, positions: U64) -> I64:
 
 
 def move_pieces(weights: I64, most: int) -> Iterator[slice]:
-    """Cut the rows into slices whose weights are at most `most` together. A single row that weighs more is a slice of
-    its own."""
+    """Consecutive rows whose weights are at most `most` together. A row that alone weighs more is a piece of its
+    own."""
     ends = np.cumsum(weights)
     start = 0
     while start < len(weights):

@@ -21,7 +21,8 @@ GATHER_REQUESTS: Final = range(8, 1_000)
 
 
 class BatchDelay:
-    """Says if the next entry waits, and until how many requests are there. `flush` is called after GATHER_S."""
+    """Says if the next entry waits for more requests, and for how many. `flush` is called when it has waited for
+    GATHER_S."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush

@@ -284,7 +284,7 @@ class SingleQueue(_Futures[Packed, Any]):
 
 
 def payload_bytes(packed: Packed) -> int:
-    """The bytes of a section in an entry, without the section's head."""
+    """The bytes of a section in an entry, less its head."""
     return sum(map(len, packed[2]))
 
 

@@ -19,7 +19,7 @@ class LeaderCommands(NamedTuple):
     release: Release | None = None  # takes back the leases of strict hand-overs that will not be made
 
     def commands(self) -> Iterator[DispatchState | Lease | Release]:
-        """The commands that are not None."""
+        """The commands that are there."""
         return (command for command in self if command is not None)
 
     @property

@@ -49,8 +49,7 @@ class Request:
     parts: list[Part] = field(default_factory=list)
 
     def answer(self, start: int, rows: int, result: Result) -> None:
-        """Take the result of `rows` rows from `start` on. When all rows have a result, the future gets all parts in row
-        order."""
+        """Take the result of the rows from `start` on. The last part resolves the future, in row order."""
         self.parts.append((start, rows, result))
         self.answered += rows
         if self.answered == self.rows.count and not self.future.done():
@@ -141,7 +140,7 @@ class MessageQueue:
         return taken, pieces, singles
 
     def refuse(self) -> None:
-        """Refuse the rows that wait with `no-leader`. Rows that are in an entry already keep waiting for its
+        """Refuse with `no-leader` the rows that wait. Rows that are in an entry already keep waiting for its
         outcome."""
         requests, self._requests = self._requests, deque()
         self.rows = self._bytes = self.requests = 0

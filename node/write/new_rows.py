@@ -156,7 +156,7 @@ class DraftRows:
 
 
 def _more_size(message: MessageIn) -> int:
-    """The bytes of a message in an entry without its body, with the additions above for headers and tags."""
+    """The bytes of all but its body in an entry, or as many bytes as take as long."""
     size = len(message.extension)
     if message.headers:
         size += len(message.headers) + headers_in(message.headers) * FIELD_BYTES

@@ -227,7 +227,7 @@ class Proposer:
     # -- flushing
 
     def kick(self) -> None:
-        """Flush at the end of this loop iteration, so that everything that arrives in it goes in one entry."""
+        """Flush at the end of this loop iteration, so that everything that arrives in it goes together."""
         self._asked = True
         self._flush_at_end()
 
@@ -240,7 +240,7 @@ class Proposer:
         self._flush_soon = False
         self._look_for_late()
         if not self._group.established:
-            self._refuse()  # requests that came after leadership was lost, such as later parts of one
+            self._refuse()  # asked for behind the step in which leadership was lost, as by who does it in parts
             return
         if self._in_flight or self._held:
             return
@@ -353,7 +353,7 @@ class Proposer:
         return self._held
 
     async def landed(self, seconds: float) -> bool:
-        """Return True if, after `seal`, the last entry had its outcome within `seconds`."""
+        """True if, after `seal`, the last entry had its outcome within that time."""
         if self._in_flight:
             landed = self._landed = asyncio.get_running_loop().create_future()
             await asyncio.wait((landed,), timeout=seconds)
