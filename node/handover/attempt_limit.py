@@ -85,7 +85,7 @@ class Exhaustion:
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
         again, later = np.flatnonzero(made), chosen[:0]
         if self._limit is not None:
-            # The policies stand in the records. Read only records that have room in this hand-over.
+            # The policies stand in the messages' records. Read only those that have room in this hand-over.
             few = rows_within(rows, min(taking.bytes, EXACT_BYTES))
             chosen, later, attempts, rows = chosen[:few], chosen[few:], attempts[:few], rows[:few]
             again = again[again < few]

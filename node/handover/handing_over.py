@@ -1,8 +1,8 @@
 """Units leave the ready windows for consumers, under a lease.
 
 The dispatcher (node/leader/dispatcher.py) brings units into the windows. Pulls and the pump of webhooks take them out
-here, and commands hold them here. Every unit is checked against its settle record when it is handed over. So a unit that
-ended meanwhile never goes out. A unit that a command in flight ends or moves waits for the command's result.
+here, and commands hold them here. Every unit is checked against its settle record when it is handed over. So a unit
+that ended meanwhile never goes out. A unit that a command in flight ends or moves waits for the command's result.
 
     window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
        ^                                            | held by a command --> aside, till released

@@ -16,7 +16,7 @@ Three things are kept apart.
 - *Hand-over* takes a unit from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat.
 - *Ready* is decided by the settle records alone. Windows, wheel and backlog are ways to find ready units. Every unit is
   checked against its settle record when it is handed over. So a unit that ended meanwhile never goes out. A unit that
-  memory has lost is found when the records are read again.
+  memory has lost is found when the settle records are read again.
 
 Pure: it is given the time, the node clock's milliseconds rounded down. If the clock goes back, units that are not due
 by the new time do not go out. Only a leader has a dispatcher. A new term makes a new one, and `stop` drops everything
@@ -357,7 +357,7 @@ class Dispatcher:
         before `tick` and the first `local_index` of slot `tick` are dispatched, or the backlog reader finds them."""
         return self._state
 
-    # -- calls of the machine for what it applied, in order
+    # -- calls of the state machine for what it applied, in the order of the Raft log
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
         """Take new units: those of near hours into the wheel. Others are read when their hour becomes near."""

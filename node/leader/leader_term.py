@@ -339,7 +339,7 @@ class LeaderTerm:
         """Note that the entry with the Leases collected last was not proposed."""
         self.dispatcher.returned()
 
-    # -- calls of the machine for what it applied (replication.apply.machine.Listener)
+    # -- calls of the state machine for what it applied (replication/apply/machine.py: Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
         """Take new units. If they are moved messages and not new ones, `on_moved` was called just before."""

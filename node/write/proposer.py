@@ -124,7 +124,7 @@ class Proposer:
         )
         self._in_flight = False
         #: Entries with Leases that were given up as unknown, oldest first: their index, and the source of their
-        #: commands. While this node leads they are in the log and will be applied.
+        #: commands. While this node leads they are in the Raft log and will be applied.
         self._late: deque[tuple[int, LeaderCommandSource]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
         #: A future while `seal` waits. It is resolved when the last entry is proposed.
