@@ -1,5 +1,5 @@
-"""A Raft group and all that it needs to live in a process of its own.
+"""A Raft group on one node, with all its parts. It could live in a process of its own.
 
-In: GroupPort calls, Raft, time. Out: answers, GroupStatus, work for the push wire, calls of PeerPort.
-Invariant: a failure that is final ends the group, once. Nothing is served after it.
+In: calls of GroupPort, Raft messages, time. Out: answers, GroupStatus, work for the push wire, calls of PeerPort.
+Invariant: a final failure ends the group, once. Nothing is served after it.
 """

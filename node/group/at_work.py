@@ -1,4 +1,4 @@
-"""Calls that read a group's files. When the group closes they have a moment to end, and no other call begins."""
+"""Calls that read a group's files. When the group closes, calls under way get CLOSE_S to end and no new one begins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ CLOSE_S: Final = 1.0
 
 
 class AtWork:
-    """The calls of one group, each in a task. A task may be in several at once."""
+    """The calls of one group that are under way, each in a task. A task may be in several calls at once, one inside the
+    other."""
 
     def __init__(self) -> None:
         self._depths: dict[asyncio.Task[Any], int] = {}
@@ -22,7 +23,8 @@ class AtWork:
         self._none = asyncio.Event()
 
     def begin(self) -> asyncio.Task[Any]:
-        """Note that the running task is at work until `end`. Raises `no-leader` once the group closes."""
+        """Note that the running task is in a call until `end`. Return the task. Raises `no-leader` once the group
+        closes."""
         if self._closed:
             raise closed()
         task = asyncio.current_task()
@@ -41,11 +43,12 @@ class AtWork:
             self._none.set()
 
     def is_cut(self, task: asyncio.Task[Any]) -> bool:
-        """True if the task was cancelled because the group closes, and for no other reason."""
+        """True if the task was cancelled by `close`, and by nothing else."""
         return task in self._cut and task.uncancel() == 0
 
     async def close(self) -> None:
-        """Let no call begin, and return when no task is at work."""
+        """Let no new call begin. Return when no call is under way. Calls that take longer than CLOSE_S are
+        cancelled."""
         self._closed = True
         self._none.clear()
         if self._depths:

@@ -15,19 +15,19 @@ from storage.file.disk import Disk
 
 
 class GroupEnvironment(Protocol):
-    """The part of node/environment.py that groups use."""
+    """The part of node/environment.py that groups use. The simulator gives another implementation."""
 
     def clock(self) -> NodeClock:
         """Wall clock and monotonic clock, and the node clock between them."""
 
     def disk(self) -> Disk:
-        """The disk, which takes every byte."""
+        """The disk. All bytes of the group's files go through it."""
 
     def entropy(self) -> Entropy:
         """The source of chance."""
 
     def boot(self) -> int:
-        """The number of this run of the machine's kernel."""
+        """The number of this boot of the computer (node/runtime/boot.py)."""
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
         """The connections to the Raft peers."""

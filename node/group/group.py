@@ -4,8 +4,8 @@
 
 Two rules hold everything together.
 
-- A failure that is final (a write, an fsync, a checksum, an apply that raises) ends the group. `Lifecycle.fatal` is
-  called once and nothing is served after it. `node/node.py` decides what that means for the process.
+- A final failure (of a write, an fsync, a checksum, or an error in apply) ends the group. `Lifecycle.fatal` is called
+  and nothing is served after it. `node/node.py` decides what that means for the process.
 - Leadership is a LeaderTerm. There is one while this node is the established leader. It is gone in the same step of the
   loop in which leadership is lost.
 """
@@ -80,8 +80,8 @@ log = structlog.get_logger()
 
 
 class Group:
-    """The parts of one group and how they hang together. It opens when made, takes part from `start` on, and ends with
-    `leave` and `close`. `life` says if it is to end, and why. It serves its `port`."""
+    """The parts of one group on this node, and how they are connected. Making it opens its files. It takes part in the
+    cluster from `start` to `leave`, and `close` ends it. `life` says if it must end, and why. `port` serves it."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class Group:
     # -- life
 
     async def start(self) -> None:
-        """Take part. From now on something may end it."""
+        """Take part in the cluster. From now on a failure may end the group."""
         self.life.begin()
         self.push_feed.start()
         await self.driver.start()
@@ -266,16 +266,16 @@ class Group:
         self.life.spawn(self.member_changes.promote())
 
     async def until_ended(self) -> None:
-        """Wait until it is to end. Raises what failed."""
+        """Wait until the group must end. Raises the error that ended it."""
         await self.life.until_ended()
 
     @property
     def takes_over(self) -> bool:
-        """True if it is to end only to take a snapshot over."""
+        """True if the group must end only so that a fetched snapshot is put in its place."""
         return self.snapshots.whole is not None and not self.life.failed
 
     async def leave(self, *, in_order: bool) -> None:
-        """Take part no more. `in_order`: first give leadership away, and have the outcomes of pushes written."""
+        """Stop taking part. If `in_order`, first give leadership away, and wait for outcomes of pushes."""
         self.life.draining = True
         if in_order:
             await self.drain.leave()
@@ -284,8 +284,7 @@ class Group:
         await self.driver.close()
 
     async def close(self) -> None:
-        """After `leave`, when nothing is asked any more: make a last checkpoint, or put the snapshot in place, and let
-        go of the directory. Raises DiskFailed."""
+        """End after `leave`, when no more calls come. `_close` says what is done. Raises DiskFailed."""
         await self.port.close()
         await self.push_feed.close()
         await self.life.end_tasks()
@@ -336,7 +335,8 @@ class Group:
         self.leadership.renew(NEVER, 0.0)  # a group that failed is not trusted from this step on
 
     def _close(self) -> None:
-        """Make a last checkpoint, unless the node failed, so that a restart has little to replay. Then let go."""
+        """Make a last checkpoint, so that a restart has little to replay, or install a fetched snapshot. After a
+        failure only close the files."""
         try:
             if self.raft.failure is None and self.snapshots.whole is not None:
                 self.snapshots.put_in_place()

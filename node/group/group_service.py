@@ -1,8 +1,8 @@
-"""A group as its fronts ask it (node/port/group_port.py). It asks that this node leads, and passes calls on to its
+"""Serves a group to the fronts (node/port/group_port.py). It checks that this node leads, and passes calls on to its
 parts.
 
-Linearizable reads need no entry. The leader answers from what it has applied while its trust window runs. Within that
-time no other leader can have committed anything.
+A read that must see all earlier writes needs no entry. The leader answers it from what it has applied, while it has
+trust. In that time no other leader can have committed anything.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ T = TypeVar("T")
 def _reads_files(
     method: Callable[Concatenate[GroupService, P], Awaitable[T]],
 ) -> Callable[Concatenate[GroupService, P], Coroutine[Any, Any, T]]:
-    """End the group if a request meets a checksum that does not match or a disk that fails. Else its front would answer
-    500 and go on serving doubtful data."""
+    """Guard a method that reads files: if a checksum does not match or a disk fails, end the group. Otherwise its front
+    would answer 500 and go on serving data that may be damaged."""
 
     @wraps(method)
     async def guarded(self: GroupService, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -141,7 +141,7 @@ class GroupService:
         self._status_feed.attach(told)
 
     async def close(self) -> None:
-        """Let no call read files from here on. Calls under way have a moment."""
+        """Let no more calls read files. Calls under way get a second to end."""
         await self._at_work.close()
 
     # -- messages
@@ -171,7 +171,8 @@ class GroupService:
 
     @_reads_files
     async def message(self, asked: MessageAsked) -> MessageView:
-        """See MessagePort. Only the leader answers, within its trust window, unless `local`."""
+        """See MessagePort. Only the leader answers, while it has trust. If `local` is set, any node answers from what
+        it has."""
         store, parts = self._parts.store, self._parts
         found, term = find(store, asked.id), None
         if not asked.local:
@@ -188,12 +189,13 @@ class GroupService:
 
     @_reads_files
     async def cancel(self, asked: CancelAsked) -> CancelResult:
-        """See MessagePort. From here to the result the unit is not handed over. A hand-over made before goes first."""
+        """See MessagePort. The message is not handed over until the result. The Lease of a hand-over made before is
+        applied first."""
         return await self._changes.cancel(await self._leadership.sure(), asked.id, asked.if_match)
 
     @_reads_files
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
-        """See MessagePort. No hand-over from here to the result, and none before the new due time after it."""
+        """See MessagePort. The message is not handed over until the result, and then not before its new due time."""
         term = await self._leadership.sure()
         self._parts.reserve.check()
         return await self._changes.reschedule(
@@ -349,7 +351,7 @@ class GroupService:
 
     @_reads_files
     async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
-        """See ClusterPort. A leader that hands nothing over takes them too."""
+        """See ClusterPort. A leader takes outcomes even while it hands nothing over."""
         return OutcomesTaken(tuple(await self._former_leaders.take(self._established(), told.outcomes)))
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:

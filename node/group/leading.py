@@ -1,8 +1,9 @@
-"""This node's terms as leader. Each begins when the group is established, and is gone when that is lost.
+"""Begins and ends this node's terms as leader.
 
-- Established: the no-op of the own term is applied. The node founds the cluster if no node did, then begins a
-  LeaderTerm.
-- Stepped down: nothing of the term goes on, from the same step of the loop on.
+- When the no-op of its own term is applied, the node is established. It founds the cluster if no node did, then begins
+  a LeaderTerm.
+- When leadership is lost, the node has stepped down. The term ends in the same step of the loop, and nothing of it goes
+  on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SERVICES: Final[list[ServiceFactory]] = [restored_overdue]
 
 
 class Leading:
-    """The group calls it when leadership comes and goes."""
+    """Makes a LeaderTerm of each term that this node leads. The Raft group calls it when leadership comes and goes."""
 
     def __init__(
         self,
@@ -52,16 +53,16 @@ class Leading:
         self._transfer, self._drain, self._status_changed = transfer, drain, status_changed
         self._group, self._clock, self._store = parts.group, parts.clock, parts.store
         self._leadership = leadership
-        self._told = 0  # the newest term that this node led in, or passed by
+        self._told = 0  # the newest term that this node led, or won and lost before it could lead
 
     def established(self) -> None:
-        """Found the cluster if no node did, then lead. The no-op of the own term is applied."""
+        """Found the cluster if no node did, then begin a term. The no-op of this node's own term is applied."""
         self._clock.leading = True
         self._clock.bound(self._skew.least_median_ms())  # before the first stamp: the no-op's voters echoed too
         self._parts.life.spawn(self._begin(self._group.term))
 
     def stepped_down(self) -> None:
-        """End the term. Leadership is lost, and nothing of it goes on."""
+        """End the term, because leadership is lost."""
         self._clock.leading = False
         term, self._leadership.term = self._leadership.term, None
         if term is not None:
@@ -73,12 +74,11 @@ class Leading:
         self._parts.proposer.step_down()
 
     def renewed(self) -> None:
-        """Show in the window when the right to act as leader ends now. The parts that act for the group read it
-        there."""
+        """Set the trust window to the new end of this node's right to act as leader. Other parts read it there."""
         self._leadership.renew(self._group.trusted_until, self._clock.ahead_s())
 
     def trusted(self) -> None:
-        """Tell the term that its peers echo again."""
+        """Tell the term that this node has trust again, because its peers echo."""
         if self._leadership.term is not None:
             self._leadership.term.trust_returned()
 

@@ -1,4 +1,5 @@
-"""A node's Raft group: its options, from the configuration, and the silence that its directory says it owes."""
+"""Opens a node's Raft group: makes its options from the configuration, and reads which silence its directory still
+owes."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ def open_group(
     node_report: Callable[[], NodeReport],
     created: bool,
 ) -> RaftGroup:
-    """Open the group of a node that has opened its directory. `created`: True if this start made the directory. Raises
-    Corrupt, FormatRefused, DiskFailed."""
+    """Open the Raft group of a node whose directory is open. `created` is True if this start of the node made the
+    directory. Raises Corrupt, FormatRefused, DiskFailed."""
     group = RaftGroup(
         group_options(config, peers, number),
         journal,
@@ -91,9 +92,11 @@ def open_group(
 
 
 def _owed_ms(config: Config, disk: Disk, created: bool) -> int:
-    """The silence that this directory may still owe from before the start, ms. At least the configured one is on its
-    disk then. A directory that does not say is new, or an older build's. An older build told no node, and had the
-    default UNSAID_S."""
+    """The silence that this node may still owe because of votes before its start, ms. Afterwards the directory says at
+    least the configured one.
+
+    A directory without a silence file is new, or an older build's. An older build wrote none and owed UNSAID_S.
+    """
     least_ms, path = config.raft.election_min_ms, config.directory
     said_ms = read_silence(path, disk)
     if said_ms < least_ms:

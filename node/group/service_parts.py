@@ -1,4 +1,4 @@
-"""The parts of a node that its service uses."""
+"""The parts of a group that its service (group_service.py) passes calls on to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceParts:
-    """The parts. A request goes to one of them."""
+    """The parts, by name. Each request goes to one of them."""
 
     config: Config
     deliveries: Path

@@ -10,7 +10,7 @@ from replication.wire.transport import Transport
 
 
 class StatusFeed:
-    """The feed of one group. `read` gives the status as it is now."""
+    """The status of one group, for the fronts that are attached. `read` returns the present status."""
 
     def __init__(self, read: Callable[[], GroupStatus]) -> None:
         self._read = read
@@ -18,12 +18,12 @@ class StatusFeed:
         self._told: list[Callable[[GroupStatus], None]] = []
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
-        """Call `told` with the status at once, and with each new one from now on."""
+        """Call `told` with the present status, and again whenever it changes."""
         self._told.append(told)
         told(self._read())
 
     def tell(self) -> None:
-        """Tell the status if it has changed."""
+        """Read the status, and tell it if it has changed."""
         status = self._read()
         if status != self._newest:
             self._newest = status
@@ -32,7 +32,7 @@ class StatusFeed:
 
 
 def peers_of(transport: Transport, own: str) -> tuple[PeerNode, ...]:
-    """The other members, and True for those that are known to read the calls of this build."""
+    """The other members. Each has True if it is known to read the calls of this build, else False."""
 
     def reads(peer: str) -> bool:
         versions = transport.reads_calls(peer)

@@ -1,5 +1,6 @@
 """Ready units go to consumers under a lease, and the delivery log keeps what this node did.
 
-In: ready units, and consumers that take them. Out: hand-overs, whose leases are in the log within 50 ms.
-lease_book.py stops hand-overs while their leases come too late. strict.py leases before it hands over.
+In: ready units, and the pulls and pushes that take them. Out: hand-overs. In fast mode all hand-overs without a
+committed Lease lie within 50 ms of each other, because lease_book.py stops hand-overs while commits are slower. In
+strict mode the lease is written before the hand-over (strict.py).
 """

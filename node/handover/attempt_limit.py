@@ -1,7 +1,7 @@
-"""Units that used all attempts of their policy and were not settled. They end instead of going out again.
+"""Units that used all attempts of their policy and did not end. They are given up instead of handed over again.
 
-Such a unit is found when it is about to be handed over again. It is held, and `Exhaustion.take` returns it once. The
-caller knows the policies and proposes its Fail. The unit is released when the Fail has a result.
+Such a unit is found when it is about to be handed over again. It is held from then on, and `Exhaustion.take` returns it
+once. The caller knows the policies and proposes the Fail that ends the unit. It is released when the Fail has a result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AttemptLimit(Protocol):
 
     def over(self, subscription: Subscription, positions: U64, attempts: U16) -> npt.NDArray[np.bool_]:
         """True, shape [n], for units of the subscription that may not be handed over again. `attempts` are the numbers
-        of the next hand-overs, all above 1. Each unit was handed over one time less."""
+        that their next hand-overs would have, all above 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,10 +46,11 @@ class Exhausted:
 
 
 class Exhaustion:
-    """The units of one term that are over their limit, from where they are found until their Fail has a result."""
+    """The units of one term that are over their limit. Each is here from the moment at which it is found until its Fail
+    has a result."""
 
     def __init__(self, limit: AttemptLimit | None, holds: UnitHolds) -> None:
-        """Without a limit every unit may go."""
+        """Without a limit no unit is ever exhausted."""
         self._limit, self._holds = limit, holds
         self._exhausted: list[Exhausted] = []  # not taken yet
         self._ending: set[int] = set()  # positions of exhausted units, taken or not, until they are released
@@ -60,7 +61,7 @@ class Exhaustion:
 
     @property
     def full(self) -> bool:
-        """True if so many units wait for their Fail that no others are looked for."""
+        """True if EXHAUSTED_MAX units wait for their Fail. Then hand-overs pause, so that no others are found."""
         return len(self._ending) >= EXHAUSTED_MAX
 
     def offer(
@@ -73,16 +74,18 @@ class Exhaustion:
         rows: npt.NDArray[Any],
         taking: HandOverBuilder,
     ) -> tuple[Rows, int]:
-        """Take as many of the units `chosen` as have room. They are ready, and `rows` are their rows of the index.
-        Units over their limit step aside first. Return the other units of `chosen`, and how many of these, from the
-        first on, were taken."""
+        """Put the units `chosen` into the hand-over `taking`, from the first on, as far as it has room. `chosen` are
+        rows of `units`, all ready, and `rows` are their rows of the index. Units over their limit are held instead.
+
+        Return `chosen` without the units over their limit, and how many of these were put in.
+        """
         made: U16 = np.maximum(seen.attempt[chosen], rows["attempt"])
         if not made.any():
             return chosen, taking.add(units.position[chosen], made + np.uint16(1), rows)
         attempts = np.minimum(made, ATTEMPT_MAX - 1) + np.uint16(1)
         again, later = np.flatnonzero(made), chosen[:0]
         if self._limit is not None:
-            # The policies stand in the records. Read only records that have room in this hand-over.
+            # The policies stand in the messages' records. Read only those that have room in this hand-over.
             few = rows_within(rows, min(taking.bytes, EXACT_BYTES))
             chosen, later, attempts, rows = chosen[:few], chosen[few:], attempts[:few], rows[:few]
             again = again[again < few]
@@ -98,7 +101,8 @@ class Exhaustion:
     def _exhaust(
         self, kind: LaneKind, subscription: Subscription, units: Queued, seen: RecordCheck, rows: Rows, made: U16
     ) -> None:
-        """Hold the units of these rows, which are over their limit, until the command that ends them has a result."""
+        """Hold the units in these rows of `units`, which are over their limit, until the Fail that ends them has a
+        result. `made` is how often each was handed over."""
         spent = units.select(rows)
         self._holds.add(spent.position, spent.position)
         self._holds.put_aside(kind, subscription, spent)
@@ -106,12 +110,12 @@ class Exhaustion:
         self._exhausted.append(Exhausted(subscription, spent.position, seen.term[rows], made))
 
     def take(self) -> list[Exhausted]:
-        """Return the exhausted units, each once."""
+        """Return the units that were found since the last call, so each once."""
         exhausted, self._exhausted = self._exhausted, []
         return exhausted
 
     def released(self, names: Iterable[int]) -> None:
-        """Forget the units held by these names. The command that held them has its result."""
+        """Forget the units at these positions. Their Fail has its result."""
         self._ending.difference_update(names)
 
     def clear(self) -> None:

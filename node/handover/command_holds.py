@@ -1,9 +1,10 @@
-"""Holds of units that a command in flight ends or moves. The dispatcher does not hand them over until the result is
-known.
+"""Holds of units that a command in flight ends or moves. The dispatcher does not hand them over until the command has
+its result.
 
-A result may stay unknown: the proposer gave up on an entry that is in the log and may still be applied. The command
-would then end a unit that a consumer has. So the unit stays held until a later command is applied, because commands are
-applied in the order in which they are proposed.
+A result may stay unknown: the proposer gave up on an entry that is in the Raft log and may still be applied. If its
+unit were handed over meanwhile, the command would end a unit that a consumer has. So the unit stays held until a
+command that was proposed later is applied. Commands are applied in the order in which they are proposed, so the first
+one cannot take effect after that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from replication.command.unlink import Unlink
 
 
 class CommandHolds:
-    """The holds of one term."""
+    """The holds that the commands of one term as leader put on units, and their release."""
 
     def __init__(
         self,
@@ -34,18 +35,19 @@ class CommandHolds:
         poke: Callable[[], None],
         over: Callable[[], bool],
     ) -> None:
-        """`poke`: called when units may go out again. `over`: True if leadership is lost."""
+        """`poke` is called when units were released and may be handed over again. `over` returns True once leadership
+        is lost."""
         self._proposer, self._life, self._handing_over = proposer, life, handing_over
         self._poke, self._over = poke, over
 
     def until(self, positions: Sequence[int], result: asyncio.Future[Any]) -> None:
-        """Hold these units until the command that ends or moves them has its result, even if its client waits no
-        more."""
+        """Hold the units at these positions until the command that ends or moves them has its result. They stay held
+        even if the client of the command has gone away."""
         self._handing_over.hold(positions)
         self.released_by(positions, result)
 
     def released_by(self, positions: Sequence[int], result: asyncio.Future[Any]) -> None:
-        """Release these units, which are held already, when the command has its result."""
+        """Release these units when the command has its result. They are held already."""
 
         def done(ended: asyncio.Future[Any]) -> None:
             error = None if ended.cancelled() else ended.exception()
@@ -61,7 +63,8 @@ class CommandHolds:
         self._poke()
 
     async def _release_late(self, positions: Sequence[int]) -> None:
-        """Release the units of a command that was given up, once an empty command proposed after it is applied."""
+        """Release the units of a command with unknown outcome. Propose an empty command, and wait until it is applied:
+        the first command can have no effect after it."""
         applied = False
         while not applied and not self._over():
             with suppress(Problem):

@@ -7,15 +7,15 @@ from node.handover.lateness import Lateness
 
 
 class Counters:
-    """`handed_over`: hand-overs made. `acked`: acks that were answered `acked`. `released`: leases that were taken
-    back."""
+    """Counts since the node started. `handed_over`: hand-overs made. `acked`: acks whose answer was `acked`.
+    `released`: leases ahead that were taken back without a hand-over."""
 
     def __init__(self, lateness: Lateness) -> None:
         self._lateness = lateness
         self.handed_over = self.acked = self.released = 0
 
     def hand_overs(self, count: int, lateness_ms: npt.NDArray[np.int64]) -> int:
-        """Count hand-overs, and the lateness of those that were their messages' first. Return the sum of the
-        lateness."""
+        """Count `count` hand-overs. `lateness_ms` has a row for each one that was its message's first. Return the sum
+        of `lateness_ms`."""
         self.handed_over += count
         return self._lateness.observe(lateness_ms)

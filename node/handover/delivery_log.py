@@ -1,8 +1,9 @@
-"""A node's own account of its hand-overs: a start before the first byte leaves, an end when the outcome is known.
+"""The delivery log: this node's own record of its hand-overs. It writes a start before the first byte leaves, and an
+end when the outcome is known.
 
-The replicated records say what was promised. This log says what this node did, even in the moments that a crash takes
-from the replicated ones. It also says in which terms this node led, from when to when, and how that ended. The
-reconciliation reads both. storage/record/delivery_record.py has the format.
+The replicated settle records say which leases and outcomes were committed. This log says what this node did, even in
+the last moments before a crash, whose commands may never be committed. It also says in which terms this node led, from
+when to when, and how each term ended. The reconciliation reads both. storage/record/delivery_record.py has the format.
 """
 
 from __future__ import annotations
@@ -52,20 +53,21 @@ __all__ = [
 
 
 class Mark(NamedTuple):
-    """The additions of a term's first record, from level 3 on. That is the record of its beginning, or of its end if it
-    never began."""
+    """Two fields that the first record of a term has from level 3 on. The first record is that of the term's beginning,
+    or of its end if no beginning was written."""
 
     boot: int
-    """The run of the machine's kernel (node/runtime/boot.py)."""
+    """A number for this run of the computer, drawn anew at each boot of its kernel (node/runtime/boot.py)."""
     before: int
-    """The term that the log shows before this one, 0 before the first."""
+    """The term of the newest Raft entry before this term, 0 if there is none."""
 
 
 class DeliveryLog:
-    """Appends to the files of one node and group. A failed write is final, like any: DiskFailed.
+    """Appends to the delivery log of one node and group. After a write fails the log is of no more use: DiskFailed is
+    raised.
 
-    `cluster_id` is called at the first record, because there is no id before the cluster is founded. `state` gives the
-    dispatch state of the moment.
+    `cluster_id` is called at the first record, because there is no id before the cluster is founded. `state` returns
+    the present dispatch state, which goes into each record.
     """
 
     def __init__(
@@ -99,7 +101,8 @@ class DeliveryLog:
         mode: int,
         subscription: int = 0,
     ) -> None:
-        """Write that hand-overs are about to leave, as columns of n rows. The kernel has the rows when this returns."""
+        """Write that n hand-overs are about to leave. Arrays have shape [n], and a single value stands for every row.
+        The rows have been written to the file, without a sync, when this returns."""
         rows = self._rows(home, random, attempt, at_ms, START, mode, topic, subscription)
         rows["asked_due_ms"] = asked_due_ms
         rows["term"] = term
@@ -120,8 +123,8 @@ class DeliveryLog:
         took_ms: U32 | int = 0,
         subscription: int = 0,
     ) -> None:
-        """Write the outcome of hand-overs, as columns of n rows. A single value stands for every row. `took_ms` 0: not
-        known."""
+        """Write the outcome of n hand-overs. Arrays have shape [n], and a single value stands for every row. `took_ms`
+        is 0 if it is not known how long the hand-over took."""
         rows = self._rows(home, random, attempt, at_ms, END, mode, topic, subscription)
         rows["term"] = term
         rows["outcome"] = outcome
@@ -131,16 +134,16 @@ class DeliveryLog:
 
     def term_begun(self, term: int, at_ms: int, mark: Mark | None = None) -> None:
         """Write that this node leads this term, with the dispatch state that it found. The record comes before the
-        first hand-over and is the first of a file. A mark that may be made later in the term is written by a second
-        call. Then the log goes on in a new file."""
+        first hand-over of the term and begins a new file. If the mark may only be written later in the term, call this
+        again with it. The log then goes on in another new file that begins with the marked record."""
         begun = self._term(term, at_ms, TERM_BEGUN, mark)
         if not self._open().mark(begun, at_ms):
             self.close()
             self._append(begun, at_ms)
 
     def term_ended(self, term: int, at_ms: int, how: int, mark: Mark | None = None) -> None:
-        """Write that this node leads no more. The record comes after the last hand-over and is the last of a file.
-        `how` is HANDED_ON, LOST or STOPPED. `mark`: of a term that has no beginning."""
+        """Write that this node leads no more. The record comes after the last hand-over of the term and is the last of
+        its file. `how` is HANDED_ON, LOST or STOPPED. `mark` is given if the term's beginning was never written."""
         rows = self._term(term, at_ms, TERM_ENDED, mark)
         rows["code"] = how
         self._append(rows, at_ms)
@@ -153,7 +156,8 @@ class DeliveryLog:
     def remove_before(
         self, before_ms: int, *, now_ms: int, may_go: Callable[[DeliveryFile], bool] = lambda file: True
     ) -> int:
-        """Remove files that only hold records from before `before_ms`, if they may go. Return how many."""
+        """Remove files all of whose records are older than `before_ms`, if `may_go` allows it. Return how many were
+        removed."""
         if self._cluster_id() is None:
             return 0
         return self._open().remove_before(before_ms, now_ms=now_ms, may_go=may_go)

@@ -14,28 +14,29 @@ from storage.format.rows import UNIT, Units, join_rows
 from storage.tables.topic import Subscription
 
 BYTES_MAX: Final = 1 << 40
-"""Stands for no bound on bytes."""
+"""A bound on bytes that no hand-over reaches: it means that bytes are not bounded."""
 
 EXACT_BYTES: Final = 16 << 20
-"""About so many bytes of records are read by one hand-over to see which units may go. The next one goes on from
-there."""
+"""One hand-over reads about so many bytes of records to decide which units may go. The next hand-over goes on with the
+units behind those."""
 
 _NOTHING: Final = (np.empty(0, np.uint64), np.empty(0, np.uint16), np.empty(0, UNIT))
 
 
 @dataclass(slots=True)
 class HandOverBuilder:
-    """A hand-over that is put together. `units` and `bytes` may still be taken. The first unit is taken whatever its
-    size."""
+    """A hand-over while it is put together. `units` and `bytes` say how much more it may take. Its first unit is taken
+    however large it is."""
 
     units: int
     bytes: int
-    full: bool = False  # the bytes of the next unit had no room, or enough was read in vain
-    passed_over: int = 0  # bytes that were read of units that were not taken
+    full: bool = False  # the next unit was too large for the bytes left, or too many bytes were passed over
+    passed_over: int = 0  # bytes of records that were read for units that were then not taken
     parts: list[tuple[U64, U16, Units]] = field(default_factory=list)
 
     def add(self, positions: U64, attempts: U16, rows: npt.NDArray[Any]) -> int:
-        """Take the first of these units, as far as there is room. `rows`: their rows of the index. Return how many."""
+        """Take these units from the first on, as far as the bytes have room. `rows` are their rows of the index. Return
+        how many were taken."""
         ends = rows["size"].cumsum(dtype=np.int64)
         took = int(ends.searchsorted(self.bytes, side="right"))
         if took < len(positions):
@@ -49,13 +50,13 @@ class HandOverBuilder:
         return took
 
     def pass_over(self, rows: npt.NDArray[Any], most: int) -> None:
-        """Count units that were read and not taken. Past `most` bytes of them the hand-over ends with the units that it
-        has."""
+        """Count the bytes of units whose records were read and which are not taken. When there are more than `most`
+        such bytes, the hand-over is full."""
         self.passed_over += int(rows["size"].sum(dtype=np.int64))
         self.full |= self.passed_over > most
 
     def hand_over(self, subscription: Subscription, lease_end_ms: int, now_ms: int) -> HandOver:
-        """The hand-over of all units taken, under one lease."""
+        """Return the hand-over of all units taken. It is made at `now_ms`, under one lease."""
         position, attempt, units = self.parts[0] if self.parts else _NOTHING
         if len(self.parts) > 1:
             position, attempt = (np.concatenate([part[column] for part in self.parts]) for column in (0, 1))

@@ -1,19 +1,22 @@
 """Units leave the ready windows for consumers, under a lease.
 
 The dispatcher (node/leader/dispatcher.py) brings units into the windows. Pulls and the pump of webhooks take them out
-here, and commands hold them here. Every unit is checked against the records at the moment it is handed over. So a unit
-that was settled meanwhile never goes out. A unit that a command in flight ends or moves waits for the command's result.
+here, and commands hold them here. Every unit is checked against its settle record when it is handed over. So a unit
+that ended meanwhile never goes out. A unit that a command in flight ends or moves waits for the command's result.
 
     window -- take, stage + hand_over_staged --> checked -- ready --------------> handed over
        ^                                            | held by a command --> aside, till released
-       ^                                            | held by a rule -----> parked, till it lets go
+       ^                                            | held by a rule -----> parked, till no rule holds it
        |                                            | over its limit -----> aside and exhausted, till released
        |<------------------------------------------ | not due again yet
-       |<-- aside, released; let go; unstaged       '-- ended ------------> forgotten
+       |<-- released; held by no rule; unstaged     '-- ended ------------> forgotten
 
-Units of strict topics are leased ahead instead of handed over (strict.py), pushes before they are due (lease_ahead.py).
-A unit is claimed while it is in a window, staged, aside, parked, or handed over and not applied. Each arrow to
-elsewhere frees it. A filtered pull finds its units in the window, and moves only those that it takes (ready_units.py).
+Units of strict topics are leased ahead at this point and handed over later (strict.py). Strict pushes are leased even
+before they are due (lease_ahead.py).
+
+A claimed unit is not put into a window a second time. A unit is claimed while it is in a window, staged, aside, parked,
+or handed over with a Lease that is not applied yet. A unit that leaves all these places is claimed no more. A filtered
+pull finds its units in the window, and takes out only those that it wants (ready_units.py).
 """
 
 from __future__ import annotations
@@ -42,14 +45,15 @@ from storage.store import Store
 from storage.tables.topic import Subscription
 
 PACE_MS = 10
-"""Overdue units are released to consumers `pace_per_step` at a time, at this interval."""
+"""In every interval of so many ms, consumers get at most `pace_per_step` overdue units."""
 
 
 class HandingOver:
-    """The hand-overs of a term. Opened when the dispatcher begins, closed for good when the term is over.
+    """Makes the hand-overs of one term. It is opened when the dispatcher begins, and closed for good when the term is
+    over.
 
-    `strict`: leases of hand-overs that have not begun. `lease_ahead`: strict pushes, leased before they are due.
-    `staged`: units on their way to a push, and which of them ended meanwhile.
+    `strict` has the hand-overs that are leased ahead and have not begun. `lease_ahead` leases strict pushes before they
+    are due. `staged` has the units that left a window for a push, and knows which of them ended meanwhile.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class HandingOver:
         self._pace_ms, self._pace_left = 0, 0
 
     def open(self, now_ms: int) -> None:
-        """Allow hand-overs. The wheel begins."""
+        """Allow hand-overs from now on. The dispatcher calls this when it begins."""
         self._units.begin()
         self._units.dispatched(now_ms)
         self._pace_ms = now_ms
@@ -86,7 +90,8 @@ class HandingOver:
             self._ready.waited.note_all(lane.windows.keys())
 
     def close(self) -> None:
-        """Step down. Nothing is handed over any more, and units that were taken out of the windows are forgotten."""
+        """Step down. Nothing is handed over any more. Units that were taken out of the windows and not handed over are
+        forgotten."""
         self._units.close()
         self._holds.forget_aside()
         self.staged.clear()
@@ -95,7 +100,8 @@ class HandingOver:
         self._exhaustion.clear()
 
     def turn(self, now_ms: int) -> None:
-        """Take a step. All units due by `now_ms` were dispatched, and overdue units go on at their pace."""
+        """Take a step: note that all units due by `now_ms` were dispatched, and ask the rules about parked units. At
+        the end of each PACE_MS, allow `pace_per_step` overdue units more."""
         self._units.dispatched(now_ms)
         self._units.turn(now_ms)
         if not self._pace_ms - PACE_MS <= now_ms < self._pace_ms:
@@ -103,7 +109,8 @@ class HandingOver:
             self._ready.waited.note_all(self._ready.lanes[LaneKind.OVERDUE].windows.keys())
 
     def wake_ms(self) -> int | None:
-        """When overdue units may go on at their pace, or rules are asked again. None if no unit waits for that."""
+        """Return when the next step is needed, because more overdue units may go or rules are to be asked again. None
+        if no unit waits for either."""
         paced = bool(self._ready.lanes[LaneKind.OVERDUE].windows) and not self._pace_left
         asked_ms = self._units.wake_ms()
         if asked_ms is None:
@@ -111,14 +118,16 @@ class HandingOver:
         return min(asked_ms, self._pace_ms) if paced else asked_ms
 
     def ask_again(self) -> None:
-        """Ask the rules about parked units again, from the next step on. A rule may have changed."""
+        """Ask the rules about all parked units again, beginning with the next step. The caller knows that a rule may
+        have changed."""
         self._units.ask_again()
 
     # -- ready units
 
     @property
     def ready_count(self) -> int:
-        """Units in all windows. Ready units beyond them are backlog. 0 once closed."""
+        """The number of units in all windows. Ready units that are not in a window are backlog and not counted. 0 once
+        closed."""
         return self._ready.count if self._units.open else 0
 
     def ready_of(self, subscription: Subscription) -> int:
@@ -126,9 +135,12 @@ class HandingOver:
         return sum(self._ready.waiting(kind, subscription) for kind in LaneKind) if self._units.open else 0
 
     def waiting(self, subscription: Subscription, tags: TagFilter | None = None) -> bool:
-        """True if a hand-over of the subscription is worth a try. With a filter, there must be units that it has not
-        looked at. After a try that found nothing it is False until a unit comes, or the clock that went back goes
-        on."""
+        """True if a hand-over of the subscription is worth a try. With a filter, its windows must have units that the
+        filter has not looked at.
+
+        A try that finds nothing leaves this False until another unit comes. But while the clock has gone back it may
+        stay True, because units that are not due by it stay in their window.
+        """
         if not self._units.open or subscription in self._paused:
             return False
         lanes = (LaneKind.CURRENT, LaneKind.OVERDUE) if self._pace_left else (LaneKind.CURRENT,)
@@ -142,20 +154,23 @@ class HandingOver:
         return self._ready.waited
 
     def set_waiting(self, filters: int) -> None:
-        """Keep marks for the filters of so many waiting pulls as well."""
+        """Let the windows keep marks for `filters` more filters, one for each filter of a waiting pull. A mark says how
+        far a filter has looked."""
         self._ready.marks_max = MARKS_MAX + filters
 
     def next_pushing(self, most: int) -> list[Subscription]:
-        """The next `most` subscriptions that have units in a window to be pushed. Each comes in its turn."""
+        """The next `most` subscriptions that have units in a window to be pushed. They go to the end of the line, so
+        that each subscription gets its turn."""
         return self._ready.next_pushing(most)
 
     def set_room(self, subscription: Subscription, room: bool) -> None:
-        """Say if more of the subscription may be staged. Else `next_pushing` leaves it out."""
+        """Say if more units of the subscription may be staged. While they may not, `next_pushing` leaves it out."""
         self._ready.set_room(subscription, room)
 
     def has_more(self, subscription: Subscription) -> bool:
-        """True if a step is worth it after a hand-over of the subscription. It is if there are more units, units over
-        their limit to be ended, or parked units to be asked again."""
+        """True if another step is worth it after a hand-over of the subscription. It is if the subscription has more
+        units. It is also if any subscription has units over their limit to be ended, or parked units to be asked
+        again."""
         lanes, waits = self._ready.lanes, self.has_exhausted or self._ready.parked.count > 0
         return waits or any(subscription in lane.windows or subscription in lane.begins for lane in lanes)
 
@@ -165,27 +180,29 @@ class HandingOver:
         self._ready.waited.note(subscription)
 
     def behind_ms(self, now_ms: int) -> int:
-        """How far the clock has gone back, 0 if it has not. Meanwhile only some of the ready units are due, and to find
-        them costs a look at all of them."""
+        """How far the clock stands behind the latest time it has shown, 0 if it has not gone back. While it has, only
+        some of the ready units are due, and to find them all must be looked at."""
         return max(0, self._units.latest_ms - now_ms) if self._units.open else 0
 
     def blocked(self, now_ms: int) -> bool:
-        """True if a hand-over finds nothing now, whatever waits. It is against the stop rule, too many units wait for
-        their Lease or their Fail, or the clock has gone back. A step comes when that is over."""
+        """True if no hand-over can be made now, whatever units are ready. The stop rule forbids it, too many units wait
+        for their Lease or their Fail, or the clock has gone back. The dispatcher steps again when that has ended."""
         full = self.strict.full or self._exhaustion.full
         return full or now_ms < self._units.latest_ms or not self._book.allows(now_ms)
 
     def allows(self, now_ms: int) -> bool:
-        """True if the stop rule lets units be handed over now. Leasing ahead does not ask this."""
+        """True if the stop rule lets units be handed over now. Leases ahead are not bound by it."""
         return self._book.allows(now_ms)
 
     @property
     def leases_due_ms(self) -> int | None:
-        """When the Leases of hand-overs have to leave, even if nothing else asks for an entry. None: never."""
+        """When the Leases of hand-overs that were made have to be in an entry, even if no other command waits for one.
+        None if no Lease waits."""
         return self._book.due_ms
 
     def unrecorded(self, position: int) -> bool:
-        """True if the unit was handed over, or a hand-over of it taken back, and the records do not say so yet."""
+        """True if the unit was handed over, or its lease ahead was taken back, and the settle records do not show that
+        yet."""
         return self._book.holds(position)
 
     # -- pull
@@ -201,13 +218,15 @@ class HandingOver:
         max_bytes: int = BYTES_MAX,
         tags: TagFilter | None = None,
     ) -> HandOver:
-        """Take up to `max_units` ready units of a subscription under a lease that ends at now + lease_ms. Their records
-        have up to `max_bytes`, but one unit always fits. With a filter, only units that it wants are taken. The others
-        stay.
+        """Take up to `max_units` ready units of a subscription under a lease that ends at `now_ms` + `lease_ms`. Their
+        records have at most `max_bytes` together, except that the first unit is taken whatever its size. With a filter,
+        only units that it wants are taken. The others stay in their window. Units of a strict topic are leased ahead
+        instead of handed over.
 
-        Empty if nothing is ready, the subscription is paused, leadership is not trusted, or the oldest uncommitted
-        hand-over is `stop_ms` old. Units due now come first, then overdue ones, as far as their pace allows. A filter
-        looks through the windows, not through the backlog behind them.
+        The hand-over is empty if nothing is ready, the subscription is paused, or `trusted` is False. A fast one is
+        also empty if the stop rule forbids it, and a strict one if too many units are leased ahead. Current units come
+        first, then overdue ones, as far as their pace allows. A filter looks through the windows only, not through the
+        backlog.
         """
         strict = subscription in self.strict.subscriptions
         free = not self.strict.full if strict else self._book.allows(now_ms)
@@ -238,9 +257,9 @@ class HandingOver:
     # -- push
 
     def stage(self, subscription: Subscription, most: int, now_ms: int) -> U64:
-        """Take up to `most` units of a subscription out of its line, to be handed over soon. Return their positions, in
-        the order of a hand-over. They are claimed, not leased, and stay so until `hand_over_staged` or `unstage` names
-        them."""
+        """Take up to `most` units of a subscription out of its windows, for a push that will be sent soon. Return their
+        positions, in the order in which to hand them over. They are claimed and have no lease. They stay staged until
+        `hand_over_staged`, `unstage` or another call here removes them."""
         parts: list[Queued] = []
         for kind in LaneKind:
             room = self._most(kind, most) if self._units.open and subscription not in self._paused else 0
@@ -252,13 +271,15 @@ class HandingOver:
         return Queued.joined(parts).position
 
     def read_staged(self, positions: U64) -> Units:
-        """The rows of the index of these staged units. Their hand-over does not read them again."""
+        """Return the rows of the index of these staged units, shape [n]. The rows are kept, so that the hand-over of
+        the units need not read them again."""
         rows = self._store.units(positions)
         self.staged.keep(positions, rows)
         return rows
 
     def _due(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int) -> Queued:
-        """The first `most` of a lane. While the clock has gone back, only those that are due again."""
+        """Take the first `most` units of a subscription's lane. While the clock has gone back, take only units that are
+        due by it."""
         if now_ms >= self._units.latest_ms or not most:
             return self._ready.take(kind, subscription, most)
         units = self._ready.take(kind, subscription, self._ready.waiting(kind, subscription))
@@ -272,12 +293,13 @@ class HandingOver:
     def hand_over_staged(
         self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool
     ) -> StagedHandOver:
-        """Hand over staged units of a subscription under a lease that ends at now + lease_ms, as far as the records
-        allow it now. Without trust, or against the stop rule, all are left staged.
+        """Hand over staged units of a subscription, as far as their settle records and the rules allow it now. The
+        lease ends at `now_ms` + `lease_ms`. If leadership is not trusted or the stop rule forbids it, all stay staged
+        and are returned as `left`.
 
-        Units that are not handed over and not left are no longer staged. They ended, or a command in flight holds them,
-        or they are back in the window. They return there if the subscription is paused or the clock has gone back
-        before them.
+        Units that are in neither part of the result are no longer staged. They ended, or a command or a rule holds
+        them, or they are back in their window. They go back there if the subscription is paused, or the clock has gone
+        back to before their due time.
         """
         planned = subscription in self.strict.subscriptions
         taking = HandOverBuilder(0 if planned else len(positions), BYTES_MAX)
@@ -291,8 +313,9 @@ class HandingOver:
         return StagedHandOver(self._made(taking.hand_over(subscription, now_ms + lease_ms, now_ms)), left)
 
     def hand_over_first(self, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> HandOver | None:
-        """Hand over staged units of any topics in one look. This is the usual case: all may go, for the first time, and
-        their rows of the index are at hand. Else change nothing and return None, and the caller asks topic by topic."""
+        """Hand over staged units of any topics together. This works in the usual case only: all may go, each for the
+        first time, and their rows of the index were read. In any other case it changes nothing and returns None. The
+        caller then hands over topic by topic."""
         allowed = self._units.open and trusted and self._book.allows(now_ms)
         if not allowed or self._holds.mask(positions).any() or self.lease_ahead.early(positions):
             return None
@@ -311,20 +334,21 @@ class HandingOver:
         return self._made(taking.hand_over(SEVERAL, now_ms + lease_ms, now_ms))
 
     def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """Lease staged units of a strict topic before they are due, see LeaseAhead.plan."""
+        """Lease staged units of a strict topic before they are due (LeaseAhead.plan says how). If the topic is paused,
+        put them back instead."""
         if subscription in self._paused:
             self.unstage(subscription, positions)
             return Planned([], NOTHING.position)
         return self.lease_ahead.plan(subscription, positions, lease_ms, now_ms, trusted=trusted)
 
     def unstage(self, subscription: Subscription, positions: U64) -> None:
-        """Put staged units of a subscription first in line again, in this order."""
+        """Put staged units of a subscription back at the front of their windows, in the order given."""
         for kind, units, _ in self.staged.take(subscription, positions) if self._units.open else ():
             self._ready.put_back(kind, subscription, self.lease_ahead.due(units))
 
     def look_again(self, subscription: Subscription, positions: U64, now_ms: int) -> None:
-        """Unstage units of a subscription after a look at the records. Units that ended are forgotten, the others are
-        first in line again."""
+        """Unstage units of a subscription after a look at their settle records. Units that ended are forgotten. The
+        others go back to the front of their windows."""
         self._look_again(subscription, positions, now_ms, HandOverBuilder(0, BYTES_MAX))
 
     def _look_again(self, subscription: Subscription, positions: U64, now_ms: int, taking: HandOverBuilder) -> None:
@@ -336,24 +360,28 @@ class HandingOver:
     # -- commands in flight
 
     def hold(self, positions: Iterable[int]) -> None:
-        """Do not hand these over until they are released, because a command that ends or moves them is on its way.
-        `positions` are their homes or where they stand. Units that are moved meanwhile are held at their new
-        positions."""
+        """Do not hand over the units that `positions` name until `release` names them again. A command that ends or
+        moves them is on its way.
+
+        A position may be the unit's home or its place. If a unit is moved meanwhile, the hold goes with it. Leases
+        ahead of these units are taken back.
+        """
         names = np.fromiter(positions, np.uint64)
         places = self._store.locate(names)
         self._holds.add(names, places)
         self.strict.withdraw_places(places)
 
     def release(self, positions: Iterable[int]) -> None:
-        """Release the units held by these names. The command has its result, and units it left open are first in
-        line."""
+        """Release the units that were held under these positions. The command has its result. Units that it left open
+        go to the front of their windows."""
         names = list(positions)
         self._exhaustion.released(names)
         for kind, subscription, units in self._holds.drop(names):
             self._ready.put_back(kind, subscription, units)
 
     def moved(self, home: U64, old: U64, position: U64) -> None:
-        """Move the holds of messages that stand elsewhere now. The messages come into the windows anew."""
+        """Move the holds of messages that now stand at `position` and stood at `old` before, shape [n] each. The
+        messages come into the windows from their new places."""
         left = self._holds.move(home, old, position)
         if len(left) and self._units.open:
             self._claims.free(left)
@@ -364,6 +392,6 @@ class HandingOver:
         return bool(self._exhaustion)
 
     def take_exhausted(self) -> list[Exhausted]:
-        """Return units that are over their limit of attempts, each once, instead of a hand-over. They are held until
-        `release` names their positions, which is when the Fail that ends them has its result."""
+        """Return units that were about to be handed over and are over their limit of attempts, each unit once. They are
+        held until `release` names their positions, after the Fail that ends them has its result."""
         return self._exhaustion.take()

@@ -1,11 +1,12 @@
 """Units that may not be handed over for the moment, because a command in flight ends or moves them.
 
-The leader does not hand such a unit over between the proposal of the command and its result. So a cancel that is
-answered 200 is not followed by a hand-over. A held unit found in a window steps aside. It stays claimed, and is first
-in line when it is released.
+The leader does not hand such a unit over between the proposal of the command and its result. So no hand-over follows a
+cancel that was answered 200. A held unit that is found in a window is taken out and stands aside, still claimed. When
+it is released it goes to the front of its window.
 
-A command names a message by its home or by its position, and is released by that name. Meanwhile another command, say a
-retry, may move the message. The hold goes with it, because the first command will find it at the new position.
+A command names a message by its home or by its place, and releases it by the same name. Meanwhile another command, such
+as a retry, may move the message. The hold then moves to the new position, because the first command will find the
+message there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from storage.tables.topic import Subscription
 
 
 class UnitHolds:
-    """Held units. There are few at a time, one per command in flight."""
+    """The held units of one term. There are few at a time, a few for each command in flight."""
 
     def __init__(self) -> None:
         self._holders: Counter[int] = Counter()  # name -> commands in flight; never 0
@@ -32,8 +33,8 @@ class UnitHolds:
         self._aside: dict[int, tuple[LaneKind, Subscription, Queued]] = {}
 
     def add(self, names: U64, places: U64) -> None:
-        """Hold each of these units for one more command. `names` name them, and `places` are their positions, shape [n]
-        each."""
+        """Hold each of these units for one more command. `names` are the positions by which the command names them, and
+        `places` are where they stand, shape [n] each."""
         for name, place in zip(names.tolist(), places.tolist(), strict=True):
             self._holders[name] += 1
             self._names.setdefault(self._places.setdefault(name, place), set()).add(name)
@@ -51,8 +52,8 @@ class UnitHolds:
             self._aside[place] = kind, subscription, units.select(slice(row, row + 1)).copy()
 
     def drop(self, names: Iterable[int]) -> list[tuple[LaneKind, Subscription, Queued]]:
-        """Hold each of these for one command less. Return the units that stood aside and are free now, as they
-        stood."""
+        """Take one command's holds off the units with these names. Return those units that no command holds any more
+        and that stood aside, as they were put there."""
         freed: list[tuple[LaneKind, Subscription, Queued]] = []
         for name in names:
             assert self._holders[name] > 0, f"position {name} is released and not held"
@@ -69,8 +70,9 @@ class UnitHolds:
         return freed
 
     def move(self, homes: U64, olds: U64, places: U64) -> U64:
-        """Move the holds of messages that went from `olds` to `places`, or had ended in `homes` and live on elsewhere.
-        Shape [n] each. Return the positions of units that stood aside and are no longer there."""
+        """Move the holds of messages that went from `olds` to `places`, or whose units at `homes` had ended before they
+        went to `places`. All have shape [n]. Return the positions of units that stood aside and stand there no
+        longer."""
         left: list[int] = []
         rows = np.flatnonzero(self.mask(homes) | self.mask(olds))
         for home, old, place in zip(homes[rows].tolist(), olds[rows].tolist(), places[rows].tolist(), strict=True):

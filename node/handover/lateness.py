@@ -1,7 +1,7 @@
-"""Lateness of every hand-over, counted without work per message in Python.
+"""The lateness of every first hand-over, counted in numpy so that no message costs work in Python.
 
-Buckets are 1 ms x 2^k and a few long ones, because readers look at the tail. A ring keeps recent values. So the
-cluster's page can give quantiles of the last hand-overs rather than of all time.
+Buckets are powers of 2 in ms and a few long ones, because readers look at the largest values. The last values are kept
+as well, so that the status page can show quantiles of recent hand-overs and not of all time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Lateness(Collector):
         self._seen = 0
 
     def observe(self, lateness_ms: npt.NDArray[np.int64]) -> int:
-        """Count hand-overs, int64[n] in ms. Return the sum."""
+        """Count hand-overs by their lateness, int64[n] in ms. Return the sum of the n values."""
         self._counts += np.bincount(np.searchsorted(BUCKETS_MS, lateness_ms), minlength=len(self._counts))
         sum_ms = int(lateness_ms.sum())
         self._sum_ms += sum_ms
@@ -42,7 +42,7 @@ class Lateness(Collector):
         return sum_ms
 
     def quantiles(self) -> dict[str, int]:
-        """p50, p99, p99.9 and max of the last hand-overs. Empty before the first."""
+        """p50, p99, p99.9 and maximum of the last `RECENT` hand-overs, in ms. Empty before the first hand-over."""
         recent = self._recent[: min(self._seen, RECENT)]
         if not len(recent):
             return {}

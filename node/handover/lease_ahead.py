@@ -1,11 +1,12 @@
-"""Lease strict pushes a little before they are due, so that each is sent at its millisecond.
+"""Leases strict pushes a little before they are due, so that each is sent at its millisecond.
 
     wheel, up to `ahead_ms` before the due time -- look, stage --> lanes -- plan --> planned Lease -- due --> sent
                                     (the unit stays in the wheel)
 
-The wheel keeps the unit and dispatches it at its due time, like any other. A unit whose lease was taken back meanwhile
-comes out in this way. So if something goes wrong before the due time, the unit is only forgotten here. Staged or
-planned units never go into a window before they are due, because windows are not asked for due times.
+The unit also stays in the wheel, which gives it out at its due time like any other. A unit whose lease is running is
+then left out. A unit whose lease was taken back meanwhile becomes ready in the usual way. So if anything goes wrong
+before the due time, this file only forgets the unit. Staged or planned units never go into a window before they are
+due, because units in a window count as due.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits
 
 AHEAD_MS: Final = 100
-"""The longest look ahead. The next leader waits for the leases that run when a leader dies, so a crash delays the
-planned units."""
+"""How long before its due time a push is leased at most. A crash of the leader delays the units leased by then, because
+the next leader waits until their leases end."""
 
 
 class Planned(NamedTuple):
-    """The result for staged units that were to be planned, as in StagedHandOver. There is a hand-over per time of
-    sending."""
+    """The result for staged units that were to be planned. `hand_overs` has one leased hand-over for each time of
+    sending. `left` are the positions of units that may not be planned now and stay staged."""
 
     hand_overs: list[HandOver]
     left: U64
 
 
 class LeaseAhead:
-    """The look ahead of one term. Units that are due when they are planned go through `units`, as in any hand-over.
-    `paused`: topics of which nothing goes out."""
+    """Finds, stages and leases the strict pushes of one term before they are due. Units that are due already when they
+    are planned go through `units`, as in any hand-over. `paused` has the topics of which nothing goes out."""
 
     def __init__(
         self,
@@ -72,17 +73,18 @@ class LeaseAhead:
         self._attempts = attempts
         self._units = units
         self._found: dict[Subscription, Queued] = {}  # by topic, as of the last look; none is empty
-        self._early: set[int] = set()  # units staged before they were due
+        self._early: set[int] = set()  # positions of units that were staged before they were due
         self._ahead_ms = AHEAD_MS
 
     def look_ahead(self, ahead_ms: int) -> None:
-        """Set how far the next look goes ahead."""
+        """Set how many ms before their due time units are found by the next `look`."""
         self._ahead_ms = ahead_ms
 
     # -- the wheel
 
     def look(self, wheel: SecondWheel, now_ms: int) -> None:
-        """Find the units in the wheel that will be due soon. The units that are due now were taken out before."""
+        """Find the units of pushed strict topics in the wheel that will be due soon. The wheel has given out the units
+        that are due now."""
         self._found.clear()
         if not self._strict.pushed:
             return
@@ -96,12 +98,13 @@ class LeaseAhead:
             self._found = {Subscription(key): units.select(rows) for key, rows in soon}
 
     def wake_ms(self, wheel: SecondWheel, now_ms: int) -> int | None:
-        """When to look again for a unit that is in the wheel now. None if there is none."""
+        """When `look` would find the next unit that is in the wheel and not found yet. None if there is none."""
         after_ms = wheel.after_ms(now_ms + self._ahead_ms) if self._strict.pushed else None
         return None if after_ms is None else after_ms - self._ahead_ms
 
     def unplanned(self, due: DueUnits) -> DueUnits:
-        """The units that the wheel gave out, without strict ones that are leased: these are on their way."""
+        """Return the units that the wheel gave out, without strict pushes that are leased. Those are on their way
+        already."""
         if not self._strict.pushed or not len(due):
             return due
         mine = np.isin(due.topic, np.fromiter(self._strict.pushed, np.uint32, len(self._strict.pushed)))
@@ -118,7 +121,8 @@ class LeaseAhead:
         return list(self._found)
 
     def stage(self, subscription: Subscription, most: int, now_ms: int) -> U64:
-        """Stage units that are due soon, as HandingOver.stage does. None are staged while the clock has gone back."""
+        """Stage up to `most` units of the subscription that are due soon, and return their positions, as
+        HandingOver.stage does. None are staged while the clock has gone back."""
         units = self._found.pop(subscription, NOTHING)
         goes = subscription in self._strict.subscriptions and subscription not in self._paused
         if not self._units.open or now_ms < self._units.latest_ms or not goes:
@@ -140,7 +144,8 @@ class LeaseAhead:
         return bool(self._early) and not self._early.isdisjoint(positions.tolist())
 
     def due(self, units: Queued) -> Queued:
-        """Return the units that were dispatched, of units that are no longer staged. The wheel has the others."""
+        """Take units that are no longer staged and return those that were dispatched meanwhile. The others were staged
+        early: their claims are freed, and the wheel will give them out."""
         if not self._units.open or not self.early(units.position):
             return units
         self._early.difference_update(units.position.tolist())
@@ -156,9 +161,9 @@ class LeaseAhead:
     # -- planning
 
     def plan(self, subscription: Subscription, positions: U64, lease_ms: int, now_ms: int, *, trusted: bool) -> Planned:
-        """Lease staged units of a strict topic that is not paused, as far as they may go. Each is leased for its due
-        time, or for now if that is past. A lease ends `lease_ms` after that time. Without trust, while too many units
-        wait, or while the clock has gone back, all are left staged."""
+        """Lease staged units of a strict topic that is not paused, as far as they may go. Each lease begins at the
+        unit's due time, or now if that is past, and ends `lease_ms` later. All units are left staged without trust,
+        while too many units wait, or while the clock has gone back."""
         if not self._units.open:
             return Planned([], NOTHING.position)
         if not trusted or self._strict.full or now_ms < self._units.latest_ms:
@@ -185,8 +190,9 @@ class LeaseAhead:
     def _take_early(
         self, subscription: Subscription, units: Queued, now_ms: int, taking: HandOverBuilder, known: Units | None
     ) -> None:
-        """Take the units that may go, of units that are not due yet. The wheel has the others again. A unit that is
-        held, ended, or over its limit is judged when it is due."""
+        """Put those units into the hand-over that may go, of units that are not due yet. The others are no longer
+        staged, and the wheel gives them out when they are due. A unit that is held, ended, or over its limit of
+        attempts is dealt with then."""
         seen = check_records(self._store, self._strict, units.position, units.due_ms, now_ms, now_ms)
         rows = self._store.units(units.position) if known is None else known
         made = np.maximum(seen.attempt, rows["attempt"])

@@ -1,16 +1,16 @@
-"""Hand-overs that the log does not hold yet.
+"""Hand-overs whose Leases are not committed yet.
 
-Fast mode hands over first and commits the Lease after. If the leader dies in between, its successor hands the same
-units over again. So a crash can repeat the hand-overs that are not committed yet. Their times are kept within `stop_ms`
-of each other. Past that no hand-over starts until the oldest is committed. The bound holds by construction, however
-slow commits are and whichever way the clock goes.
+Fast mode hands over first and commits the Lease afterwards. If the leader dies in between, the next leader hands the
+same units over again. So a crash can repeat the hand-overs that are not committed yet. The book keeps their times
+within `stop_ms` of each other: beyond that no hand-over starts until the oldest one is committed. This bound holds
+however slow commits are, and also if the clock goes back.
 
-    hand over -> open batch --collect, every beat_ms--> in an entry --committed--> gone (the records hold the lease)
+    hand over -> open batch --collect, every beat_ms--> in an entry --committed--> gone (settle records hold the lease)
                  '------------- uncommitted: first to last hand-over < stop_ms ----'
 
-Strict hand-overs are the other way round. They stand in the book before they are made, and are made when their batch is
-committed. A crash repeats none of them, so the rule above does not count them. Their Leases do not wait for the beat,
-because their consumers wait. Leases of hand-overs that will not be made are released in the same way.
+Strict hand-overs come into the book before they are made, and are made when their batch is committed. A crash repeats
+none of them, so the bound above leaves them out. Their Leases do not wait for `beat_ms`, because consumers wait for
+them. Leases that are taken back without a hand-over also go through the book, as Releases, and do not wait either.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class HandOver:
 
 
 class Released(NamedTuple):
-    """Leases of hand-overs that will not be made, shape [n] each."""
+    """Leases ahead that are taken back because their hand-overs will not be made. Shape [n] each."""
 
     position: U64
     term: U32
@@ -71,11 +71,11 @@ class Released(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """Hand-overs whose Leases go in one entry, and the releases in it."""
+    """Hand-overs whose Leases go in one entry, and the Releases that go with them."""
 
     hand_overs: list[HandOver] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
-    fast: int = 0  # hand-overs that were made already
+    fast: int = 0  # hand-overs of fast mode, which were made already
     first_ms: int = 0  # times of the earliest and the latest of these; first_ms <= last_ms
     last_ms: int = 0
 
@@ -83,7 +83,7 @@ class Batch:
         return bool(self.hand_overs or self.released)
 
     def add(self, hand_over: HandOver) -> None:
-        """Add a hand-over."""
+        """Add a hand-over. Widen the batch's span of time unless the hand-over is strict."""
         if not hand_over.strict:
             at_ms = hand_over.handed_over_ms
             self.first_ms = min(self.first_ms, at_ms) if self.fast else at_ms
@@ -93,11 +93,12 @@ class Batch:
 
     @property
     def hurries(self) -> bool:
-        """True if a strict hand-over or a release is in it, which wait for no beat."""
+        """True if the batch has a strict hand-over or a Release. It then goes into an entry without waiting for
+        `beat_ms`."""
         return self.fast < len(self.hand_overs) or bool(self.released)
 
     def riding(self) -> LeaderCommands:
-        """The replicated commands of the batch."""
+        """The commands of the batch: Leases, planned Leases and the Release."""
         planned = [hand_over for hand_over in self.hand_overs if hand_over.planned]
         others = [hand_over for hand_over in self.hand_overs if not hand_over.planned] if planned else self.hand_overs
         return LeaderCommands(_lease(others, planned=False), None, _lease(planned, planned=True), self._release())
@@ -123,7 +124,9 @@ def _lease(hand_overs: list[HandOver], *, planned: bool) -> Lease | None:
 
 
 class LeaseBook:
-    """Uncommitted hand-overs in the order in which they were made."""
+    """The hand-overs of one term whose Leases are not committed, in the order in which they came. Leases leave
+    `beat_ms` after the first hand-over of a batch. Fast hand-overs stop when a new one would be `stop_ms` after the
+    oldest."""
 
     def __init__(self, *, stop_ms: int, beat_ms: int) -> None:
         assert 0 < beat_ms < stop_ms, f"leases leave every {beat_ms} ms, hand-over stops after {stop_ms} ms"
@@ -133,7 +136,8 @@ class LeaseBook:
         self._sent: deque[Batch] = deque()  # collected and not committed; none is empty
 
     def allows(self, now_ms: int) -> bool:
-        """True if a hand-over now keeps all uncommitted ones less than `stop_ms` apart."""
+        """True if the stop rule lets a fast hand-over be made now: all uncommitted ones and this one lie within less
+        than `stop_ms`."""
         first_ms = last_ms = now_ms
         for batch in (*self._sent, self._open):
             if batch.fast:
@@ -141,24 +145,27 @@ class LeaseBook:
         return last_ms - first_ms < self._stop_ms
 
     def add(self, hand_over: HandOver) -> None:
-        """Add a hand-over that was made because `allows` said so, or a strict one that is to be made."""
+        """Add a fast hand-over after `allows` returned True, or a strict one that will be made once its Lease is
+        committed."""
         at_ms = hand_over.handed_over_ms
         assert hand_over.strict or self.allows(at_ms), f"hand-over at {at_ms} against the stop rule"
         self._open.add(hand_over)
 
     def release(self, released: Released) -> None:
-        """Add leases whose units will not be handed over."""
+        """Add leases ahead to be taken back by a Release."""
         self._open.released.append(released)
 
     @property
     def due_ms(self) -> int | None:
-        """When the Leases not yet in an entry have to leave, 0 for at once. None if there are none."""
+        """When the commands that are not in an entry yet have to go into one. 0 means at once, None that there are
+        none."""
         if self._open.hurries:
             return 0
         return self._open.first_ms + self._beat_ms if self._open else None
 
     def collect(self) -> LeaderCommands:
-        """The commands of all that is not yet in an entry, for the one that is put together."""
+        """Return all commands that are not in an entry yet, for the entry that is being put together. Until `committed`
+        or `returned` is called they count as sent."""
         if not self._open:
             return NOTHING_RIDES
         batch, self._open = self._open, Batch()
@@ -166,14 +173,14 @@ class LeaseBook:
         return batch.riding()
 
     def holds(self, position: int) -> bool:
-        """True if a hand-over of this unit was made, or taken back, and that is not committed yet."""
+        """True if a fast hand-over of this unit, or the Release of its lease ahead, is not committed yet."""
         batches = (*self._sent, self._open)
         made = (each.position for batch in batches if batch.fast for each in batch.hand_overs if not each.strict)
         return any(bool((positions == position).any()) for positions in (*made, *self._taken_back()))
 
     def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
-        """True, shape [n], for units that were leased and will not be handed over, while the records still say leased.
-        No hand-over of them counts until the Release is committed."""
+        """True, shape [n], for units whose lease ahead is being taken back while the settle records still say leased.
+        They may not be handed over until the Release is committed."""
         found = [*self._taken_back()]
         return np.isin(positions, np.concatenate(found)) if found else np.zeros(len(positions), np.bool_)
 
@@ -181,13 +188,14 @@ class LeaseBook:
         return (each.position for batch in (*self._sent, self._open) for each in batch.released)
 
     def committed(self) -> list[HandOver]:
-        """The hand-overs of the oldest collected batch. Its entry is applied, so the records hold them from now on."""
+        """Remove the oldest batch that was collected, and return its hand-overs. Its entry is applied, so the settle
+        records have their leases from now on."""
         assert self._sent, "a batch is committed that was never collected"
         return self._sent.popleft().hand_overs
 
     def returned(self) -> None:
-        """Put the newest collected batch back. Its entry was refused before it was proposed, so its Leases go in the
-        next."""
+        """Put the batch that was collected last back among the waiting ones. Its entry was refused before it was
+        proposed, so its commands go in the next entry."""
         assert self._sent, "a batch comes back that was never collected"
         later, self._open = self._open, self._sent.pop()
         for hand_over in later.hand_overs:

@@ -1,12 +1,12 @@
-"""Ready units that go out now. Each unit is checked against the records at the moment it is handed over.
+"""Hands over ready units. Each is checked against the settle records at the moment it goes.
 
-A pull without a filter takes units out of the windows, in order. A unit that may not go steps aside, returns, or is
-forgotten. A pull with a filter finds its units in the windows, and moves only those that it takes. The tag masks in a
-window show which units a filter may want, and the records show which it wants. A filter does not look twice at units
-that stay.
+A pull without a filter takes units out of the windows, in order. A unit that may not go stands aside, is parked,
+returns to its window, or is forgotten. A pull with a filter leaves units in the window and removes only those that it
+takes. The tag masks in a window show which units the filter may want. The tags in a unit's record decide. A filter does
+not look a second time at units that it left.
 
-Units that a rule holds (node/ready/rule.py) are parked. The rules are asked again now and then, about a piece at a
-time. After `ask_again` they are asked about all of them.
+Units that a rule holds (node/ready/rule.py) are parked. Every 100 ms the rules are asked about some of them again.
+After `ask_again` the rules are asked about all of them, some at each step.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from storage.store import Store
 from storage.tables.topic import Subscription
 
 EXACT_ROWS: Final = 2_000
-"""About so many records are read by a filtered hand-over for their tags. The next hand-over goes on from there."""
+"""A filtered hand-over reads the tags of about so many records. The next hand-over goes on behind them."""
 
 LOOK_ROWS: Final = 16_384
-"""At most so many units of a window are looked at together to find the few asked for."""
+"""At most so many units are taken out of a window at once, when many must be looked at to find a few that may go."""
 
 PARKED_ROWS: Final = 4_096
-"""Parked units that are asked again together, in a few milliseconds. A hand-over ends once it has parked so many."""
+"""The rules are asked about at most so many parked units at once, which takes a few milliseconds. A hand-over also ends
+once it has parked so many."""
 
 PARKED_MS: Final = 100
 """How often a piece of the parked units is asked again, even if no rule is known to have changed."""
 
 
 class ReadyUnits:
-    """The ready units of one term. `open`: hand-overs may be made. `latest_ms`: all units due by then were
-    dispatched."""
+    """Checks and takes the ready units of one term. `open` is True while hand-overs may be made. All units due by
+    `latest_ms` were dispatched, and it never goes back."""
 
     def __init__(
         self,
@@ -63,12 +64,12 @@ class ReadyUnits:
         self._ready, self._holds, self._exhaustion = ready, holds, exhaustion
         self._rules, self._parked = rules, ready.parked
         self._ask_ms = 0  # when the next piece of parked units is asked again
-        self._hurry = False  # ask about all units that are still to be asked, as soon as may be
+        self._hurry = False  # after `ask_again`, until the rules were asked about all parked units
         self.open = False
         self.latest_ms = 0
 
     def begin(self) -> None:
-        """Open. The dispatcher begins."""
+        """Allow hand-overs. The dispatcher calls this when it begins."""
         self.open = True
 
     def dispatched(self, now_ms: int) -> None:
@@ -80,11 +81,13 @@ class ReadyUnits:
         self.open = False
 
     def look(self, positions: U64, due_ms: I64, now_ms: int) -> RecordCheck:
-        """Check units that were ready by `latest_ms` against the records."""
+        """Check units against the settle records, without the rules. All were ready at `latest_ms`. Arrays have shape
+        [n]."""
         return check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
 
     def check(self, positions: U64, due_ms: I64, now_ms: int, known: Units | None = None) -> RecordCheck:
-        """The same check, and the rules as well. `known`: the rows of the index, if they were read before."""
+        """Check units as `look` does, and then ask the rules about the ready ones. `known` are the units' rows of the
+        index, if the caller has read them."""
         seen = check_records(self._store, self._strict, positions, due_ms, now_ms, self.latest_ms)
         return ask_rules(self._rules, self._store, seen, positions, known, now_ms) if self._rules else seen
 
@@ -102,7 +105,8 @@ class ReadyUnits:
         self._hurry = self._parked.asking
 
     def turn(self, now_ms: int) -> None:
-        """Ask about a piece of the parked units when its time has come, or while `ask_again` is not done."""
+        """Ask the rules about some parked units if PARKED_MS have passed, or while the work of `ask_again` is not
+        done."""
         if not self._parked.count:
             self._hurry = False
             return
@@ -116,13 +120,14 @@ class ReadyUnits:
         self._hurry &= self._parked.asking
 
     def wake_ms(self) -> int | None:
-        """When parked units are asked again, None if there are none."""
+        """When `turn` will ask the rules about parked units next, 0 for at once. None if no unit is parked."""
         if not self._parked.count:
             return None
         return 0 if self._hurry else self._ask_ms
 
     def _ask_piece(self, now_ms: int) -> None:
-        """Ask about one piece. Units that no rule holds are first in line again, and units that ended are forgotten."""
+        """Ask the rules about the next parked units. Units that no rule holds go to the front of their window. Units
+        that ended are forgotten, and the others are parked again."""
         piece = self._parked.take(PARKED_ROWS)
         assert piece is not None, "nothing is to be asked"
         kind, subscription, units = piece
@@ -142,14 +147,14 @@ class ReadyUnits:
     # -- in order
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int, now_ms: int, taking: HandOverBuilder) -> int:
-        """Take the first `most` ready units of a lane, as far as there is room. The records say what is ready. Return
-        how many."""
+        """Put the first `most` units of a lane that may go into the hand-over, as far as it has room. Return how many
+        went in."""
         count, bite, parked = 0, most, self._parked.count
         while count < most and not taking.full and not self._exhaustion.full:
             if self._parked.count - parked >= PARKED_ROWS:
                 break
             if now_ms < self.latest_ms:
-                bite = self._ready.waiting(kind, subscription)  # due ones may stand behind those that are not
+                bite = self._ready.waiting(kind, subscription)  # due units may stand behind units that are not due
             units = self._ready.take(kind, subscription, bite)
             if not len(units):
                 break
@@ -170,11 +175,13 @@ class ReadyUnits:
         taking: HandOverBuilder,
         known: Units | None = None,
     ) -> int:
-        """Take the first `most` of `units` that may be handed over now, as far as their bytes have room. Return how
-        many. The units were taken from a window. `known`: their rows of the index, if they were read before.
+        """Put the first `most` of `units` that may be handed over now into the hand-over, as far as its bytes have
+        room. The units were taken out of a window. `known` are their rows of the index, if the caller has read them.
+        Return how many went in.
 
-        - Units held by a command in flight step aside, and units held by a rule are parked.
-        - Other ready units return to the window, and so do units not due by a clock that went back.
+        - Units held by a command in flight stand aside, and units held by a rule are parked.
+        - The other units that did not go in return to the window. So do units that are not due by a clock that went
+          back.
         - Units that ended meanwhile are forgotten.
         """
         held = self._holds.mask(units.position)
@@ -209,8 +216,8 @@ class ReadyUnits:
         now_ms: int,
         taking: HandOverBuilder,
     ) -> int:
-        """Take the first `most` ready units of a lane that the filter wants, as far as there is room. The records say
-        what is ready. Return how many."""
+        """Put the first `most` units of a lane that may go and that the filter wants into the hand-over, as far as it
+        has room. Return how many went in."""
         count, read, bite = 0, 0, most
         while count < most and read < EXACT_ROWS and not taking.full and not self._exhaustion.full:
             if now_ms < self.latest_ms:
@@ -233,8 +240,8 @@ class ReadyUnits:
         now_ms: int,
         taking: HandOverBuilder,
     ) -> tuple[int, int]:
-        """Take the first `most` found units that may be handed over now and whose records have tags that the filter
-        wants. Return how many, and up to which number the filter is through."""
+        """Put the first `most` of the found units that may go and whose tags the filter wants into the hand-over.
+        Return how many went in, and the number in the window below which the filter need not look again."""
         units = found.units
         held = self._holds.mask(units.position)
         seen = self.check(units.position, units.due_ms, now_ms)

@@ -1,8 +1,8 @@
-"""Units on their way from a window to a push. They left their topic's line and are not handed over yet.
+"""Staged units: they left their window for a push, and are not handed over yet.
 
-A push waits for a free slot of its receiver and for its connection, so it takes units before it can send them. Staged
-units are claimed, and have no lease and no attempt. They are checked against the records when they are handed over,
-like all others. Staged units are forgotten when the term ends.
+A push must wait for a free slot of its receiver and for a connection, so units are taken out before they can be sent.
+Staged units are claimed, and have no lease and no attempt yet. Like all units they are checked against the settle
+records when they are handed over. They are forgotten when the term ends.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from storage.tables.topic import Subscription
 
 class StagedHandOver(NamedTuple):
     """The result for staged units that were to be handed over. Units in neither field are no longer staged: they ended,
-    stand aside for a command in flight, or are back in their window."""
+    a command or a rule holds them, or they are back in their window."""
 
     hand_over: HandOver
-    left: U64  # may not go now, for lack of trust or by the stop rule; they stay staged
+    left: U64  # positions of units that stay staged, because trust is missing or the stop rule forbids a hand-over
 
 
 @dataclass(slots=True)
@@ -38,34 +38,36 @@ class _Unit:
 
 
 class Staged:
-    """Staged units by position. There are few per receiver, so they are kept one by one."""
+    """The staged units of one term, by position. There are few for each receiver, so each is an object of its own."""
 
     def __init__(self) -> None:
         self._units: dict[int, _Unit] = {}
         self._ended: dict[Subscription, set[int]] = {}  # staged units that have ended; no empty sets
-        self._more_ended: set[Subscription] = set()  # those in which more have ended since `take_ended`
+        self._more_ended: set[Subscription] = set()  # subscriptions in which more units ended since `take_ended`
 
     def __len__(self) -> int:
         return len(self._units)
 
     def add(self, kind: LaneKind, subscription: Subscription, queued: Queued) -> None:
-        """Add units taken from a window."""
+        """Add units that were taken out of a window of this lane and subscription."""
         columns = queued.position.tolist(), queued.tags.tolist(), queued.due_ms.tolist()
         for position, tags, due_ms in zip(*columns, strict=True):
             self._units[position] = _Unit(subscription, kind, tags, due_ms)
 
     def keep(self, positions: U64, rows: Units) -> None:
-        """Keep the rows of the index of these staged units. The rows do not change."""
+        """Keep the rows of the index of these staged units, so that they are not read again. Such a row never
+        changes."""
         data, size = rows.tobytes(), rows.itemsize
         for at, position in enumerate(positions.tolist()):
             self._units[position].row = data[at * size : (at + 1) * size]
 
     def rows(self, positions: U64) -> Units | None:
-        """The rows of the index of these staged units. None unless all were read."""
+        """Return the rows of the index of these staged units, shape [n]. None if any of them was not read."""
         return _joined([self._units[position] for position in positions.tolist()])
 
     def take(self, subscription: Subscription, positions: U64) -> Iterator[tuple[LaneKind, Queued, Units | None]]:
-        """Remove staged units of the subscription. Yield them by lane, in the order given, each with its `rows`."""
+        """Remove these staged units, all of the subscription. Yield them lane by lane, in the order given, with their
+        rows of the index or None, as `rows` returns them."""
         lanes: dict[LaneKind, tuple[list[int], list[_Unit]]] = {}
         for position in positions.tolist():
             unit = self._pop(position)
@@ -89,7 +91,8 @@ class Staged:
             self._pop(position)
 
     def note_ended(self, positions: U64) -> None:
-        """Note which of these units are staged. They ended, or stand elsewhere."""
+        """Note that the units at these positions ended or were moved. Positions of units that are not staged are
+        ignored."""
         for position in positions.tolist() if self._units else ():
             unit = self._units.get(position)
             if unit is not None:
@@ -98,11 +101,12 @@ class Staged:
 
     @property
     def has_ended(self) -> bool:
-        """True if staged units have ended since `take_ended` was called last."""
+        """True if staged units have ended or moved since `take_ended` was last called."""
         return bool(self._more_ended)
 
     def take_ended(self) -> dict[Subscription, int]:
-        """How many staged units have ended, of each subscription in which more have since the last call."""
+        """Return how many staged units have ended or moved, for each subscription in which there are more of them than
+        at the last call."""
         subscriptions, self._more_ended = self._more_ended, set()
         return {each: len(self._ended[each]) for each in subscriptions if each in self._ended}
 

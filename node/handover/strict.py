@@ -1,14 +1,14 @@
-"""Strict hand-overs: leased first, made once the Lease is committed, released if they are not made after all.
+"""Strict hand-overs: leased ahead, made once the Lease is committed, or taken back by a Release.
 
     lease ahead -> book -> Lease committed -> begin ----> on its way to the consumer, never again under this lease
       |                                      |
       '-- withdraw (a command that ends or moves the unit, a consumer that went away, leadership that moves)
-                '----> Release, in the entry of that command or an earlier one: pending as if nothing had been, and not
-                       handed over again before the log says so
+                '----> Release, in the entry of that command or an earlier one: the unit is open as before its lease,
+                       and is not handed over again until the Release is applied
 
-Units wait here until their Lease is committed. The first of `begin` and `withdraw` removes the unit. The other does
-nothing. So the answer to a cancel is true. If the hand-over began before, the cancel is refused as leased. Else it
-never begins.
+Units wait here until their Lease is committed. If `begin` is called first, the hand-over is made and a later `withdraw`
+does nothing. If `withdraw` is called first, a later `begin` does nothing. So the answer to a cancel is true. It is
+refused as leased if the hand-over began before it. Otherwise the hand-over never begins.
 
 Pure: it is given the time. There is one per term.
 """
@@ -29,11 +29,14 @@ from storage.store import Store
 from storage.tables.topic import Subscription
 
 LEASED_AHEAD_MAX: Final = 20_000
-"""Units that may wait for their Lease or their time. Their Leases take half a MiB of an entry."""
+"""How many units may be leased ahead at a time and wait for the commit of their Lease or for their time. The Leases of
+so many take half a MiB of an entry."""
 
 
 class Strict:
-    """Units that are leased, or about to be, and whose hand-over has not begun."""
+    """The units of one term that are leased ahead, or are about to be, and whose hand-over has not begun. It also knows
+    which subscriptions are strict (`subscriptions`), and which of those are pushed (`pushed`). `released` counts leases
+    that were taken back."""
 
     def __init__(self, book: LeaseBook, *, term: int) -> None:
         self._book = book
@@ -47,23 +50,23 @@ class Strict:
     # -- topics
 
     def on_settings(self, subscription: Subscription, settings: dict[str, Any]) -> None:
-        """Note a topic's settings as the log has them."""
+        """Note if a topic is strict and if it is pushed, from its settings as they were applied."""
         strict = settings.get("handover") == "strict"
         (self.subscriptions.add if strict else self.subscriptions.discard)(subscription)
         pushed = strict and settings.get("mode") == "push"
         (self.pushed.add if pushed else self.pushed.discard)(subscription)
 
     def expect(self, subscription: Subscription) -> None:
-        """Prepare for a topic that is about to become strict. From here on every hand-over waits for its Lease. So the
-        Leases of all earlier ones are in the log with the entry of the change at the latest. `on_settings` says what
-        became of it."""
+        """Treat a topic as strict that is about to become so. From now on every hand-over of it is leased ahead. So the
+        Leases of all earlier hand-overs are committed with the change at the latest. `on_settings` corrects this if the
+        change fails."""
         self.subscriptions.add(subscription)
 
     # -- hand-overs
 
     @property
     def full(self) -> bool:
-        """True if too many units wait for more to be leased ahead."""
+        """True if LEASED_AHEAD_MAX units are leased ahead, so that no more may be."""
         return len(self._leased_ahead) >= LEASED_AHEAD_MAX
 
     @property
@@ -72,9 +75,12 @@ class Strict:
         return len(self._leased_ahead)
 
     def add_leased_ahead(self, hand_over: HandOver, *, planned: bool = False) -> HandOver:
-        """Lease a hand-over ahead. It is to be made once its Lease is committed, and its units are claimed until then.
-        Return it as it stands in the book, under a number. An older hand-over of a unit loses it to this one. That
-        happens in a node that stood still until the older lease had ended."""
+        """Lease a hand-over ahead. It will be made once its Lease is committed, or at its time if it is `planned`. Its
+        units stay claimed until then. Return the hand-over with the number that it has in the book.
+
+        If a unit is already part of an older hand-over, it leaves that one. This happens in a node that stood still
+        until the older lease had ended.
+        """
         self._number += 1
         leased_ahead = replace(hand_over, strict=self._number, planned=planned)
         self._book.add(leased_ahead)
@@ -83,13 +89,15 @@ class Strict:
         return leased_ahead
 
     def failed(self, hand_over: HandOver) -> None:
-        """Forget what is left of a hand-over. Its Leases took no effect, or have ended, so it does not begin."""
+        """Forget the units of a hand-over that still wait. Its Leases had no effect, or have ended, so it will not
+        begin."""
         for position in self._still(hand_over):
             del self._leased_ahead[position]
 
     def begin(self, hand_over: HandOver, now_ms: int) -> HandOver:
-        """Make what is left of a hand-over now, perhaps nothing. Its Lease is committed, and this node acts as leader
-        at this moment. Units that are not due any more, by a clock that went back, are left."""
+        """Begin the hand-over of those of its units that still wait, and return it with these. They may be none. Its
+        Lease must be committed, and this node must act as leader now. Units that are not due, because the clock went
+        back, stay waiting."""
         named = zip(hand_over.position.tolist(), hand_over.due_ms.tolist(), strict=True)
         rows = [row for row, (at, due_ms) in enumerate(named) if due_ms <= now_ms and self._holds(hand_over, at)]
         for position in hand_over.position[rows].tolist():
@@ -97,16 +105,16 @@ class Strict:
         return replace(hand_over.select(np.array(rows, np.intp)), handed_over_ms=now_ms)
 
     def withdraw(self, hand_over: HandOver) -> None:
-        """Release what is left of a hand-over. It will not be made."""
+        """Take back the leases of the hand-over's units that still wait. They will not be handed over."""
         self._release(self._still(hand_over))
 
     def withdraw_places(self, places: U64) -> None:
-        """Release the units at these positions. Nothing that stands there is handed over any more."""
+        """Take back the leases ahead of the units at these positions, so that no hand-over of them begins."""
         if self._leased_ahead:
             self._release([place for place in places.tolist() if place in self._leased_ahead])
 
     def withdraw_all(self) -> None:
-        """Release all units. Leadership is about to move."""
+        """Take back all leases ahead. Leadership is about to be given away."""
         self._release(list(self._leased_ahead))
 
     def taken_back(self, positions: U64) -> npt.NDArray[np.bool_]:
@@ -114,12 +122,13 @@ class Strict:
         return self._book.taken_back(positions)
 
     def leased_ahead(self, position: int) -> tuple[int, int] | None:
-        """(term, attempt) of the unit's hand-over. None unless it has one that has not begun."""
+        """The (term, attempt) of the hand-over for which the unit at this position is leased ahead. None if it is
+        not."""
         kept = self._leased_ahead.get(position)
         return None if kept is None else (self.term, kept[1])
 
     def clear(self) -> None:
-        """Forget all units. The term is over, and each unit waits for its lease to end."""
+        """Forget all units. The term is over. The next leader hands each unit over again when its lease has ended."""
         self._leased_ahead.clear()
 
     def _holds(self, hand_over: HandOver, position: int) -> bool:
@@ -144,6 +153,6 @@ class Strict:
 
 
 def leased_rows(store: Store, positions: U64) -> npt.NDArray[np.bool_]:
-    """True, shape [n], where the records say leased, even if the lease has ended."""
+    """True, shape [n], where the settle records say leased, even if the lease has ended by now."""
     rows: npt.NDArray[np.bool_] = store.states(positions).state == LEASED
     return rows

@@ -44,55 +44,62 @@ class Term(Protocol):
         """True if this node may act as leader at this moment, and is not about to give leadership away."""
 
     async def sure(self) -> None:
-        """Wait a moment while this node leads and lacks trust."""
+        """Wait a short time for trust to come back, while this node leads and lacks it. The caller asks `trusted`
+        afterwards."""
 
     def raise_if_over(self) -> None:
-        """Raise `no-leader` if the term is over. Each caller that waited asks this before it goes on."""
+        """Raise `no-leader` if the term is over. Every caller calls this after it has waited."""
 
     def poke(self) -> None:
         """Step at the end of this loop iteration, because something changed."""
 
     def poke_by(self, at_ms: int) -> None:
-        """Step no later than at `at_ms`, because something is due then."""
+        """Let the dispatcher step at `at_ms` or earlier, because something is due then."""
 
     def doubts(self, home: int, place: int, record: Record) -> bool:
-        """True if a former leader may have handed this message over without a record of it."""
+        """True if a former leader may have handed this message over without a committed Lease. `home` and `place` are
+        its positions, `record` is its record."""
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose what becomes of failed hand-overs. Their units are held until the result is known."""
+        """Propose a Fail, which retries or ends units whose hand-overs failed. The units are held until its result is
+        known. Return the result, one value for each unit."""
 
     def give_up(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose the end of messages that the dispatcher leaves alone."""
+        """Propose a Fail that ends units which the dispatcher does not hand over anyway, so that they need no hold."""
 
     async def leased(self, hand_over: HandOver) -> None:
-        """Wait until the Lease of a strict hand-over is applied. Raises `no-leader`."""
+        """Wait until the Lease of a strict hand-over is applied. Raises `no-leader` if the term ends before."""
 
     async def recorded(self, position: int) -> None:
-        """Wait until the records hold every hand-over of this unit that was made. Raises `no-leader`."""
+        """Wait until the settle records show every hand-over of this unit that was made. Raises `no-leader` if the term
+        ends before."""
 
     async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
-        """Hand over to a consumer that pulls. It may wait. Raises `no-leader`."""
+        """Answer a pull with units under a lease. May wait for units until `gone` says that the client went away.
+        Raises `no-leader`."""
 
     async def account(self, told: OpenHandOvers) -> TakeoverView:
-        """The account of a leader that was given leadership: what it took over, and how much it handed over again."""
+        """Return what this term took over from the leader before it, and how many hand-overs it repeated. `told` are
+        the hand-overs that the leader before it named."""
 
     def newest_hand_overs(self) -> tuple[U64, I64]:
-        """Positions and lease ends of the newest hand-overs."""
+        """Positions and lease ends (ms) of the newest hand-overs of this term, shape [n] each."""
 
     def level_rose(self) -> None:
-        """Write and propose what the level of the cluster now lets a leader say. Raises DiskFailed."""
+        """Write and propose those records of the term that the cluster's new level allows. Raises DiskFailed."""
 
 
 T_co = TypeVar("T_co", bound=Term, covariant=True, default=Term)
 
 
 class Leadership(Generic[T_co]):
-    """This node's leadership. `on_change` is called where `term` or `frozen` is set.
+    """This node's leadership: the term that it leads, if any, and when it may act as leader. `on_change` is called
+    whenever `term` or `frozen` is set.
 
-    - `term` is set while this node is the established leader, and None from the step in which that is lost. Only
-      node/group/leading.py sets it.
-    - `frozen` is True while leadership is about to be given away, so nothing is handed over.
-    - `window` shows others when this node may act. It closes in the step in which the node may not.
+    - `term` is set while this node is the established leader. It is None from the step of the loop in which that is
+      lost. Only node/group/leading.py sets it.
+    - `frozen` is True while leadership is about to be given away. Nothing is handed over then.
+    - `window` lets other parts see until when this node may act. It closes in the step in which the node may not.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -126,8 +133,8 @@ class Leadership(Generic[T_co]):
         self.on_change()
 
     def renew(self, until_s: float, ahead_s: float) -> None:
-        """Let the group act as leader until this monotonic second. The node clock is `ahead_s` ahead of the monotonic
-        one."""
+        """Let this node act as leader until `until_s` of the monotonic clock. The node clock is `ahead_s` ahead of that
+        clock, and both are in seconds."""
         self._until_s, self._ahead_s = until_s, ahead_s
         self._show()
 
@@ -147,7 +154,7 @@ class Leadership(Generic[T_co]):
         return self._term
 
     async def sure(self) -> T_co:
-        """Do as `require`, but wait for a moment while this node leads and lacks trust."""
+        """Return the term as `require` does. If this node leads and lacks trust, wait a short time for it first."""
         term = self._term
         if term is not None:
             if term.trusted() and not self._life.draining:  # nearly always, and asked once for every request

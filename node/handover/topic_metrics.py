@@ -1,12 +1,12 @@
 """Metrics per topic: messages scheduled, handed over, acked, failed and given up, their lateness, and ready units.
 
-Counts are added by batch. Code that has done something with n messages of a topic adds n to the topic's row, an object
-that stays. All topics are counted. A scrape shows the busiest by name, at most LABELLED_MAX, and sums up the others. So
-topics that are made without end (by mistake, or by a client's loop) do not fill the store of the metrics.
+All topics are counted. Code that did something with n messages of a topic adds n to the topic's counts at once. A
+scrape shows the busiest LABELLED_MAX topics by name, and the sum of the others under one label. So topics that are made
+without end (by mistake, or in a client's loop) do not fill the store of the metrics.
 
-Rates stay right whichever topics have a name. A topic that gets a name shows its whole count from then on. The sum of
-the others holds the counts of topics while they had no name, and never goes down. A topic takes a name from another
-only when it has become twice as busy, and few topics do so at a scrape.
+Rates stay right whichever topics are named. A topic that becomes named shows its whole count from then on. The sum of
+the others has the counts that topics got while they were not named, and never goes down. A topic takes the place of a
+named one only when it is twice as busy, and at most SWAPS_MAX do so at a scrape.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from storage.format.array import I64, U32
 from storage.tables.topic import subscription_of
 
 LABELLED_MAX: Final = 100
-"""Topics with a name of their own. Each has 8 samples, and a sample takes 7 us on the loop at every scrape."""
+"""So many topics are shown under their own name. Each has 8 samples, and a sample holds the loop for 7 us at every
+scrape."""
 OTHERS: Final = "(other)"
-"""The label of all other topics. No topic can have this name."""
+"""The label under which all topics without a place of their own are summed up. No topic can have this name."""
 SWAPS_MAX: Final = 10
 TOUCHED_MAX: Final = 256
-"""Topics whose counts wait for a look, 4 us each. 100,000 topics that were made between two scrapes held the loop for
-0.3 s at the second scrape."""
+"""After so many topics got new counts, these are summed up, in 4 us each. Without this bound, 100,000 topics that were
+made between two scrapes held the loop for 0.3 s at the second scrape."""
 FORGET: Final = 0.8
-"""The part of a topic's `business` that is left from one scrape to the next."""
+"""At each scrape a topic's `business` (how busy it has been lately) shrinks to this part."""
 
 TABLE: Final = (
     ("hourwheel_topic_scheduled", "scheduled", "Messages of the topic that this node took as leader, replays apart"),
@@ -50,7 +51,8 @@ _COLUMNS: Final = ("scheduled", "handed_over", "acked", "failed", "dead", "first
 
 
 class TopicCounts:
-    """The counts of one topic since the node started. `first` hand-overs of messages were `late_ms` late in total."""
+    """The counts of one topic since the node started. `first` counts hand-overs that were the first of their message,
+    and `late_ms` is their lateness added up."""
 
     __slots__ = (*_COLUMNS, "business", "scrape")
 
@@ -72,8 +74,8 @@ class TopicCounts:
 
 
 class TopicMetrics(Collector):
-    """The counts of one node. `name_of` gives the name of a topic by its number, None if there is none. A scrape asks
-    `ready` for the ready units of the named topics, in their order, and for those of all topics."""
+    """The counts of one node. `name_of` returns the name of a topic by its number, or None if it was deleted. `ready`
+    takes topic names. It returns their counts of ready units, in the same order, and the count of all topics."""
 
     def __init__(
         self, name_of: Callable[[int], str | None], ready: Callable[[Sequence[str]], tuple[Sequence[int], int]]
@@ -90,7 +92,8 @@ class TopicMetrics(Collector):
         self._others = [0] * len(_COLUMNS)
 
     def of(self, topic: str) -> TopicCounts:
-        """The row of a topic. Add to it at once, because additions after the next scrape may get lost."""
+        """The counts of a topic. Add to them before the next await: additions after the next scrape may be missing from
+        the sum of the others."""
         if len(self._touched) >= TOUCHED_MAX:
             self._look()
         found = self._topics.get(topic)
@@ -103,7 +106,7 @@ class TopicMetrics(Collector):
         return found
 
     def add(self, column: str, topics: U32) -> None:
-        """Add 1 to the column for each row, which is the number of a topic."""
+        """Add 1 to the column `column` for each row of `topics`, which are numbers of topics."""
         if not len(topics):
             return
         if len(topics) == 1 or bool((topics == topics[0]).all()):
@@ -114,8 +117,8 @@ class TopicMetrics(Collector):
             self._add(column, number, count)
 
     def add_hand_overs(self, topics: U32, first: npt.NDArray[np.bool_], late_ms: I64) -> None:
-        """Add hand-overs, one a row: the number of the topic, True if it is the message's first hand-over, and how late
-        it is."""
+        """Add hand-overs, shape [n] each: the number of the topic, True if it is the message's first hand-over, and its
+        lateness."""
         self.add("handed_over", topics)
         numbers, at = np.unique(topics[first], return_inverse=True)
         late = np.bincount(at, late_ms[first], len(numbers)).astype(np.int64)
@@ -167,8 +170,8 @@ class TopicMetrics(Collector):
         return family
 
     def _look(self) -> None:
-        """Add the new counts of touched topics to their `business`. Topics without a name also add them to the sum of
-        the others."""
+        """Add the counts that came since the last look to the `business` of their topics. Counts of topics that are not
+        named also go into the sum of the others."""
         scrape = self._scrapes + 1  # the next
         for name, (each, before) in self._touched.items():
             done = [new - old for new, old in zip(each.values(), before, strict=True)]
@@ -204,7 +207,7 @@ class TopicMetrics(Collector):
 
 
 def _business(topic: TopicCounts, scrape: int) -> float:
-    """How busy the topic still is at a scrape."""
+    """The `business` of a topic, shrunk by FORGET for each scrape since it was last changed."""
     return topic.business * float(FORGET ** (scrape - topic.scrape))
 
 
@@ -215,7 +218,8 @@ def topic_name(catalog: Catalog, number: int) -> str | None:
 
 
 def ready_of(catalog: Catalog, leadership: Leadership, topics: Sequence[str]) -> tuple[Sequence[int], int]:
-    """Count the units in the ready windows of these topics, and of all topics. A node that does not lead has none."""
+    """Count the ready units of these topics, in the same order, and of all topics. All are 0 on a node that does not
+    lead."""
     if leadership.term is None:
         return [0] * len(topics), 0
     windows = leadership.term.handing_over

@@ -1,4 +1,4 @@
-"""Reads ready units from the records: the one way into the windows beside the wheel.
+"""Reads ready units from the settle records. It and the wheel are the only ways by which units come into the windows.
 
 It serves five cases:
 
@@ -8,12 +8,13 @@ It serves five cases:
 - the backlog of topics whose windows overflowed
 - leases that ended
 
-All five ask the same question of a range of positions. Which units are pending and due, or leased with an ended lease,
-and not claimed? The answer is exact whenever it is asked. So nothing has to be remembered about the range, and asking
-twice is harmless.
+All five ask the same question of a range of positions: which units are not claimed, and due or under a lease that has
+ended? The answer is exact at any moment. So nothing else has to be remembered about a range, and to read it twice is
+harmless.
 
-A range is read in pieces of a few milliseconds, one per step of the dispatcher. So units due now do not wait for hours
-of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became ready.
+A range is read in pieces of a few milliseconds, one in each step of the dispatcher. So units due now do not wait for
+hours of backlog, and the memory used is that of one piece. Within a piece units come in the order in which they became
+ready.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from storage.tables.topic import subscriptions_of
 from storage.wheel.slot import DueUnits
 
 LOOK_ROWS = 65_536
-"""States looked at per piece. This is cheap, so that an hour with little left to do is passed quickly."""
+"""How many states of units a piece looks at. This is cheap, so that an hour with few open units is passed quickly."""
 
 LEASED_LOOK_ROWS = 8 << 20
-"""The same where only leased units are looked for: a compare of one byte for each, and a look at the leased."""
+"""How many states a piece looks at where only leased units are wanted. That compares one byte for each unit, and reads
+no more of those that are not leased."""
 
 READ_ROWS = 16_384
-"""Units read per piece, with their checksums: 0.4 microseconds each. A piece ends with its last one."""
+"""A piece ends after so many units were read from the index with their checksums, at 0.4 microseconds each."""
 
 TOPICS_A_PIECE = 512
 """Topics that a piece has units of. Each takes as long as ten units, and 16,384 in a piece held the loop for 0.2 s."""
@@ -57,11 +59,12 @@ class Found(NamedTuple):
     overdue: npt.NDArray[np.bool_]  # ready by the time this leader began
     subscription: U32
     units: Queued
-    next: int  # the position to read on from: behind the piece, or the start of the next hour
+    next: int  # the position at which the next piece begins: behind this one, or the start of the next hour
 
 
 class BacklogReader:
-    """The ranges still to be read. `start_ms` divides the lanes: units that were ready by then are OVERDUE."""
+    """The ranges that one leader still has to read. Units that were ready by `start_ms` go to the OVERDUE lane, others
+    to CURRENT. `ends` is told of running leases that are found."""
 
     def __init__(
         self, store: Store, ready: Ready, claims: ClaimedUnits, ends: LeaseTimetable, *, start_ms: int, term: int
@@ -72,27 +75,28 @@ class BacklogReader:
         self._ends = ends
         self._start_ms = start_ms
         self._term = term
-        self._due: deque[DueUnits] = deque()  # units of more topics than the wheel's step had time for
+        self._due: deque[DueUnits] = deque()  # due units from the wheel, for which one step had too many topics
         self._ended: deque[Span] = deque()  # leases that ended under this leader
-        self._found: deque[Span] = deque()  # of the promotion, and of `again`; their running leases are new to `ends`
-        self._leaped: deque[Span] = deque()  # the clock leaped over them; their running leases are new too
-        self._to_note: deque[Span] = deque()  # of hours ahead: their running leases are new to `ends`
+        self._found: deque[Span] = deque()  # from `promote` and `again`; `ends` does not know their running leases yet
+        self._leaped: deque[Span] = deque()  # the clock leaped over them; `ends` does not know their leases either
+        self._to_note: deque[Span] = deque()  # of hours ahead, read only to tell `ends` of their running leases
         self._last_hour = start_ms // HOUR_MS  # no ready unit is in a later hour
         self.wanted_from_ms = 0
-        """The sweep leaves alone units that were due before. node/leader/restored_overdue.py gives them up."""
+        """Units due before this time are left alone. node/leader/restored_overdue.py gives them up."""
 
     def promote(self, last_hour: int) -> None:
-        """Look through every hour up to `last_hour` that is not wholly settled."""
+        """Read every hour up to `last_hour` that still has open units."""
         self._last_hour = max(self._last_hour, last_hour)
         self._found += (self._hour_span(hour) for hour in self._store.open_hours(last=last_hour))
 
     @property
     def reads_due(self) -> bool:
-        """True if units that became due under this leader are still to be read. They are not dispatched."""
+        """True if units that became due under this leader are still to be read. They do not count as dispatched until
+        then."""
         return bool(self._due or self._leaped)
 
     def leaped(self, first_hour: int, last_hour: int) -> None:
-        """Look through these hours, as far as they are not wholly settled. The clock leaped over them."""
+        """Read those of these hours that still have open units. The clock leaped over them."""
         self._last_hour = max(self._last_hour, last_hour)
         self._leaped += (self._hour_span(hour) for hour in self._store.open_hours(first_hour, last_hour))
 
@@ -103,28 +107,29 @@ class BacklogReader:
             self._last_hour = max(self._last_hour, hour)
 
     def again(self, positions: U64) -> None:
-        """Look at these units once more, in whatever state they are."""
+        """Read the units at these positions again, whatever their state is."""
         for hour, rows in by_hour(hours_of(positions)):
             there = positions[rows]
             self._found.append(Span(int(there.min()), int(there.max()) + 1))
             self._last_hour = max(self._last_hour, hour)
 
     def due(self, due: DueUnits) -> None:
-        """Take units that are due and in no window. They lie among all others of their hour, so nothing is read again.
-        The due units of 1,000 topics at a whole minute took the units of half an hour."""
+        """Take due units that the wheel gave out and that are in no window, to push them over several steps. The units
+        themselves are kept. A range of positions would hold all units of their hour. The due units of 1,000 topics at a
+        whole minute cost a read of half an hour."""
         self._due.append(due)
 
     def ended(self, spans: list[Span]) -> None:
-        """Look through spans in which leases have ended, for leased units only. A span may reach over a whole hour for
-        the sake of a few units, and there are ten spans a second."""
+        """Read the leased units of spans in which leases have ended. Other units are not read. There are ten spans a
+        second, and a span may cover a whole hour though few of its leases end."""
         self._ended += spans
         for span in spans:
             self._last_hour = max(self._last_hour, span.first >> INDEX_BITS)
 
     def piece(self, now_ms: int) -> bool:
-        """Read the most urgent piece into the windows. False if nothing is left to read.
+        """Read the most urgent piece into the windows. Return False if nothing is left to read.
 
-        All units due by `now_ms` must have been dispatched, so that a backlog read to its end is over.
+        All units due by `now_ms` must have been dispatched. Then a backlog that is read to its end has no more units.
         """
         self._last_hour = max(self._last_hour, now_ms // HOUR_MS)
         return (
@@ -138,7 +143,7 @@ class BacklogReader:
         )
 
     def _next_due(self) -> bool:
-        """Read units of as many topics as a piece has, without those that were cancelled or handed over meanwhile."""
+        """Push due units of up to TOPICS_A_PIECE topics, without those that were cancelled or handed over meanwhile."""
         if not self._due:
             return False
         due = self._due.popleft()
@@ -152,7 +157,8 @@ class BacklogReader:
         return True
 
     def _span(self, spans: deque[Span], now_ms: int, *, leased_only: bool, note_leases: bool) -> bool:
-        """Read one piece of the first span, whatever the topic."""
+        """Read one piece of the first span, and push its units whatever their topic. Return False if there is no
+        span."""
         if not spans:
             return False
         span = spans.popleft()
@@ -163,7 +169,8 @@ class BacklogReader:
         return True
 
     def _backlog(self, kind: LaneKind, now_ms: int) -> bool:
-        """Read one piece for the topics of this lane whose windows have room."""
+        """Read one piece of the backlogs of this lane, for the subscriptions whose windows have room. Return False if
+        there are none."""
         hungry = self._ready.hungry(kind)
         if not hungry:
             return False
@@ -179,7 +186,8 @@ class BacklogReader:
         return True
 
     def _span_from(self, position: int) -> Span | None:
-        """The span from `position` to the end of its hour, or of the next that is not settled. None past the last."""
+        """The span from `position` to the end of its hour. If that hour has no open units, the span of the next hour
+        that has some, None if there is none."""
         first_hour = position >> INDEX_BITS
         for hour in self._store.open_hours(first_hour, self._last_hour):
             span = self._hour_span(hour)
@@ -187,7 +195,8 @@ class BacklogReader:
         return None
 
     def _read(self, span: Span, now_ms: int, *, note_leases: bool, leased_only: bool = False) -> Found:
-        """The ready units of the first piece of a span that are not claimed: of all units, or of the leased ones."""
+        """Read the first piece of a span. Return its ready units that are not claimed, of all units or only of the
+        leased ones. Tell `ends` of running leases: of all if `note_leases`, else of those from earlier terms."""
         positions, end = (leased_piece if leased_only else open_piece)(self._store, span)
         states = self._store.states(positions)
         leased = states.state == LEASED
@@ -209,8 +218,8 @@ class BacklogReader:
         return Found(since[order] <= self._start_ms, subscriptions_of(units["topic"][order]), queued, end)
 
     def _first_units(self, positions: U64) -> Units:
-        """The first of these units, as many as a piece has. A few are read first. Where each is of a topic of its own,
-        the others would be read for nothing."""
+        """Read the first of these units, as many as a piece may have. If each is of another topic, few fit into a
+        piece. So a small number is read first, and more only if all of those fit."""
         for most in (2 * TOPICS_A_PIECE, READ_ROWS):
             units = self._store.units(positions[:most])
             count = within_topics(units["topic"])
@@ -219,15 +228,16 @@ class BacklogReader:
         return units[:count]
 
     def _hour_span(self, hour: int) -> Span:
-        """All positions that an hour can have, from its first unit to its last. An hour may have been begun again."""
+        """All positions that an hour can have from its first unit on, also units that are still to come. The first
+        unit's number is not 0 if the hour was unlinked and begun again."""
         return Span(self._store.span(hour)[0], (hour + 1) << INDEX_BITS)
 
 
 def within_topics(topics: U32) -> int:
-    """How many rows, from the first on, are of as many topics as a piece has."""
+    """Count the rows, from the first on, that have at most TOPICS_A_PIECE different topics together."""
     if len(topics) <= TOPICS_A_PIECE or bool((topics == topics[0]).all()):
         return len(topics)
-    for most in (2 * TOPICS_A_PIECE, READ_ROWS):  # with as many topics as rows the others are looked at for nothing
+    for most in (2 * TOPICS_A_PIECE, READ_ROWS):  # if each row is of another topic, the first few rows decide
         _, first = np.unique(topics[:most], return_index=True)
         if len(first) > TOPICS_A_PIECE:
             return int(np.partition(first, TOPICS_A_PIECE)[TOPICS_A_PIECE])
@@ -237,7 +247,7 @@ def within_topics(topics: U32) -> int:
 
 
 def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
-    """The leased units of the first piece of a span, and the end of the piece."""
+    """The positions of the leased units in the first piece of a span, and the position at which that piece ends."""
     positions, end = store.leased_piece(span.first, min(span.end, span.first + LEASED_LOOK_ROWS))
     if len(positions) <= LOOK_ROWS:
         return positions, end
@@ -245,7 +255,8 @@ def leased_piece(store: Store, span: Span) -> tuple[U64, int]:
 
 
 def open_piece(store: Store, span: Span) -> tuple[U64, int]:
-    """The open units of the first piece of a span, and its end. That is behind the hour if its last unit is in it."""
+    """The positions of the open units in the first piece of a span, and the position at which that piece ends. It is
+    the start of the next hour if the piece has the hour's last unit."""
     hour = span.first >> INDEX_BITS
     last, end = store.span(hour)[1], min(span.end, span.first + LOOK_ROWS)
     positions = np.arange(span.first, max(span.first, min(last, end)), dtype=np.uint64)

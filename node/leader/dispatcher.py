@@ -1,6 +1,7 @@
 """The leader's loop: due units go from the wheel to the ready windows, and from there to consumers.
 
-`step` does all that is due and returns how long to sleep. All other methods tell it something or ask something:
+`step` does all that is due and returns how long to sleep. The other methods tell the dispatcher of something that
+happened, or ask it for something:
 
     machine  -- on_units, on_leased, on_settled, on_topic -->  Dispatcher  -- handing_over -->  consumers
     proposer -- collect, committed, returned ------------->        |
@@ -9,13 +10,13 @@
 
 Three things are kept apart.
 
-- *Dispatch* moves a due unit from its slot to ready. The dispatch state names the units that were dispatched. A strict
-  push that is leased ahead (handover/lease_ahead.py) is on its way instead. If it is taken back later, it counts as
-  dispatched.
+- *Dispatch* moves a due unit from its slot to ready. The dispatch state says how far that came. A strict push that is
+  leased ahead (handover/lease_ahead.py) counts as dispatched at its due time. It becomes ready only if its lease is
+  taken back.
 - *Hand-over* takes a unit from ready under a lease, at once (fast mode), within the 50 ms that a crash may repeat.
-- *Ready* is decided by the records alone. Windows, wheel and backlog are ways to find ready units. Every unit is
-  checked against the records when it is handed over. So a unit that was settled meanwhile never goes out, and the next
-  look finds each unit that is not settled and not leased.
+- *Ready* is decided by the settle records alone. Windows, wheel and backlog are ways to find ready units. Every unit is
+  checked against its settle record when it is handed over. So a unit that ended meanwhile never goes out. A unit that
+  memory has lost is found when the settle records are read again.
 
 Pure: it is given the time, the node clock's milliseconds rounded down. If the clock goes back, units that are not due
 by the new time do not go out. Only a leader has a dispatcher. A new term makes a new one, and `stop` drops everything
@@ -51,28 +52,30 @@ from storage.wheel.second_wheel import SecondWheel
 from storage.wheel.slot import DueUnits
 
 REALIGN_MS = 500
-"""A replicated tick ahead of the clock by up to this is slept through. One farther ahead is set back by Realign."""
+"""If the replicated tick is ahead of the clock by up to this, the leader sleeps until the clock has reached it. If it
+is farther ahead, a Realign sets it back."""
 
 CLOCK_BACK_MS = 10
-"""How often to look for ready units that are due again, while the clock is behind where it was."""
+"""While the clock is behind its latest time, the dispatcher looks this often for units that are due by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchOptions:
     """How a leader dispatches. Times are in milliseconds, windows in units."""
 
-    stop_ms: int = 50  # Uncommitted hand-overs lie less than this apart: a crash may repeat so much.
-    beat_ms: int = 20  # A Lease waits at most this long for an entry. Below stop_ms, or every beat stalls.
+    stop_ms: int = 50  # Hand-overs that a crash may repeat, because their Leases are not committed, lie within this.
+    beat_ms: int = 20  # A Lease waits at most this long for an entry. Less than stop_ms, or hand-overs would stop.
     state_ms: int = 50  # how often the dispatch state goes out while it changes
     window_per_topic: int = 200_000  # ready units in memory, 24 bytes each
     window_total: int = 2_000_000
     pace_per_step: int = 1_000  # overdue units that consumers may take per handing_over.PACE_MS: 100,000 a second
-    inline_reads: bool = True  # step reads slots itself; else the caller answers `loads` with `loaded`
+    inline_reads: bool = True  # `step` reads slots itself; if False, the caller reads those of `loads` (see there)
 
 
 class Dispatcher:
-    """The dispatch state of a term. Calls come from one thread, the event loop's. None blocks but for reading a slot or
-    a piece of an hour from the page cache. `handing_over` hands over the units that it brings into the windows."""
+    """Dispatches the units of one term as leader: it brings them into the windows, from which `handing_over` hands them
+    over. All calls come from the event loop's thread. They block it only to read a slot or a piece of an hour from the
+    page cache."""
 
     def __init__(
         self,
@@ -115,10 +118,11 @@ class Dispatcher:
 
     def promote(self, now_ms: int, tick: int) -> Realign | None:
         """Begin to lead, when all committed entries are applied. `tick` is the replicated one. Nothing is read yet: the
-        steps that follow look through the records.
+        steps that follow read the hours.
 
-        Return the Realign to propose if the tick is more than REALIGN_MS ahead of the clock. `realigned` then begins. A
-        tick ahead by less is slept through. A tick behind jumps to the clock, and overdue units are paced.
+        If the tick is more than REALIGN_MS ahead of the clock, return the Realign to propose. The dispatcher then
+        begins when `realigned` is called. If the tick is ahead by less, the leader sleeps until the clock has reached
+        it. If it is behind, it jumps to the clock, and overdue units go out at a bounded pace.
         """
         assert self._wheel is None, "promoted twice"
         for topic in self._store.catalog.topics_with_settings():
@@ -129,13 +133,14 @@ class Dispatcher:
         return None
 
     def realigned(self, now_ms: int) -> None:
-        """Begin. The Realign is applied."""
+        """Begin after a Realign. It is applied."""
         if not self._stopped:
             self._begin(now_ms, now_ms // 1000)
 
     def _begin(self, start_ms: int, tick: int) -> None:
-        """Start the wheel. The sweep finds units that became ready by `start_ms`, the wheel gives those due later."""
-        # now_ms: of the last step. latest_ms: all units due by then are dispatched.
+        """Start the wheel, which gives the units that become due after `start_ms`. The backlog reader finds those ready
+        by then."""
+        # _now_ms is the time of the last step. All units due by _latest_ms are dispatched.
         self._start_ms = self._now_ms = self._latest_ms = start_ms
         wheel = self._start_wheels(start_ms)
         self._hours.turn(start_ms)
@@ -148,22 +153,22 @@ class Dispatcher:
         self._backlog.promote(self._noted_hour)
         self._note_leases(start_ms)
         self.handing_over.open(start_ms)
-        self._merged = self._store.applied_index  # the last entry whose units are all in the wheel or the sweep
+        self._merged = self._store.applied_index  # the wheel or the backlog reader has all units of entries up to it
         self._state = DispatchState(*wheel.state, self._merged)
         self._state_moved = True  # the state jumps to the clock
         self._state_waits = False  # units were dispatched that it does not name yet
         self._proposed_ms = start_ms
 
     def _start_wheels(self, start_ms: int) -> SecondWheel:
-        """Let the wheels give the units due after `start_ms` from here on. No hour is near yet."""
+        """Make new wheels, which give the units due after `start_ms`. No hour is near yet."""
         self._wheel = wheel = SecondWheel(start_ms=start_ms)
         self._hours = HourWheel(self._store, wheel, start_ms=start_ms)
         self._to_load: list[int] = []
         return wheel
 
     def want_from(self, due_ms: int) -> None:
-        """Leave units alone that are overdue since before `due_ms`, which is not after the promotion. 0 ends that, and
-        looks for the units that were left alone."""
+        """Leave units alone that were due before `due_ms`, which is not after the promotion. 0 lets them be read after
+        all."""
         self._wanted_from_ms = due_ms
         if self._wheel is not None:
             self._backlog.wanted_from_ms = due_ms
@@ -179,11 +184,9 @@ class Dispatcher:
     # -- the loop
 
     def step(self, now_ms: int) -> int | None:
-        """Do all that is due. Return for how many milliseconds there is nothing to do. None: until the next call that
-        tells it something.
-
-        0 means that there is more of a long job. Other work of the event loop may go between.
-        """
+        """Do all that is due. Return for how many milliseconds there is nothing more to do, or None to sleep until
+        another method is called. 0 means that a long job has more pieces, and that other work of the event loop may go
+        between them."""
         if self._wheel is None:
             return None
         if now_ms < self._start_ms:
@@ -207,8 +210,8 @@ class Dispatcher:
         return self._wait(now_ms, more)
 
     def _take(self, now_ms: int) -> int:
-        """Move due units from the wheel to the windows. Units of more topics than one step has time for go to the
-        sweep. Return the number of units."""
+        """Move due units from the wheel to the windows, or to the backlog reader if they have too many topics for one
+        step. Return the number of units that the wheel gave."""
         assert self._wheel is not None
         taken = self._wheel.take(now_ms)
         due = self._lease_ahead.unplanned(taken)
@@ -221,39 +224,40 @@ class Dispatcher:
         return len(taken)
 
     def _begin_anew(self, now_ms: int) -> None:
-        """Start anew, because the clock has passed more than one step may read. The sweep reads what became due
-        meanwhile, a piece at a time, as after a promotion. New wheels have the units due later. Due units in memory
-        must have been taken."""
+        """Make new wheels, because the clock has moved on by more than one step may read. The backlog reader reads the
+        units that became due meanwhile, a piece at a time, as after a promotion. The caller has taken the due units out
+        of the old wheel."""
         assert self._wheel is not None
         first_hour, now_hour = self._wheel.state[0] * 1000 // HOUR_MS, now_ms // HOUR_MS
         self._start_wheels(now_ms)
         self._backlog.leaped(first_hour, now_hour)
         self._state_waits = True
-        self._noted_hour = max(self._noted_hour, now_hour)  # the sweep learns of these hours' leases
+        self._noted_hour = max(self._noted_hour, now_hour)  # the backlog reader finds the leases of these hours
 
     def _note_leases(self, now_ms: int) -> None:
-        """Learn when the leases in hours that have become near end. A leader whose clock was hours ahead, before a
-        Realign, leased units of any hour. The wheel reads only pending units, so nothing else looks for these."""
+        """Let the backlog reader find out when leases end in the hours that have become near. A former leader whose
+        clock was hours ahead may have leased units of any hour. The wheel reads only pending units, so it does not find
+        these leases."""
         last_hour = now_ms // HOUR_MS + AHEAD
         self._backlog.note(self._store.open_hours(self._noted_hour + 1, last_hour))
         self._noted_hour = max(self._noted_hour, last_hour)
 
     def loads(self, now_ms: int) -> list[int]:
-        """Absolute seconds whose slots are to be read now (`store.second`), in this thread or another. The caller
-        answers each with `loaded`, then steps. For a caller that set `inline_reads` off, after every step."""
+        """Return the seconds (Unix time) whose slots are to be read now with `store.second`, in any thread. After each
+        read the caller calls `loaded`, and then `step`. If `inline_reads` is off, call this after every step."""
         if self._wheel is None:
             return []
         ticks, self._to_load = [*self._to_load, *self._wheel.loads(now_ms)], []
         return ticks
 
     def loaded(self, tick: int, slot: DueUnits) -> None:
-        """Take what was read of a second that `loads` named. It may miss units that were applied since the read
-        began."""
+        """Take the slot of a second that `loads` returned. Units that were applied since the read began may be
+        missing."""
         if self._wheel is not None:
             self._wheel.load(tick, slot)
 
     def _load(self, now_ms: int) -> None:
-        """Read slots: those due within a second now, and one of those due later."""
+        """Read slots if `inline_reads` is on: all that are due within a second, and one of those that are due later."""
         assert self._wheel is not None
         self._to_load += self._wheel.loads(now_ms)
         if self._options.inline_reads:
@@ -265,7 +269,8 @@ class Dispatcher:
                     break
 
     def _advance(self, now_ms: int, *, moved: bool) -> None:
-        """Advance the state, unless the sweep still reads due units. The wheel gave out all that is due."""
+        """Advance the dispatch state to what the wheel gave out (`moved`: any in this step), unless due units are still
+        to be read."""
         assert self._wheel is not None
         self._latest_ms = max(self._latest_ms, now_ms)
         self._state_waits |= moved
@@ -289,17 +294,19 @@ class Dispatcher:
     # -- commands for entries
 
     def entry_due_ms(self) -> int | None:
-        """When an entry has to leave for the Leases and the state, even if nothing else asks for one. None: never."""
+        """When an entry has to go for the sake of the Leases and the dispatch state, even if no other command waits for
+        one. None if there is nothing to go."""
         if self._wheel is None:
             return None
         state_due_ms = self._proposed_ms + self._options.state_ms if self._state_moved else None
         return min((due for due in (self._book.due_ms, state_due_ms) if due is not None), default=None)
 
     def collect(self, now_ms: int, *, going: bool = True) -> LeaderCommands:
-        """Return the commands for the entry that is put together, each once. These are the Leases of hand-overs that
-        are in no entry yet, strict plans and releases, and the dispatch state if it moved.
+        """Return the commands for the entry that is put together, each once. They are the Leases and Releases that are
+        in no entry yet, and the dispatch state if it moved.
 
-        `going`: the entry leaves in any case. If not, there is something only when `entry_due_ms` has come.
+        `going` says that the entry is made in any case. If it is False, commands are returned only when `entry_due_ms`
+        has come.
         """
         due_ms = self.entry_due_ms()
         if self._wheel is None or not (going or (due_ms is not None and due_ms <= now_ms)):
@@ -312,8 +319,8 @@ class Dispatcher:
         return self._book.collect()._replace(state=state)
 
     def committed(self) -> list[HandOver]:
-        """Note that the entry with the oldest collected Leases is applied, so the records hold those hand-overs. Return
-        the strict ones, which may begin (node.handover.strict)."""
+        """Note that the entry with the oldest collected Leases is applied, so the settle records have them. Return its
+        strict hand-overs, which may begin now (node/handover/strict.py)."""
         if self._wheel is None:
             return []
         hand_overs = self._book.committed()
@@ -322,9 +329,9 @@ class Dispatcher:
             states = self._store.states(hand_over.position)
             leased = states.state == LEASED
             ours = leased & (states.term == self.term) & (states.attempt == hand_over.attempt)
-            # The unit is open, and the Lease took no effect or ended before it was applied. A look at the end of that
-            # lease passed over the unit, which was claimed. The records say when it is ready again. They are read by
-            # the clock as it is: one that has gone back leases till before the latest time.
+            # `stray` units are open, but their Lease had no effect or ended before it was applied. When that lease
+            # ended, the unit was still claimed, and so it was not found. Look for it again when its settle record says
+            # that it is ready. `runs` asks the present clock: after it went back, a lease may end before _latest_ms.
             runs = ours & (states.lease_end_ms > self._now_ms)
             stray = IS_OPEN[states.state] & ~runs
             if stray.any():
@@ -346,25 +353,25 @@ class Dispatcher:
         return begun and self._state.tick >= now_ms // 1000
 
     def dispatch_state(self) -> DispatchState:
-        """The state as of the last step. It covers the units of entries up to `applied_index`. All in slots before
-        `tick` are dispatched, or the sweep's to find, and of slot `tick` the first `local_index` in order."""
+        """The dispatch state as of the last step. It covers the units of entries up to `applied_index`. Units in slots
+        before `tick` and the first `local_index` of slot `tick` are dispatched, or the backlog reader finds them."""
         return self._state
 
-    # -- calls of the machine for what it applied, in order
+    # -- calls of the state machine for what it applied, in the order of the Raft log
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """Take new units: into the wheel if their hour is near. Units of far hours are read when the hour is near."""
+        """Take new units: those of near hours into the wheel. Others are read when their hour becomes near."""
         if self._wheel is not None:
             self._wheel.arrive(due_ms, position, topic, tags, priority)
             self._merged = applied_index
 
     def on_leased(self, position: U64, attempt: U16, lease_end_ms: I64) -> None:
-        """Look again when these hand-overs' leases end. Their Lease took effect."""
+        """Note that these Leases took effect, so that the units are looked for when their leases end."""
         if self._wheel is not None:
             self._ends.add(position, lease_end_ms, self._latest_ms)
 
     def on_released(self, position: U64) -> None:
-        """Put units whose lease was taken back into the wheel, or let the next look find those that are due."""
+        """Take units whose lease ahead was taken back: into the wheel, or to the backlog reader if they are due."""
         if self._wheel is not None:
             units = self._store.units(position)
             later = units["due_ms"] > self._latest_ms
@@ -374,8 +381,8 @@ class Dispatcher:
             self._backlog.again(position[~later])
 
     def on_moved(self, home: U64, old: U64, position: U64) -> None:
-        """Note that messages stand elsewhere now. The check at hand-over leaves their old positions out, and `on_units`
-        brings the new ones."""
+        """Note that messages stand at `position` now and stood at `old`. The check at hand-over leaves the old
+        positions out, and `on_units` brings the new ones."""
         self.handing_over.moved(home, old, position)
         self.handing_over.staged.note_ended(old)
 

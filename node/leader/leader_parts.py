@@ -25,7 +25,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderParts:
-    """The parts, the same for all terms of one node."""
+    """The parts that each term as leader uses. They are made once, and are the same for all terms of a node."""
 
     node_id: str
     options: Dispatch

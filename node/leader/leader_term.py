@@ -1,8 +1,8 @@
 """A term of this node as leader: its dispatcher, the loop that drives it, and all that waits for it.
 
-It begins when the no-op of the term is applied and ends, at once, when leadership is lost. Nothing of it survives into
-another term. The loop does all that is due and sleeps until the dispatcher's next time, or until it is poked. New
-units, committed Leases, released holds and changed topics poke it.
+It begins when the no-op of the term is applied, and ends at once when leadership is lost. Nothing of it survives into
+another term. The loop does all that is due and sleeps until the time that the dispatcher named. New units, committed
+Leases, released holds and changed topics wake it earlier: they poke it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ log = structlog.get_logger()
 
 #: How soon to look again when a hand-over was refused for lack of trust: sooner than a heartbeat.
 TRUST_RETRY_MS = 20
-#: A request waits so long for a leader that lacks trust. A leader that lacks it for longer steps down sooner.
+#: A request waits at most so long for a leader that lacks trust. The leader steps down before that if trust stays away.
 SURE_S = 1.0
-#: A due slot of at most so many units is read on the loop, 0.25 us each. The way to a thread costs more where ten slots
-#: are read at once.
+#: A due slot of at most so many units is read on the loop, which takes 0.25 us each. To send ten such slots to a thread
+#: at once would cost more.
 INLINE_ROWS = 10_000
 
 
 class LeaderTerm:
-    """Made on the loop when this node is established as leader. `begin` starts it, `end` ends it. See Term."""
+    """Implements Term. Made on the loop when this node is established as leader. `begin` starts it, `end` ends it."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class LeaderTerm:
         self._loop = asyncio.get_running_loop()
         self._steps = StepAlarm(clock, self._step, life.fatal)
         self._readers: list[asyncio.Future[None]] = []
-        self._leased_waits: dict[int, asyncio.Future[None]] = {}  # by the number of a strict hand-over that is pulled
+        self._leased_waits: dict[int, asyncio.Future[None]] = {}  # pulls, by the number of their strict hand-over
         self._over = False
         self._unsure: list[asyncio.Future[None]] = []
         self._moved = False
@@ -99,8 +99,8 @@ class LeaderTerm:
         return not self._over and not self._leadership.frozen and trusted
 
     async def sure(self) -> None:
-        """Wait while this node leads and lacks trust. The next echoes decide, or the end of the term. SURE_S at
-        most."""
+        """Wait for trust while this node leads and lacks it, at most SURE_S. The wait ends with the echoes that bring
+        trust, or with the term."""
         if self._over or self._leadership.frozen or self.trusted():
             return
         sure = self._loop.create_future()
@@ -154,7 +154,7 @@ class LeaderTerm:
         self._life.spawn(self._promotion.say(lambda: self._over))
 
     def _carry(self) -> None:
-        """Note the leases that former leaders left, a piece at a time."""
+        """Note a piece of the running leases that former leaders left, and call this again until all are noted."""
         if self._over:
             return
         try:
@@ -168,7 +168,7 @@ class LeaderTerm:
         self._look_ready()
 
     def _look_ready(self) -> None:
-        """Note the time at which a due unit can be handed over first."""
+        """Note the time from which due units can be handed over, once it has come."""
         takeover = self.takeover
         if takeover.ready_s is None and self.trusted() and self.dispatcher.level(self._clock.now_ms()):
             takeover.ready_s = self._clock.monotonic()
@@ -195,8 +195,8 @@ class LeaderTerm:
         self._steps.by(at_ms)
 
     def _step(self) -> int | None:
-        """Take one step of the dispatcher and of the services, and wake pulls and the proposer. Return when the next is
-        due. None: when something is told."""
+        """Take one step of the dispatcher and of the services, and wake pulls and the proposer. Return when the next
+        step is due (ms), or None if it is not due before a poke."""
         now_ms = self._clock.now_ms()
         wait_ms = self.dispatcher.step(now_ms)
         if not self.takeover.ready.is_set():
@@ -219,7 +219,7 @@ class LeaderTerm:
         return now_ms + min(waits) if waits else None
 
     def _read_slots(self, now_ms: int) -> None:
-        """Begin to read the slots that come up next. A slot of a million units must not stop the loop."""
+        """Begin to read the slots that are due next, in threads: a slot of a million units must not stop the loop."""
         for tick in self.dispatcher.loads(now_ms):
             read = self._store.slot_read(tick)
             if read is None:
@@ -249,18 +249,17 @@ class LeaderTerm:
     # -- failed hand-overs
 
     def fail(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose what becomes of failed hand-overs (node.write.proposer). Their units are held until the result is
-        known."""
+        """Propose the fates of failed hand-overs (Proposer.fail). Their units are held until the result is known."""
         result = self._propose(fail, ("failed", "dead"))
         self.holding.until(fail.position.tolist(), result)
         return result
 
     def give_up(self, fail: Fail) -> asyncio.Future[U8]:
-        """Propose the end of messages that the dispatcher leaves alone."""
+        """Propose the end of messages that the dispatcher does not hand over anyway. They are not held."""
         return self._propose(fail, ("dead",))
 
     def _fail_exhausted(self) -> None:
-        """Give up units that may not be handed over again. They are held already."""
+        """Give up the units that are over their limit of attempts. They are held already, until the result."""
         for exhausted in self.handing_over.take_exhausted():
             result = self._propose(self._attempts.give_up(exhausted), ("dead",))
             self.holding.released_by(exhausted.position.tolist(), result)
@@ -271,7 +270,8 @@ class LeaderTerm:
         return result
 
     def _count_failed(self, fail: Fail, columns: tuple[str, ...], result: asyncio.Future[U8]) -> None:
-        """Count the rows that took effect, by topic: as hand-overs that failed, as messages that are dead."""
+        """Count the rows that took effect, by topic: in column `failed` all of them, in `dead` those whose message
+        died."""
         if result.cancelled() or result.exception() is not None:
             return
         rows = result.result() == ACKED
@@ -282,9 +282,9 @@ class LeaderTerm:
     # -- readers
 
     async def recorded(self, position: int) -> None:
-        """Wait until the records hold every hand-over of this unit that was made, and none that was taken back. A
-        reader that asks after a consumer got the unit must not read less. One that asks beside a cancel must not read
-        more. Raises `no-leader` when the term ends meanwhile."""
+        """Wait until the settle records show every hand-over of this unit that was made, and none that was taken back.
+        So a reader sees the hand-over that a consumer has, and a cancel does not see one that will not be made. Raises
+        `no-leader` when the term ends meanwhile."""
         while self.handing_over.unrecorded(position):
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._readers.append(waiter)
@@ -312,8 +312,8 @@ class LeaderTerm:
     # -- calls of the proposer (node.write.proposer.LeaderCommandSource)
 
     def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
-        """The dispatcher's commands for an entry. While leadership is about to move, units that were leased ahead are
-        not handed over here any more. They are released in the last entries."""
+        """Return the dispatcher's commands for an entry. While leadership is about to be given away no hand-over begins
+        here, and leases ahead are taken back: the last entries have their Releases."""
         if self._leadership.frozen:
             self.handing_over.strict.withdraw_all()
             self._push_feed.unplan()
@@ -325,8 +325,8 @@ class LeaderTerm:
         return riding
 
     def committed(self) -> None:
-        """Note that the oldest of these Leases are applied. That may be long after `on_leased`, when their entry had
-        been given up as unknown. Then only this call wakes the loop and the readers that wait for these records."""
+        """Note that the oldest collected Leases are applied. If their entry had been given up as unknown, this may come
+        long after `on_leased`. So this call also wakes the loop and the readers that wait for these records."""
         for hand_over in self.dispatcher.committed():
             if hand_over.planned:
                 self._push_feed.leased(hand_over)
@@ -336,13 +336,13 @@ class LeaderTerm:
         self.poke()
 
     def returned(self) -> None:
-        """Note that the newest of them were not proposed."""
+        """Note that the entry with the Leases collected last was not proposed."""
         self.dispatcher.returned()
 
-    # -- calls of the machine for what it applied (replication.apply.machine.Listener)
+    # -- calls of the state machine for what it applied (replication/apply/machine.py: Listener)
 
     def on_units(self, due_ms: I64, position: U64, topic: U32, tags: U64, priority: U8, applied_index: int) -> None:
-        """Take new units. For units that were only moved, `on_moved` was called before."""
+        """Take new units. If they are moved messages and not new ones, `on_moved` was called just before."""
         if not self._moved:
             self._parts.topic_metrics.add("scheduled", topic)
         self._moved = False
@@ -369,7 +369,7 @@ class LeaderTerm:
     def on_settled(self, position: U64) -> None:
         """Note units that ended."""
         self.dispatcher.on_settled(position)
-        if self.handing_over.staged.has_ended:  # units that wait for their room may go
+        if self.handing_over.staged.has_ended:  # other units may be staged in their place
             self.poke()
 
     def on_topic(self, number: int, settings: dict[str, Any]) -> None:
@@ -384,8 +384,8 @@ class LeaderTerm:
         self.poke()
 
     def end(self) -> None:
-        """Stop at once, because leadership is lost. Waiting pulls are told so. A node that failed writes nothing more:
-        its term ends like that of a node that was killed."""
+        """Stop at once, because leadership is lost. Waiting pulls get `no-leader`. A node that has failed writes
+        nothing more, as if it had been killed."""
         self._over = True
         self.trust_returned()
         self._services.end()

@@ -1,11 +1,13 @@
-"""How this node came to lead, and what former leaders may have handed over without a record of it.
+"""How this node came to lead, and which hand-overs of former leaders may be missing from the Raft log.
 
-    founds     no node led before: nothing to doubt
-    given      the former leader gave leadership away, and its own Promotion is in the log: all it did is there
-    elected    messages that were there, and can have been due by its clock, are in doubt (storage/catalog/doubt.py)
+    founds     no node led before: nothing is in doubt
+    given      the former leader gave leadership away, and its own Promotion is applied: all its hand-overs are in the
+               log
+    elected    messages that were there, and can have been due by the former leader's clock, are in doubt
+               (storage/catalog/doubt.py)
 
-Clocks of two nodes are not compared. The bound is the latest due time that a right clock can have reached when a former
-leader used it. Right clocks differ by at most a known span.
+The clocks of two nodes are not compared. A message is in doubt if it was due by the latest time that a right clock of a
+former leader can have shown. Right clocks differ by at most a known span.
 """
 
 from __future__ import annotations
@@ -28,26 +30,28 @@ from storage.format.position import HOUR_MS, MS_PER_TICK
 from storage.record.record import Record
 from storage.store import Store
 
-#: Between two tries to propose it, because a refusal may come at once.
+#: The pause before the Promotion is proposed again. A refusal may come at once, and without it the loop would spin.
 AGAIN_S: Final = 0.02
 
 
 class Promoted:
-    """The promotion of one term. Made when all entries of earlier terms are applied, and of this term only the no-op
-    and the founding of the cluster."""
+    """The promotion of one term. Make it when all entries of earlier terms are applied. Of this term only the no-op and
+    the founding of the cluster may be applied by then."""
 
     def __init__(
         self, term: int, store: Store, proposer: Proposer, latest_ms: int, *, founds: bool, given: bool
     ) -> None:
-        """`latest_ms`: units due later were not due for any former leader. `founds`: the cluster is founded in this
-        term. `given`: leadership was given to this node. `until_ms`: the time in the Promotion."""
+        """`latest_ms`: no former leader can have found a unit due that is due later. `founds`: the cluster is founded
+        in this term. `given`: the former leader gave leadership to this node. The attribute `until_ms` is the time that
+        the Promotion says: `latest_ms`, or HANDED_ON if nothing is in doubt."""
         self._term, self._store, self._proposer = term, store, proposer
         known = founds or (given and store.doubt.term == term - 1)
         self.until_ms = HANDED_ON if known else latest_ms
         self._doubt = NO_DOUBT if known else Doubt.at(store.span, latest_ms)
 
     async def say(self, over: Callable[[], bool]) -> None:
-        """Put the Promotion into the log, from the level on that knows it. `over`: True if the term is over."""
+        """Propose the Promotion until it is applied, if the cluster's level has this command. `over` returns True once
+        the term is over."""
         while has(self._store.level, "doubt") and self._store.doubt.term < self._term and not over():
             try:
                 await self._proposer.propose_single(Promotion(self.until_ms))
@@ -55,8 +59,8 @@ class Promoted:
                 await asyncio.sleep(AGAIN_S)
 
     def doubts(self, home: int, place: int, record: Record) -> bool:
-        """True if a former leader may have handed this message over without a record of it. The log judges plans: one
-        that has not begun is taken back in the entry of the command that asks."""
+        """True if a former leader may have handed this message over without a committed Lease. A lease ahead that has
+        not begun raises no doubt, because the caller's command takes it back in the same entry."""
         if DOUBTFUL_FIELD in record.extension:
             return True
         places = [place] if has(self._store.level, "doubt") else [home, place]
@@ -67,11 +71,11 @@ class Promoted:
 
 
 def latest_due_ms(clock: NodeClock, machine: Machine, some_right_ms: float) -> int:
-    """The latest due time that any former leader may have reached, or the end of the last hour that has units, if that
-    comes first. `some_right_ms`: a right clock may be so far ahead of this node's.
+    """The latest due time that the clock of a former leader may have reached. If no later hour has units, it is at most
+    the end of the last hour that has some. `some_right_ms`: a right clock may be so far ahead of this node's clock.
 
-    If one clock of two is hours ahead, no node can say which is right. A doubt knows which messages of its last two
-    hours are new, and takes new ones of earlier hours for old. So the time goes no further than it has to.
+    If one of two clocks is hours ahead, no node can say which is right. The time is kept as early as possible, because
+    a doubt treats new messages as old ones in all hours before its last two.
     """
     by_clocks_ms = clock.own_ms() + round(some_right_ms)
     latest_ms = max(by_clocks_ms, machine.dispatched.now_ms, machine.tick * MS_PER_TICK) + CLOCKS_MS

@@ -1,16 +1,16 @@
-"""The first minutes of a restored cluster: give up unwanted messages that became overdue while the cluster was not
-there.
+"""A service that gives up unwanted messages of a restored cluster: those that became overdue before the cluster was
+back.
 
-    fix      the moment before which no message is wanted: the first leader's clock less the span that
-             `hourwheel restore` was given. It is in the log, so that the next leader goes on with the same one
-    give up  hour by hour, a piece at a time: each pending message that was due before that moment is dead, reason
-             `restored`, as if its last attempt had failed: listed, redriven and copied like any other dead message
-    done     in the log; from then on this cluster is like any other
+    fix      the cutoff: messages that were due before it are not wanted. It is the first leader's clock less the span
+             that `hourwheel restore` was given. It is replicated, so that the next leader goes on with the same one
+    give up  hour by hour, a piece at a time: each pending message that was due before the cutoff dies, with the
+             reason `restored`, as if its last attempt had failed. It is listed, redriven and copied like any other
+    done     is replicated; from then on this cluster is like any other
 
 Meanwhile the dispatcher leaves those units where they are (BacklogReader.wanted_from_ms) and hands over all others. A
-piece is an entry like those of retries, and is waited for before the next one. So nothing that is due now waits for
-more than one piece. A message that was leased when the backup was made is left alone until that lease ends. It is then
-handed over again if the lease ends after this work.
+piece is one entry, like those of retries, and its result is waited for before the next piece. So nothing that is due
+waits for more than one piece. A message that was leased when the backup was made is given up only if its lease ends
+before its hour's turn. If the lease ends later, the message is handed over again.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ from storage.store import Store
 
 log = structlog.get_logger()
 
-#: Positions looked at in one step of the loop.
+#: So many positions are looked at before the loop does other work.
 LOOK_ROWS: Final = 16_384
-#: Between two pieces, so that hand-overs and schedules go between.
+#: The pause between two pieces, in which entries with hand-overs and schedules can go.
 PAUSE_S: Final = 0.005
 
 
 def restored_overdue(parts: LeaderParts, dispatcher: Dispatcher) -> RestoredOverdue:
-    """The service of a term."""
+    """Make the service for a term (a ServiceFactory)."""
     return RestoredOverdue(dispatcher, parts.store, parts.clock, parts.entropy, parts.proposer, parts.life)
 
 
 class RestoredOverdue(LeaderService):
-    """The work of one term. It does nothing where a cluster was not restored, or wants everything."""
+    """The service of one term. It does nothing if the cluster was not restored, or was restored to keep every
+    message."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class RestoredOverdue(LeaderService):
         self._given_up = 0
 
     def begin(self, term: Term) -> None:
-        """Leave unwanted messages alone, and start."""
+        """Make the dispatcher leave unwanted messages alone, and start to give them up."""
         row = self._store.catalog.overdue_rule
         if row is not None:
             self._term = term
@@ -92,7 +93,7 @@ class RestoredOverdue(LeaderService):
             log.info("gave up what is overdue and not wanted", messages=self._given_up)
 
     async def _say(self, *, done: bool) -> None:
-        """Commit the moment. Propose it again while the outcome is unknown."""
+        """Replicate the cutoff, and whether the work is done. Propose it again while the outcome is unknown."""
         while not self._term.over:
             with suppress(Problem):
                 await self._proposer.propose_single(OverdueCutoff(self._cutoff_ms, done))
@@ -110,7 +111,8 @@ class RestoredOverdue(LeaderService):
             await asyncio.sleep(0)
 
     def _unwanted(self, first: int, end: int) -> U64:
-        """The positions of open units that no consumer has and that were due before the moment."""
+        """The positions of pending units from `first` to `end` that were due before the cutoff. A unit whose lease has
+        ended counts as pending."""
         store = self._store
         positions = np.arange(first, end, dtype=np.uint64)
         positions = positions[IS_OPEN[store.state_only(positions)]]
@@ -122,8 +124,8 @@ class RestoredOverdue(LeaderService):
         return unwanted
 
     async def _bury(self, positions: U64) -> None:
-        """Give these up in one entry. Propose it again while the outcome is unknown, because a message dies only
-        once."""
+        """Give these units up in one entry. Propose it again while the outcome is unknown: it cannot count twice,
+        because a message dies only once."""
         while not self._term.over:
             with suppress(Problem):
                 fail = self._fail(positions)

@@ -1,10 +1,12 @@
-"""Services that a leader drives beside its dispatcher. They begin and end with the term, and say when they wake.
+"""Services that a leader drives beside its dispatcher. They begin and end with the term. Each says when its next step
+is.
 
-    begins ---> step, step, ... ---> ends        by the leader's loop, each step behind the dispatcher's
-                  ^ applied                      by the machine, in the order of the log
+    begins ---> step, step, ... ---> ends        called by the leader's loop, each step after the dispatcher's
+                  ^ applied                      called by the state machine, in the order of the Raft log
 
-A service keeps nothing from one term to the next, because what must last is in the log. It proposes by the parts that
-its factory was given (node/group/leading.py has the list of factories), and asks `term.over` after each wait.
+A service keeps nothing from one term to the next. What must outlast a term has to be replicated. A service proposes
+through the parts that its factory was given, and asks `term.over` after each wait. node/group/leading.py has the list
+of factories.
 """
 
 from __future__ import annotations
@@ -19,35 +21,37 @@ from node.ready.rule import Rule
 from replication.apply.apply_notifier import Changes
 
 NEVER_MS: Final = (1 << 63) - 1
-"""For a service that wakes only when it is told of something."""
+"""The answer of a service that has no next step until it is told of something."""
 
 
 class LeaderService(Protocol):
-    """One job of a leader. All calls come from the loop's thread, and none may hold it. A class that derives from this
-    one leaves out the methods that it does not need."""
+    """One job of a leader. All calls come from the loop's thread, and each must return quickly. A subclass leaves out
+    the methods that it does not need."""
 
     def begin(self, term: Term) -> None:
         """Begin the term. All entries of earlier terms are applied, and the dispatcher has made no step."""
         return
 
     def step(self, now_ms: int) -> int:
-        """Do what is due. Return when the next step is, in milliseconds of the node clock, or NEVER_MS. Called in each
-        step of the leader, so it must be cheap where nothing is due. `term.poke` asks for a step. A clock that has gone
-        back does too."""
+        """Do what is due. Return the time of the next step, in milliseconds of the node clock, or NEVER_MS.
+
+        This is called in each step of the leader, so it must be cheap where nothing is due. It may be called earlier
+        than the service asked: after `term.poke`, for other services, or because the clock has gone back.
+        """
         return NEVER_MS
 
     def applied(self, changes: Changes) -> None:
-        """Note that an entry was applied. All parts that it concerns know it already."""
+        """Note that an entry was applied. All other parts of the term have been told of its changes before."""
         return
 
     def end(self) -> None:
-        """End with the term, in the step of the loop in which leadership is lost. Nothing goes on."""
+        """Stop, in the step of the loop in which leadership is lost. The service does nothing after this."""
         return
 
 
 RuleFactory = Callable[[LeaderParts], Rule]
 ServiceFactory = Callable[[LeaderParts, Dispatcher], LeaderService]
-"""Make a rule, or a service, of one term."""
+"""Both factories are called once for each term."""
 
 
 class Services:
@@ -57,16 +61,16 @@ class Services:
         self._services = services
 
     def begin(self, term: Term) -> None:
-        """Begin all. See LeaderService."""
+        """Begin each service."""
         for service in self._services:
             service.begin(term)
 
     def step(self, now_ms: int) -> int:
-        """Step all. Return when the first of them wakes."""
+        """Step each service. Return the earliest time at which one of them has its next step, or NEVER_MS."""
         return min((service.step(now_ms) for service in self._services), default=NEVER_MS)
 
     def applied(self, changes: Changes) -> None:
-        """Tell all of them."""
+        """Tell each service that an entry was applied."""
         for service in self._services:
             service.applied(changes)
 

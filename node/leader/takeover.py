@@ -1,20 +1,21 @@
-"""A leader's account of a transfer: what it took over from the leader before, and how much of it was handed over again.
+"""A leader's account of a transfer: which leases it took over from the leader before, and how many of those hand-overs
+it repeated.
 
-A planned transfer promises that no message is handed over in two terms. The caller that moved leadership learns if that
-held (`repeated`), so repeats are counted. Records and dispatcher do not count them, because they would be wrong
-together: the dispatcher asks the records before every hand-over. So two lists are kept that neither reads again. Their
-intersection is the count.
+A planned transfer promises that no message is handed over in two terms. The client that moved leadership learns if that
+held (`repeated`), so repeats are counted. The count must not come from settle records and dispatcher, because the
+dispatcher asks those records before every hand-over: if they are wrong, both are. So two lists are kept for this count
+alone, of leases carried over and of hand-overs made.
 
-    carried      leases of earlier terms that ran when the term began, as the records had them  --.
+    carried      leases of earlier terms that ran when the term began, from the settle records  --.
     told         hand-overs without a known end, as the former leader names them                --+--> repeated
-    handed over  units handed over in this term, as they leave for the log                      --'
+    handed over  units handed over in this term, when their Leases go into an entry             --'
 
-A unit of both is a repeat if it was handed over before its former lease ended by every clock. After a failure it is
-none, because the message then lives at another position (replication/apply/message/move.py). `told` finds hand-overs
-that the records cannot show. Their Lease never got into the log, because it was made too late or its entry was lost.
+A unit of both lists is a repeat if it was handed over before its former lease had ended by every clock. A message that
+failed before is no repeat, because it then stands at another position (replication/apply/message/move.py). `told` adds
+hand-overs whose Lease never got into the Raft log, because it was made too late or its entry was lost.
 
-Both lists are kept for the first WATCH_S of a term. By then every ready unit was offered. For leases that run longer,
-the records speak alone.
+Both lists are kept for the first WATCH_S of a term. By then every ready unit has been offered to a consumer once.
+Repeats of leases that run longer are not counted.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from storage.store import Store
 
 #: How long a leader watches for repeats.
 WATCH_S: Final = 10.0
-#: The account is given so long after the first possible hand-over. Ready units went out by then.
+#: The account is given so long after hand-overs became possible. The ready units have gone out by then.
 ACCOUNT_S: Final = 0.1
-#: An elected leader may take so long until it can hand over. Then the account is refused.
+#: If a leader cannot hand over within so long after it is asked for the account, the account is refused.
 READY_S: Final = 2.0
-#: A leader that gives leadership away tells its successor which hand-overs of so long ago are open.
+#: A leader that gives leadership away tells its successor of the hand-overs of the last so many seconds.
 NEWEST_S: Final = 0.25
-#: Hand-overs remembered at most. 150,000 a second are handed over at the rated load.
+#: The watch for repeats ends after so many hand-overs. At the rated load there are 150,000 a second.
 HANDED_MAX: Final = 1_000_000
 
 
@@ -63,14 +64,14 @@ class Takeover:
     def __init__(self, term: int, begun_s: float) -> None:
         self.term = term
         self.begun_s = begun_s
-        #: When a due unit could be handed over first. None: not yet.
+        #: From when on due units could be handed over. None: not yet.
         self.ready_s: float | None = None
         #: Set when `ready_s` is known and the carried leases are counted, or the term is over.
         self.ready = asyncio.Event()
         self.in_flight = 0
-        """Leases of earlier terms, of consumers and of pushes, that ran when the term began."""
+        """The number of leases of earlier terms that ran when the term began, of pulls and of pushes."""
         self._hours: list[int] = []  # yet to be looked through for leases of former leaders, rising
-        self._span: Span | None = None  # the rest of the hour at hand
+        self._span: Span | None = None  # what is still to be looked through of the hour that was begun
         self._noted: list[U64] = []  # units found there so far, each ascending and not empty
         self._carried: list[Carried] = []  # no unit in two of them
         self._handed: list[Lease] = []
@@ -82,7 +83,7 @@ class Takeover:
     # leases of former leaders
 
     def begin(self, hours: list[int]) -> None:
-        """Look through these hours, which rise, for leases of former leaders."""
+        """Set the hours, rising, that `carry` looks through for leases of former leaders."""
         self._hours = hours
 
     @property
@@ -91,12 +92,12 @@ class Takeover:
         return self._span is not None or bool(self._hours)
 
     def carry(self, store: Store, now_ms: int) -> None:
-        """Look through one piece of the hours, the newest first, for leases of former leaders that end after `now_ms`,
-        when the term began.
+        """Look through one piece of the hours, the newest hour first, for leases of former leaders that end after
+        `now_ms`. That is the time at which the term began.
 
-        Other work of the loop goes between two pieces. A lease that ends or is settled meanwhile cannot be repeated. A
-        lease that is extended is found as it is then. Only a unit that this term leases again would be missed, so
-        `leases` notes it before.
+        Other work of the loop goes between two pieces. A lease that ends or is settled before its piece is looked at
+        cannot be repeated. A lease that is extended counts with its new end. A unit that this term leases again would
+        be missed, so `leases` notes it before that.
         """
         if self._span is None:
             self._span = Span(*store.span(self._hours.pop()))
@@ -107,7 +108,8 @@ class Takeover:
             self._noted.clear()
 
     def leases(self, store: Store, position: U64, now_ms: int) -> None:
-        """Note units whose own Lease is about to be proposed, while some hours were not looked through yet."""
+        """Note the former leases of units for which this term is about to propose a Lease. Needed while `carry` is not
+        done."""
         if self.carrying:
             self._note(store, np.sort(position), now_ms)
 
@@ -131,14 +133,15 @@ class Takeover:
             self._add(position, lease_end_ms + CLOCKS_MS)
 
     def _add(self, position: U64, ends_ms: I64) -> None:
-        """Add leases. What is known of a unit already stays, because only the records have an extension."""
+        """Add leases of units that have none here yet. A lease that is here already stays, because the settle records
+        have its extensions and the former leader's list has not."""
         position, rows = np.unique(position, return_index=True)
         new = self._carried_until(position) == 0
         if new.any():
             self._carried.append(Carried(position[new], ends_ms[rows][new]))
 
     def _carried_until(self, position: U64) -> I64:
-        """When the former lease of each of these ends, ms. 0 where none is known."""
+        """When the former lease of each of these units ends, ms, shape [n]. 0 for a unit without one."""
         ends_ms = np.zeros(len(position), np.int64)
         for carried in self._carried:
             at = np.minimum(carried.position.searchsorted(position), len(carried.position) - 1)
@@ -149,7 +152,7 @@ class Takeover:
     # hand-overs of this term
 
     def handed_over(self, lease: Lease, now_s: float) -> None:
-        """Add hand-overs of the own term that leave for the log."""
+        """Add hand-overs of this term, when their Leases go into an entry."""
         self._newest.append((now_s, lease))
         while self._newest[0][0] < now_s - NEWEST_S:
             self._newest.popleft()
@@ -163,7 +166,8 @@ class Takeover:
             self._carried.clear()
 
     def released(self, position: U64) -> None:
-        """Forget strict hand-overs that were leased and will not be made. To make them now repeats nothing."""
+        """Forget leases ahead at these positions that were taken back. Their units were not handed over, so a hand-over
+        now repeats nothing."""
         for number, carried in enumerate(self._carried):
             stays = np.isin(carried.position, position, invert=True)
             self._carried[number] = Carried(carried.position[stays], carried.ends_ms[stays])
@@ -171,7 +175,7 @@ class Takeover:
         self._released = np.concatenate([self._released, position])[-TOLD_MAX:]
 
     def newest(self) -> tuple[U64, I64]:
-        """Positions and lease ends of the units handed over within NEWEST_S, the newest first."""
+        """Positions and lease ends (ms) of the units handed over within the last NEWEST_S, the newest first."""
         leases = [lease for _, lease in reversed(self._newest)]
         position = np.concatenate([np.empty(0, np.uint64), *(lease.position for lease in leases)])
         ends_ms = np.concatenate([np.empty(0, np.int64), *(lease.lease_end_ms for lease in leases)])
@@ -180,7 +184,7 @@ class Takeover:
 
     @property
     def repeated(self) -> int:
-        """Messages handed over in this term, while it watches, though a hand-over of an earlier term ran."""
+        """The number of units that this term handed over, while it watched, before their former lease had ended."""
         if self._repeated is not None:
             return self._repeated
         if not self._carried or not self._handed:
@@ -192,8 +196,9 @@ class Takeover:
     async def account(
         self, told: OpenHandOvers, node_id: str, clock: NodeClock, over: Callable[[], bool]
     ) -> TakeoverView:
-        """Count what the former leader told, and answer ACCOUNT_S after this leader could hand over first. Raises
-        `no-leader` when the term is `over` before, or does not get ready."""
+        """Add the hand-overs that the former leader told. Wait until ACCOUNT_S after this leader could hand over, and
+        return the account. Raises `no-leader` when the term is over by then, or after READY_S in which it could not
+        hand over."""
         if told.term < self.term:
             self.told(np.frombuffer(told.positions, np.uint64), np.frombuffer(told.lease_ends_ms, np.int64))
         try:

@@ -1,7 +1,7 @@
-"""The records of a term in this node's delivery log: that the term began, and how it ended.
+"""Writes into the delivery log that a term of this node began, and how it ended.
 
-From level 3 on the beginning is marked with the run of the machine's kernel and with the term before. Then a reader of
-the logs of all nodes sees which ends of logs may be lost, and which terms no log has (ledger/unrecorded.py).
+From level 3 on the beginning also has the number of this boot of the computer and the term before. Then a reader of all
+nodes' logs sees which logs may have lost their ends, and which terms no log has (ledger/unrecorded.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from storage.store import Store
 
 
 class TermRecord:
-    """The records of the term that the group was elected for last. Made before a cluster is founded in it."""
+    """The records of the term for which this node was last elected. Make it before the cluster may be founded in that
+    term."""
 
     def __init__(
         self,
@@ -31,7 +32,8 @@ class TermRecord:
         *,
         giving: Callable[[], bool],
     ) -> None:
-        """`boot`: the run of the machine's kernel. `giving`: True if this node gives its leadership away."""
+        """`boot` is the number of this boot of the computer. `giving` returns True if this node gives its leadership
+        away."""
         self._term = term
         self._store, self._clock, self._life, self._delivery_log = store, clock, life, delivery_log
         self._giving = giving
@@ -39,7 +41,7 @@ class TermRecord:
         """True if the cluster is founded in this term. No node handed anything over before."""
         restored = store.catalog.restored
         before = 0 if self.founds else term_before
-        if restored is not None and before <= restored.term:  # a term of the cluster that the backup was made of
+        if restored is not None and before <= restored.term:  # the backup's cluster had that term
             before = 0
         self._mark = Mark(boot, before)
         self._marked = False
@@ -50,18 +52,19 @@ class TermRecord:
         self._delivery_log.term_begun(self._term, at_ms, self._mark if self._marked else None)
 
     def level_rose(self) -> None:
-        """Write the beginning once more, with the mark, when the level has one. Raises DiskFailed."""
+        """Write the beginning once more with the mark, if it was written without and the level now allows it. Raises
+        DiskFailed."""
         if not self._marked and self._may_mark():
             self.begin(self._clock.now_ms())
 
     def pass_by(self) -> None:
-        """Write the end of a term that this node lost before it could hand anything over. The record has the mark.
-        Without it no account would name the term before, if that term's own account is lost."""
+        """Write the end of a term that this node lost before it could hand anything over. The mark in it names the term
+        before. Otherwise nothing would show that term if its own log is lost."""
         if not self._life.failed and self._store.cluster_id is not None and self._may_mark():
             self._end(LOST, self._mark)
 
     def end(self) -> None:
-        """Write the end, after the last hand-over."""
+        """Write that the term ended and how, after its last hand-over."""
         self._end(HANDED_ON if self._giving() else STOPPED if self._life.draining else LOST)
 
     def _end(self, how: int, mark: Mark | None = None) -> None:

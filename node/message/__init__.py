@@ -1,5 +1,5 @@
-"""Messages and topics, looked up and changed one by one or in bulk.
+"""Messages and topics: looked up, and changed one by one or in bulk.
 
-In: ids, filters and windows of time. Out: what the log says of them, and commands that change it.
-A look-up never waits for a large one: counts and searches go by pieces.
+In: ids, filters and windows of time. Out: the state and history of messages, and commands that change them. A look-up
+never waits for a large one, because counts and searches go by pieces.
 """

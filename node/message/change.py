@@ -1,7 +1,8 @@
-"""Cancel and reschedule: commands about one message, wherever it stands by now.
+"""Cancel and reschedule: commands about one message, wherever it stands now.
 
-From the proposal to the result the dispatcher does not hand the message over. Hand-overs made before go in the same
-entry or an earlier one. So no hand-over starts after a 200 that did not tell of it.
+From the proposal to the result the dispatcher does not hand the message over. The Leases of hand-overs made before go
+in the same entry or an earlier one, so the command sees them. So no hand-over starts after a 200, and the answer knows
+of all that were made before.
 """
 
 from __future__ import annotations
@@ -38,15 +39,16 @@ from storage.store import Store
 
 PRIORS: Final = {NONE: "none", KNOWN: "known", DOUBTFUL: "unknown"}
 REVISION_MAX: Final = (1 << 32) - 1
-#: Each change keeps a copy of the message until its hour goes.
+#: A message may be rescheduled so often. Each time a copy of it stays in the files until its hour is removed.
 CHANGES_MAX: Final = 10_000
 
 
 class MessageChange:
-    """Changes of single messages on one node. The caller has asked that it leads."""
+    """Cancels and reschedules single messages on one node. The caller has checked that it leads."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock, newest_term: Callable[[], int]) -> None:
-        """`newest_term`: the newest that this node knows of. It may have ended the caller's when an answer is made."""
+        """`newest_term` returns the newest term that this node knows of. By the time of the answer it may be newer than
+        the caller's."""
         self._store, self._proposer, self._clock, self._newest_term = store, proposer, clock, newest_term
 
     async def cancel(self, term: Term, id: str, if_match: int | None) -> CancelResult:
@@ -99,7 +101,7 @@ class MessageChange:
         raise await self._refusal(result, id, if_match)
 
     async def _refusal(self, result: int, id: str, if_match: int | None) -> Problem:
-        """Say why the message was left as it is, from its present records."""
+        """The Problem that says why the command left the message as it is, made from its present state and history."""
         store = self._store
         if result == UNKNOWN:
             return unknown_message()

@@ -1,13 +1,15 @@
-"""How many messages there are: counted hour by hour in a thread, over views of the store that do not change.
+"""Counts messages, hour by hour, in a thread that reads frozen views of the store.
 
-The leader counts what it has applied (storage/query/count.py does the work). It counts one hour after the other, each
-as of one moment. So a message that moves to another hour during a count may be counted twice or not at all. A hand-over
-is seen once its Lease is written. Counts run in turn, a piece of each. So counting takes one core at most, and a count
-of an hour waits for no count of all. A few may be under way, more are refused. All open messages of a whole hour are
-known without looking at them.
+The leader counts what it has applied (storage/query/count.py does the work). Each hour is counted as of one moment, and
+the next hour a little later. So a message that moves to another hour during a count may be counted twice or not at all.
+A hand-over shows in the counts once its Lease is applied.
+
+Counts take turns, one piece of each. So counting takes one core at most, and the count of a single hour need not wait
+until all hours were counted for another client. A few counts may be under way, and further ones are refused. If a count
+asks for all open messages of an hour, a counter has the answer, and nothing is read.
 
 For the list of topics one pass counts all of them. Its result serves every request for a second, or for ten times as
-long as the work took. So counting takes a tenth of a core, however often the list is polled.
+long as the pass took if that is longer. So these counts take a tenth of a core, however often the list is asked for.
 """
 
 from __future__ import annotations
@@ -33,25 +35,25 @@ from storage.hour.hour_table import Extents
 from storage.query.count import CountFilter, DueTally, HourCount, Tally, TooManyBuckets, TopicTally, Total
 from storage.store import Store
 
-#: A thread gets so many hours at a time, or as many as hold so many units. Between two pieces the loop asks if it still
-#: leads.
+#: A piece has so many hours, or as many as have so many units. Between two pieces the node checks that it still leads.
 PIECE_HOURS: Final = 64
 PIECE_UNITS: Final = 1 << 20
-#: Hours whose counters alone are looked at before the loop has its turn.
+#: So many hours of which only counters are needed are looked at before the loop does other work.
 LOOK_HOURS: Final = 1_024
-#: Requests that count or wait to, and those that take turns. Each may wait as long as all before it take.
+#: At most so many requests count or wait to count, and at most so many of them take turns.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 16
-#: The counts of all topics are good for this time, or for so many times what they took.
+#: The counts of all topics serve for this time, or for so many times as long as they took if that is longer.
 TOPICS_FRESH_S: Final = 1.0
 TOPICS_FRESH_TIMES: Final = 10
 
 
 class Counting:
-    """The counts of one node. The caller has asked that it leads; `leads` asks again or raises."""
+    """The counts of one node. The caller has checked that it leads. `leads` returns the term, or raises if that has
+    changed."""
 
     def __init__(self, store: Store, clock: NodeClock, term: Callable[[], int]) -> None:
-        """`term`: the newest that this node knows of."""
+        """`term` returns the newest term that this node knows of."""
         self._store, self._clock, self._term = store, clock, term
         self._turns = OneAtATime("counts", WAITING_MAX, TAKE_TURNS)
         self._listing = asyncio.Lock()  # one pass over all topics at a time: its result serves all that wait
@@ -83,14 +85,15 @@ class Counting:
         return [HistogramBucket(origin_ms + each * step_ms, found[each]) for each in range(first, last + 1)]
 
     async def living(self, topic: int, leads: Leads) -> tuple[int, Extents]:
-        """Count the messages of a topic that have not ended. Also return what each hour held when it was counted."""
+        """Count the messages of a topic that have not ended. Also return how many units each hour had when it was
+        counted."""
         total, counted = Total(), list[Extents]()
         await self._pass(CountFilter(frozenset(LIVE_STANDINGS), topic), total, leads, counted)
         return total.count, Extents.join(counted)
 
     async def by_topic(self, leads: Leads) -> Mapping[int, Mapping[str, int]]:
-        """Count messages by state for each topic's number, with all states of each. It is somewhat old (see above).
-        Raises `over-limit`."""
+        """Count messages by topic number and state, with every state for each topic. The counts may be a second old, or
+        ten times as old as their pass took. Raises `over-limit`."""
         if self._is_fresh():
             return self._topics
         async with self._listing:
@@ -108,7 +111,8 @@ class Counting:
             return counts
 
     def _is_fresh(self) -> bool:
-        """True while the counts of topics still serve. Those of another term do not, because they may know of less."""
+        """True while the counts of all topics may be used again. Those of another term may not, because this node may
+        have known of fewer messages then."""
         return self._clock.monotonic() < self._topics_until_s and self._term() == self._topics_term
 
     def _count_filter(self, query: CountQuery) -> CountFilter:
@@ -129,8 +133,8 @@ class Counting:
     async def _pass(
         self, count_filter: CountFilter, tally: Tally, leads: Leads, counted: list[Extents] | None = None
     ) -> float:
-        """Work through all hours that may hold some, and return the seconds of work. `counted` gets what each hour
-        held."""
+        """Count all hours that may have matching messages into `tally`, and return the seconds of work. Append to
+        `counted` how many units each hour had."""
         clock, took_s = self._clock, 0.0
         now_ms, count_filter = clock.now_ms(), replace(count_filter, term=leads().term)
         pieces = self._pieces(count_filter, tally, now_ms, counted)
@@ -148,8 +152,8 @@ class Counting:
     def _pieces(
         self, count_filter: CountFilter, tally: Tally, now_ms: int, counted: list[Extents] | None
     ) -> Iterator[list[HourCount]]:
-        """Yield the pieces to read, each made when it is asked for. The last may be empty. Counts known without reading
-        are added at once."""
+        """Yield the pieces to be read, each made when it is asked for. The last may be empty. Counts that need no
+        reading are added to `tally` at once."""
         store = self._store
         piece: list[HourCount] = []
         units, looked = 0, list[int]()
@@ -170,7 +174,8 @@ class Counting:
         yield piece
 
     async def _read(self, piece: list[HourCount], tally: Tally) -> None:
-        """Read a piece in a thread. A caller that goes away ends the thread too, before the next caller's turn."""
+        """Read a piece in a thread. If the caller is cancelled, the thread is stopped before the next caller has its
+        turn."""
         if not piece:
             await asyncio.sleep(0)
             return

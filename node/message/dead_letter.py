@@ -1,7 +1,8 @@
-"""Messages that were given up: listed page by page, and tried again on request.
+"""Messages that were given up: lists them page by page, and redrives them.
 
-A message's end stands at its home, so the dead messages of an hour are those born in it. They are looked for hour by
-hour, in pieces that leave the event loop its turn. Between two pieces leadership is asked for again.
+A message's end is recorded at its home. So the dead messages of an hour are found among those born in it, wherever they
+died. They are looked for hour by hour, in pieces. Between two pieces the loop does other work, and this node checks
+that it still leads.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from storage.record.record import Record
 from storage.store import Store
 from storage.tables.topic import Topic
 
-#: Homes looked at in one piece, and the weight of records read, counted as in node.settle.move_size.
+#: So many homes are looked at in one piece, and records of such a weight are read (as in node/settle/move_size.py).
 LOOK_ROWS: Final = 65_536
 READ_WEIGHT: Final = 256
 
@@ -49,7 +50,7 @@ class _Dead(NamedTuple):
 
 @dataclass(slots=True)
 class _Done:
-    """The work that a redrive has done so far. `index` is the log index of its last entry."""
+    """The progress of a redrive. `index` is that of its last entry in the Raft log."""
 
     matched: int = 0
     changed: int = 0
@@ -57,7 +58,8 @@ class _Done:
 
 
 class DeadLetters:
-    """The dead messages of one node. The caller has asked that it leads; `leads` asks again or raises."""
+    """The dead messages of one node. The caller has checked that it leads. `leads` returns the term, or raises if that
+    has changed."""
 
     def __init__(self, store: Store, proposer: Proposer, clock: NodeClock) -> None:
         self._store, self._proposer, self._clock = store, proposer, clock
@@ -68,15 +70,15 @@ class DeadLetters:
         homes: list[int] = []
         async with aclosing(self._matching(topic, query, _read_cursor(query.cursor), leads)) as pieces:
             async for piece in pieces:
-                found += self._shown(piece)  # at once: later some may be redriven or gone, and all would be in memory
+                found += self._shown(piece)  # before the next piece: later some may be gone, and records take memory
                 homes += [dead.home for dead in piece]
                 if len(found) > query.limit:
                     return DeadPage(found[: query.limit], f"{homes[query.limit - 1]:016x}")
         return DeadPage(found)
 
     async def redrive(self, topic: Topic, query: DeadQuery, leads: Leads, *, dry_run: bool) -> BulkResult:
-        """Make all that match due now. Messages that die meanwhile may be among them, but none is redriven twice. If
-        leadership is lost in the middle, raises `outcome-unknown` with the changes known to be done."""
+        """Make all dead messages that match due now. Messages that die meanwhile may be included, but none is redriven
+        twice. If leadership is lost after some were redriven, raises `outcome-unknown`, which says how many."""
         done = _Done()
         waiting: list[int] = []
         try:
@@ -96,7 +98,7 @@ class DeadLetters:
         return BulkResult(done.matched, done.changed, done.index)
 
     async def _redriven(self, homes: list[int], done: _Done) -> None:
-        """Make those of these that are dead due again."""
+        """Make the messages with these homes due now, if they are still dead. Add to `done`."""
         home = np.array(homes, np.uint64)
         for piece in move_pieces(move_weights(self._store, home), ENTRY_MOVES_MAX):
             now_ms = self._clock.now_ms()
@@ -105,7 +107,7 @@ class DeadLetters:
             done.changed += int(np.count_nonzero(results))
 
     async def _matching(self, topic: Topic, query: DeadQuery, after: int, leads: Leads) -> AsyncGenerator[list[_Dead]]:
-        """Yield all dead messages that match, behind the position `after`, in pieces none of which is empty."""
+        """Yield all dead messages that match and whose homes are greater than `after`, in pieces. No piece is empty."""
         for hour in self._store.ended_hours(max(after, 0) >> INDEX_BITS):
             begin, end = self._store.span(hour)
             for first in range(max(begin, after + 1), end, LOOK_ROWS):
@@ -121,7 +123,7 @@ class DeadLetters:
                     leads()
 
     def _candidates(self, topic: Topic, query: DeadQuery, homes: U64) -> U64:
-        """The messages of the topic that may carry the tag, as far as the index says."""
+        """The dead messages of the topic that may have the tag: their units' tag masks allow it."""
         homes = self._still_dead(homes)
         units = self._store.units(homes)
         rows = units["topic"] == topic.number
@@ -132,7 +134,7 @@ class DeadLetters:
         return candidates
 
     def _read(self, query: DeadQuery, homes: U64) -> list[_Dead]:
-        """The messages that match by their records."""
+        """Read the records of these messages. Return the messages that match."""
         store = self._store
         homes = self._still_dead(homes)
         places = store.last_places(homes)
@@ -142,8 +144,8 @@ class DeadLetters:
         return [dead for dead in found if _matches(query, dead.record)]
 
     def _still_dead(self, homes: U64) -> U64:
-        """The homes whose messages are still dead. Since they were found the loop had its turns: messages may be
-        redriven, an hour may be gone."""
+        """Those homes whose messages are still dead. The loop did other work since they were found, so some messages
+        may have been redriven, or their hour unlinked."""
         dead: U64 = homes[self._store.state_only(homes) == DEAD]
         return dead
 

@@ -17,7 +17,8 @@ _DEFAULTS: Final[dict[str, Any]] = {name: getattr(TOPIC_DEFAULTS, name) for name
 
 
 def settings_of(change: TopicChange) -> dict[str, Any]:
-    """The settings that a change names. None removes a setting. Maps stay maps of the fields that were sent."""
+    """The settings that a change sets. The value None means that the setting is to be removed. A map (such as `retry`)
+    has only the fields that were sent."""
     settings = {name: value for name in _PLAIN if (value := getattr(change, name)) is not None}
     for name in _REMOVABLE:
         value = getattr(change, name)

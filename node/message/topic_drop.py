@@ -1,17 +1,17 @@
-"""Deletes a topic when all its messages have ended. A thread counts them, and the entry is made only if no new unit
-came.
+"""Deletes a topic when all its messages have ended. A thread counts them, and the command is proposed only if no new
+unit came.
 
-    count all hours (they may change meanwhile) --- some: not-empty
+    count all hours (they may change meanwhile) --- some are open: not-empty
             |  none; remembers how many units each hour had when it was counted
             v
-    when the entry is put together: are there units appended since, and of this topic?  --- yes: count again
-            |  no                                                                            too many: count again
+    when the entry is put together: is any unit appended since of this topic?     --- yes: count again
+            |  no                                                     too many to look at: count again
             v
     DropTopic, void unless it stands right behind what was looked at (replication/apply/topic.py) --- void: count again
 
-A message of the topic can only become open by a unit that is appended, by a schedule, a move or a redrive. So the
-counted units and those appended since are all there are. Producers are not held up: their message comes first, or makes
-the topic anew.
+A topic gets an open message only by a unit that is appended: by a schedule, a move or a redrive. So it is enough to
+look at the units that were counted and at those appended since. Producers are not held up. If their message comes
+first, the topic is not empty. If it comes later, it creates the topic anew.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from storage.hour.hour_table import Extents
 from storage.store import Store
 from storage.tables.topic import Topic
 
-#: Counts until a delete gives up. Each is quicker than the messages that come in between.
+#: A delete gives up after so many counts, if messages came in during each of them.
 TRIES_MAX: Final = 8
-#: Units appended since the count that are looked at on the loop, and the hours that hold them: some milliseconds.
+#: At most so many units appended since the count, in so many hours, are looked at on the loop. It takes a few ms.
 FRESH_MAX: Final = 20_000
 FRESH_HOURS_MAX: Final = 100
 
 
 class TopicDrop:
-    """Deletes topics that are empty. The caller has asked that this node leads; `leads` asks again or raises."""
+    """Deletes topics that are empty. The caller has checked that this node leads. `leads` returns the term, or raises
+    if that has changed."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""Sets a topic's settings as a client asks. A PATCH changes settings that only this node knows, a PUT starts from
-nothing.
-"""
+"""Sets a topic's settings as a client asks. A PATCH changes the present settings, a PUT replaces them all."""
 
 from __future__ import annotations
 
@@ -45,6 +43,6 @@ async def put_topic(store: Store, proposer: Proposer, term: Term, asked: TopicPu
 
 
 def another_revision(topic: Topic | None, if_match: int | None) -> Problem:
-    """The Problem for a topic that has changed since."""
+    """The Problem for a topic whose revision is not the one that the client named."""
     found = topic.revision if topic else "none"
     return Problem("revision-mismatch", f"the topic has revision {found}, If-Match asks for {if_match}")

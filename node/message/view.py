@@ -1,7 +1,7 @@
-"""A message as people look at it: found by its id wherever it stands by now, with its state and its history.
+"""Shows a message to clients: finds it by its id wherever it stands now, with its state and its history.
 
-An id names the message's home, where it was born. A message that was moved (retried, rescheduled, redriven) stands
-elsewhere. Its newest position has its present state. Its home has the history over all positions.
+An id names the message's home. A message that was moved (retried, rescheduled, redriven) stands at another position.
+Its present state is that at its place. The history over all its positions is found from its home.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from storage.store import Store
 MOVES: Final = (CODE_RESCHEDULED, CODE_REDRIVEN)
 """Codes of moves on purpose. All others say why a hand-over failed."""
 
-#: How often a history is read in turns if it changes meanwhile.
+#: If a history changes while it is read in turns, it is read again, so many times in all. Then it is read at once.
 TELL_MAX: Final = 4
 
 
 class FoundMessage(NamedTuple):
-    """A message that is there. `record` is that of its newest position, `place`."""
+    """A message that exists. `record` is the one at its `place`."""
 
     home: int
     place: int
@@ -75,8 +75,8 @@ def find(store: Store, id: str) -> FoundMessage:
 
 
 async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
-    """Return the message of this id and its history, as of one moment. A long history is read in turns, and again if it
-    changed meanwhile."""
+    """Return the message of this id and its history, as of one moment. The history is read in turns of the loop. If it
+    changed meanwhile it is read again."""
     for _ in range(TELL_MAX):
         found = find(store, id)
         at = np.unique(np.array([found.home, found.place], np.uint64))
@@ -89,7 +89,7 @@ async def tell(store: Store, id: str) -> tuple[FoundMessage, Settles]:
 
 
 def _as_of(store: Store, places: U64) -> list[bytes]:
-    """The records of these units, to be compared."""
+    """The states of these units as bytes, so that they can be compared later."""
     found = store.states(places)
     return [each.tobytes() for each in (found.state, found.attempt, found.term, found.lease_end_ms)]
 
@@ -112,10 +112,10 @@ def view_message(
     leads: bool = False,
     leased_ahead: tuple[int, int] | None = None,
 ) -> MessageView:
-    """Make the answer to a GET in a `term`.
+    """Make the answer to a GET in this `term`.
 
     - `topic`: the name of the message's topic.
-    - `nodes`: the names of the nodes, by number from 1.
+    - `nodes`: the names of the nodes, in the order of their numbers from 1.
     - `told`: the history of the message (Store.history).
     - `leads`: true if this node leads in this term.
     - `leased_ahead`: (term, attempt) of a strict hand-over that has not begun. Only the leader knows it. Its lease is
@@ -156,12 +156,12 @@ def view_message(
 
 
 def revision_of(record: Record) -> int:
-    """Count how often the message was rescheduled, from 1."""
+    """The message's revision: 1, and 1 more for each time it was rescheduled."""
     return int(record.extension.get("revision", 1))
 
 
 def dead_of(record: Record) -> dict[str, Any] | None:
-    """The facts that a dead-letter copy holds of its original. None for any other message."""
+    """The facts that a dead-letter copy keeps of the message that it was made from. None for any other message."""
     dead = record.extension.get("dead")
     if dead is None:
         return None
@@ -181,16 +181,20 @@ def newest_lease(history: Settles) -> np.void | None:
 
 
 def handed_over_at(history: Settles, term: int, now_ms: int) -> int | None:
-    """When the newest hand-over was made, ms. None without one, or if it is not known in this term, at this time."""
+    """When the newest hand-over was made, ms. None if there was none, or if its time is not known in this `term` at
+    `now_ms`."""
     leases = np.flatnonzero(history["what"] == LEASED)
     told = len(leases) and _is_told(history, int(leases[-1]), term, now_ms)
     return int(history[leases[-1]]["at_ms"]) if told else None
 
 
 def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
-    """True if time and node of a lease's hand-over are known. They are not known if an extension alone told of it. The
-    same if it was planned and no outcome says that it began, because at its time the leader may have been dead or
-    stalled."""
+    """True if time and node of the hand-over of the lease in this row are known.
+
+    They are not known if only an extend by receipt recorded it. The same holds if the hand-over was planned and no
+    outcome says that it began. At its time the leader may have been dead or stalled. While a planned lease of this term
+    runs they count as known.
+    """
     lease = history[row]
     if lease["code"] & BY_RECEIPT:
         return False
@@ -205,7 +209,7 @@ def _is_told(history: Settles, row: int, term: int, now_ms: int) -> bool:
 
 
 def _moved_since(history: Settles) -> bool:
-    """True if the message was moved on purpose after its newest hand-over, which was for another due time then."""
+    """True if a client moved the message after its newest hand-over. That hand-over was then for another due time."""
     what = history["what"]
     after = history[np.flatnonzero(what == LEASED)[-1] :]
     return bool(((after["what"] == FORWARDED) & np.isin(after["code"], MOVES)).any())
@@ -214,11 +218,14 @@ def _moved_since(history: Settles) -> bool:
 def _made(
     history: Settles, leased_ahead: tuple[int, int] | None, now_ms: int | None, term: int
 ) -> tuple[Settles, bool]:
-    """The history without leases whose hand-overs were not made, and whether its newest hand-over has begun.
+    """The history without leases whose hand-overs were not made, and whether the hand-over of its newest lease has
+    begun.
 
-    A lease was not made if it was released, or if its hand-over has not begun in this term. The leader knows by
-    `leased_ahead`, whatever its clock shows (`now_ms` is None): the clock may have gone back since. Another node knows
-    of a plan of this term only that it is for later. What an earlier leader planned may have begun by its clock."""
+    A lease that was taken back led to no hand-over. The newest may not have begun yet. The leader knows that by
+    `leased_ahead`, whatever its clock shows (`now_ms` is None), because the clock may have gone back. Another node
+    takes a planned lease of this term for not begun until its time. A lease that an earlier leader planned counts as
+    begun.
+    """
     what = history["what"]
     keep = np.ones(len(history), np.bool_)
     released = np.flatnonzero(what == RELEASED)
@@ -233,7 +240,7 @@ def _made(
 
 
 def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
-    """The word for a message whose newest position is in this state. For a pending message the time decides."""
+    """The word for a message whose unit at its place is in this state. If it is pending, its due time decides."""
     if state == LEASED and lease_end_ms > now_ms:
         return STATES[LEASED].word
     if IS_PENDING[state] or state == LEASED:
@@ -242,8 +249,8 @@ def _shown(state: int, lease_end_ms: int, due_ms: int, now_ms: int) -> str:
 
 
 def _last_error(record: Record, history: Settles) -> str | None:
-    """Say why the newest failed hand-over failed. The error text is kept with the retry that followed the failure. A
-    message that died has no such retry for its last failure, so the text of the failure before says more."""
+    """Say why the newest failed hand-over failed. The error text is in the record that the retry after a failure made.
+    If the message died of its last failure, there is no such record, and the text is that of the failure before."""
     failures = history[TELLS_FAILURE[history["what"]] & ~np.isin(history["code"], MOVES)]
     said = str(record.extension.get("error", ""))
     if not len(failures):
@@ -258,8 +265,8 @@ def _last_error(record: Record, history: Settles) -> str | None:
 
 
 def _events(record: Record, history: Settles, nodes: Sequence[str], term: int, now_ms: int) -> list[HistoryEvent]:
-    """The history in the words of the states. An extended lease has several records, all with the time of its
-    hand-over: they are one event."""
+    """The history as events, in the words of the states. Each extend of a lease is a record with the time of the
+    hand-over. All records of one lease are one event."""
     events = [HistoryEvent(record.created_ms, "scheduled", "", 0, 0)]
     for at, row in enumerate(history):
         said = STATES[int(row["what"])].event

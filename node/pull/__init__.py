@@ -1,5 +1,5 @@
-"""Consumers that ask, and what they say of what they were handed.
+"""Consumers that pull, and what they report of the messages that they got.
 
-In: pulls that wait, acks, nacks and extensions. Out: deliveries with receipts, a result for each receipt. A waiting
-pull is woken only for units above its own mark.
+In: pulls, which may wait, and acks, nacks and extends. Out: deliveries with receipts, and a result for each receipt. A
+waiting pull with a tag filter is woken only for units that its filter has not looked at.
 """

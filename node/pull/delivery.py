@@ -1,7 +1,7 @@
-"""The form in which deliveries cross to the front: columns of their records, and the bodies.
+"""The form in which deliveries go from the group to the front: columns of their records, and the bodies.
 
-Consumers take a thousand at a time, so no object is made for each message. Only one with tags, headers, a key or a
-content type has a Record. The front makes ids and receipts.
+Consumers take a thousand messages at a time, so no object is made for each of them. Only a message with tags, headers,
+a key or a content type has an object (MoreOfDelivery). The front makes ids and receipts.
 """
 
 from __future__ import annotations

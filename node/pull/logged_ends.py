@@ -1,7 +1,7 @@
-"""Remembers which ends of hand-overs the delivery log has, as far as this node can.
+"""Remembers, as far as memory allows, which ends of hand-overs this node has written to the delivery log.
 
-A late or repeated ack changes nothing. So a client may send the same thousand for ever. With a row for each time they
-would fill the disk, and the ledger of their hour would have more rows than it reads.
+A late or repeated ack changes nothing, so a client may send the same thousand acks for ever. If each of them wrote a
+row, they would fill the disk. The ledger of their hour would have more rows than it can read.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ATTEMPT: Final = np.uint64(0xA0761D6478BD642F)
 
 
 class LoggedEnds:
-    """A mark for each end, in one of a million slots: 8 MB, of which the kernel gives the pages that are touched. The
-    newest mark of a slot replaces the one before. So two hand-overs that share a slot may both get a row again."""
+    """One mark for each end, in one of a million slots. That is 8 MB, of which the kernel gives only pages that are
+    touched. If two hand-overs share a slot, the newer mark replaces the older one, and both may be written again."""
 
     def __init__(self) -> None:
         self._marks: U64 = np.zeros(1 << _SLOT_BITS, np.uint64)
 
     def first(self, named: ReceiptColumns, outcome: int) -> npt.NDArray[np.bool_]:
-        """Mark where this outcome of these hand-overs is new, [n], and remember it from now on."""
+        """True, [n], where this outcome of the hand-over is new here. All are remembered from now on."""
         marks = named.position * _SPREAD + named.term * _TERM + named.attempt * _ATTEMPT + np.uint64(outcome + 1)
         slots = marks >> np.uint64(64 - _SLOT_BITS)
         news: npt.NDArray[np.bool_] = self._marks[slots] != marks

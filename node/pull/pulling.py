@@ -1,17 +1,18 @@
 """The pulls of one term: hand-overs to consumers that ask, and to those that wait.
 
-A waiting pull makes its lease itself, in the step in which it wakes and without an await between. So a consumer whose
-connection closed costs no lease, and trust is asked for at the moment of the hand-over. The answer is written in the
-same step. The pull first asks if the connection is open (`gone`). Its end may have been read in the step before, and
-has not yet ended the wait.
+A waiting pull takes its lease itself, in the step of the loop in which it is woken, without an await in between. So a
+consumer whose connection has closed takes no lease, and trust is asked for at the moment of the hand-over. The answer
+is made in the same step. Before that the pull asks if its connection is still open (`gone`): it may have closed just
+now, before this wait was ended.
 
-In a strict topic a pull waits once more, for its Lease to be committed. The hand-over is made after that, if this node
-still acts as leader. If the consumer or trust has gone by then, the lease is released: no consumer got anything.
+In a strict topic a pull then waits for its Lease to be committed. After that the hand-over is made, if this node still
+acts as leader. If the consumer or trust has gone by then, the lease is taken back, and no consumer got anything.
 
-A pull with a tag filter is woken only by units that it has not looked at. So messages that no consumer wants wake no
-pull, and each filter gets its own. Filters that look much and find little rest. For each moment of looks that a topic's
-filters cost they owe four of rest. Messages that come meanwhile share the next look, and a pull that comes meanwhile
-waits for its first. Pulls of other topics, and those without a filter, do not wait for that.
+A pull with a tag filter is woken only by units that its filter has not looked at. So messages that no consumer wants
+wake no pull, and each filter gets the messages that it wants. Filters that look at much and find little must rest. The
+filters of a topic rest four times as long as their fruitless looks took. Messages that come meanwhile share the next
+look, and a new pull waits for its first look until then. Pulls of other topics, and pulls without a filter, do not wait
+for that.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ K = TypeVar("K")
 LEASE_MS: Final = TOPIC_DEFAULTS.lease_ms
 #: How long a strict pull waits for its Lease to be written.
 LEASE_WAIT_S: Final = 5.0
-#: At most so many different filters wait for one topic: each of them looks at a message that none of them wants.
+#: At most so many different filters may wait for one topic, because each of them looks at a message that none wants.
 FILTERS_MAX: Final = 1_000
-#: A step looks at topics for this time, and leaves the others to the next step.
+#: One step looks for waiting pulls for so long, and leaves the other topics to the next step.
 WAKE_S: Final = 0.002
-#: Once the filters of a topic owe more than the credit, they rest REST times as long as their looks took, up to the
-#: bound.
+#: The filters of a topic owe a rest of REST times as long as their fruitless looks took. They rest once they owe more
+#: than CREDIT_S, and at most for REST_MOST_S.
 REST: Final = 4.0
 CREDIT_S: Final = 0.02
 REST_MOST_S: Final = 1.0
@@ -68,7 +69,7 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Look:
-    """A look at the pulls that wait for a topic. It may take several steps."""
+    """A search for a waiting pull of this subscription that wants one of its units. It may take several steps."""
 
     subscription: Subscription
     sleeping: Iterator[_Waiter]
@@ -77,7 +78,7 @@ class _Look:
 
 
 class Pulling:
-    """Waiting pulls by subscription, first come first served."""
+    """The pulls that wait, by subscription. The first that came is served first."""
 
     def __init__(
         self,
@@ -95,19 +96,20 @@ class Pulling:
         self._waiters: dict[Subscription, dict[_Waiter, None]] = {}
         self._crowd = Crowd(self._loop)
         self._topic_waits = TopicWaits(self._crowd)
-        self._look: dict[Subscription, None] = {}  # subscriptions that may have something for a pull, in line
-        self._left: _Look | None = None  # a look at the first of those, which a step had no time to end
-        self._paid_s: dict[Subscription, float] = {}  # loop time at which the filters' looks are paid for
+        self._look: dict[Subscription, None] = {}  # subscriptions that may have units for a waiting pull, in order
+        self._left: _Look | None = None  # a look at the first of them, begun in a step that had no time to end it
+        self._paid_s: dict[Subscription, float] = {}  # loop time until which the filters owe rest for their looks
         self._resting: set[Subscription] = set()  # subscriptions whose filters rest until then
-        self._stopped: dict[Subscription, int] = {}  # number of the waiter at whose filter the looks stopped
+        self._stopped: dict[Subscription, int] = {}  # number of the pull whose filter is to look first after the rest
         self._numbers = count(1)
         self._filters = 0  # waiters with a filter
         self._alike: Counter[tuple[Subscription, TagFilter]] = Counter()  # how many of those have the same filter
         self._different: Counter[Subscription] = Counter()  # how many different filters wait; no zeros in either
 
     async def pull(self, asked: PullAsked, gone: Gone) -> Deliveries:
-        """Hand over up to `asked.most` units, waiting for the first. A topic that does not exist has none yet. A topic
-        that is deleted meanwhile may come again under another number. Raises `no-leader` when the term ends."""
+        """Hand over up to `asked.most` units, and wait for the first if there is none. While the topic does not exist
+        the pull waits for it. A topic that is deleted meanwhile may come again under another number. Raises `no-leader`
+        when the term ends."""
         loop = self._loop
         deadline = loop.time() + asked.wait_ms / 1000
         wanted = TagFilter.of(asked.tags)
@@ -142,7 +144,7 @@ class Pulling:
             await self._wait(subscription, wanted, left_s)
 
     def _take(self, subscription: Subscription, asked: PullAsked, wanted: TagFilter | None, *, again: bool) -> HandOver:
-        """Hand over ready units, perhaps none, and poke the term if others may find more. `again`: this is not the
+        """Hand over ready units, perhaps none. Let the term step if other pulls may find more. `again` is False in the
         pull's first look."""
         lease_ms = asked.lease_ms or settings_of(self._store, subscription).get("lease_ms", LEASE_MS)
         now_ms, trusted = self._clock.now_ms(), self._term.trusted()
@@ -153,20 +155,21 @@ class Pulling:
         if wanted is not None and not len(hand_over):
             self._owe(subscription, self._loop.time() - began_s)
         if len(hand_over) and not self._handing_over.has_more(subscription):
-            if (due_ms := self._handing_over.leases_due_ms) is not None:  # its Leases wait for the beat
+            if (due_ms := self._handing_over.leases_due_ms) is not None:  # its Lease must go into an entry by then
                 self._term.poke_by(due_ms)
             return hand_over
-        # Poke the term for units that are given up and wait for their end, and for other pulls that may find more. An
-        # empty pull may have drained a window of cancelled units, or looked through a part of it only. The loop's next
-        # steps try a refused pull again. A poke would only have it refused again at once.
+        # The term must step to end units that are over their limit, and because other pulls may find more. An empty
+        # pull may have drained a window of cancelled units, or looked through a part of it only. But a pull that was
+        # refused (no trust, or blocked) is tried again by later steps: a step now would only refuse it again.
         refused = again and (not trusted or self._handing_over.blocked(now_ms))
         if len(hand_over) or self._handing_over.has_exhausted or not refused:
             self._term.poke()
         return hand_over
 
     def wake(self) -> bool:
-        """Wake one waiting pull per topic that has something for it. That pull has the next one woken. Return true if
-        any was woken, which must happen again if the pull is refused. Looks only at topics that have something new."""
+        """Wake one waiting pull for each topic that has units which the pull wants. That pull lets the term step, which
+        wakes the next. Only topics with something new are looked at. Return True if a pull was woken: it may be
+        refused, so the caller must call this again."""
         for subscription in self._handing_over.waited.take():
             self._look_at(subscription)
         again: list[Subscription] = []
@@ -192,14 +195,15 @@ class Pulling:
         return bool(again)
 
     def _look_at(self, subscription: Subscription) -> None:
-        """Note that the subscription may have something new. A look that is under way may have passed it."""
+        """Note that the subscription may have new units. A look at it that is under way may have passed them."""
         self._look[subscription] = None
         if self._left is not None and self._left.subscription == subscription:
             self._left.changed = True
 
     def _wake_one(self, subscription: Subscription, waiters: Iterable[_Waiter], until_s: float) -> bool:
-        """Wake the first pull that sleeps on something it wants. Return true if any of these pulls wants something, or
-        may. A look without time to end is left over."""
+        """Wake the first of these pulls that sleeps and wants one of the units. If there is no time left at `until_s`,
+        keep the look for the next step. Return True if a pull was found that wants a unit, or if the look must be
+        repeated."""
         look, self._left = self._left, None
         if look is None or look.subscription != subscription:
             look = _Look(subscription, iter(self._in_line(subscription, waiters)), {})
@@ -223,15 +227,16 @@ class Pulling:
         return look.changed or any(look.found.values())
 
     def _in_line(self, subscription: Subscription, waiters: Iterable[_Waiter]) -> list[_Waiter]:
-        """Order the pulls: first come first served, but filters go on where they stopped. Else those at the end would
-        never have their look. Pulls without a filter come before them then."""
+        """The pulls in the order in which to look for them: as they came. After a rest, pulls without a filter come
+        first, and then filters from the one at which the looks stopped. Otherwise the last filters would never get a
+        look."""
         stopped = self._stopped.pop(subscription, None)
         if stopped is None:
             return list(waiters)
         return sorted(waiters, key=lambda each: 0 if each.wanted is None else 1 if each.number >= stopped else 2)
 
     def _owe(self, subscription: Subscription, seconds: float) -> None:
-        """Add to the rest that the subscription's filters owe for their looks."""
+        """Add REST times so many seconds of looks to the rest that the subscription's filters owe."""
         now_s = self._loop.time()
         until_s = max(now_s, self._paid_s.get(subscription, 0.0)) + REST * seconds
         self._paid_s[subscription] = min(until_s, now_s + REST_MOST_S)
@@ -249,7 +254,8 @@ class Pulling:
             self._term.poke()
 
     def drop(self, subscription: Subscription) -> None:
-        """Wake the pulls that wait, because the topic is deleted. A new topic of the same name has another number."""
+        """Wake the pulls that wait for this topic, because it is deleted. A new topic of the same name has another
+        number."""
         for waiter in self._waiters.get(subscription, ()):
             self._crowd.add(partial(wake, waiter.woken))
 
@@ -258,14 +264,15 @@ class Pulling:
         self._topic_waits.created(name)
 
     def end(self) -> None:
-        """Tell all waiting pulls that the term is over."""
+        """Wake all waiting pulls, because the term is over. Each then raises `no-leader`."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 self._crowd.add(partial(wake, waiter.woken))
         self._topic_waits.end()
 
     async def _wait(self, subscription: Subscription, wanted: TagFilter | None, left_s: float) -> None:
-        """Wait until the subscription has something, `left_s` are over, or the term is."""
+        """Wait until the subscription may have units for this pull, `left_s` have passed, or the topic is deleted.
+        Raises `no-leader` when the term ends, and `over-limit`."""
         self._term.raise_if_over()
         waiter = _Waiter(next(self._numbers), wanted, self._loop.create_future())
         self._count(subscription, wanted, 1)
@@ -288,17 +295,18 @@ class Pulling:
         self._term.raise_if_over()
 
     def _looks_later(self, subscription: Subscription, wanted: TagFilter | None) -> bool:
-        """True if a new pull has its first look when its subscription's looks are paid for. A pull that could not wait
-        has it at once: it is refused only if there is nothing for it."""
+        """True if a new pull with this filter must wait for its first look, because the subscription's filters rest. A
+        pull that may not wait, because too many filters do, looks at once: it is refused only if there is nothing for
+        it."""
         return wanted is not None and subscription in self._resting and self._has_room(subscription, wanted)
 
     def _has_room(self, subscription: Subscription, wanted: TagFilter) -> bool:
-        """True if one more pull may wait with this filter."""
+        """True if a pull with this filter may wait."""
         return (subscription, wanted) in self._alike or self._different[subscription] < FILTERS_MAX
 
     def _count(self, subscription: Subscription, wanted: TagFilter | None, change: int) -> None:
-        """Count one more pull that waits with this filter, or one less. Raises `over-limit` if another filter would
-        wait."""
+        """Count one pull with this filter more (`change` 1) or less (-1). Raises `over-limit` if it would be one filter
+        too many."""
         if wanted is None:
             return
         if not self._has_room(subscription, wanted):
@@ -313,9 +321,9 @@ class Pulling:
         self._handing_over.set_waiting(self._filters)
 
     async def _leased(self, hand_over: HandOver, gone: Gone) -> HandOver:
-        """Wait for the Lease of a strict hand-over, and return the part that may be made, perhaps nothing. Raises
-        `no-leader` when the term ends, or if the Lease is not written in time. Then nothing was handed over, and
-        nothing will be."""
+        """Wait for the Lease of a strict hand-over. Return the hand-over with those units that may still go, perhaps
+        none. Raises `no-leader` when the term ends, or if the Lease is not written in time. Then nothing was handed
+        over, and the units' leases are taken back."""
         strict = self._handing_over.strict
         try:
             async with asyncio.timeout(LEASE_WAIT_S):
@@ -330,7 +338,8 @@ class Pulling:
             self._term.poke()
 
     def _deliver(self, hand_over: HandOver, topic: str) -> Deliveries:
-        """Make the answer to the consumer. The delivery log has it before the first byte leaves."""
+        """Make the answer to the consumer. Write the starts to the delivery log first, so that they are there before
+        the first byte leaves."""
         term, at_ms = self._term, hand_over.handed_over_ms
         records = self._store.record_rows(hand_over.position, hand_over.units)
         self._delivery_log.start(
@@ -344,7 +353,7 @@ class Pulling:
             at_ms=at_ms,
             mode=PULL,
         )
-        # A repeat is late by the whole lease of the hand-over before: that is no lateness of ours.
+        # Only first hand-overs count for lateness: a repeat comes late because of the lease before it.
         late_ms = at_ms - records.asked_due_ms[hand_over.attempt == 1]
         sum_ms = self._counters.hand_overs(len(hand_over), late_ms)
         self._topic_metrics.of(topic).add_hand_overs(len(hand_over), len(late_ms), sum_ms)
@@ -352,7 +361,7 @@ class Pulling:
 
 
 def _add(counts: Counter[K], key: K, change: int) -> int:
-    """Change a count and return its new value. No zero stays."""
+    """Add `change` to a count and return the result. A count of 0 is removed."""
     counts[key] += change
     count = counts[key]
     if not count:

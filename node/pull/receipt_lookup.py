@@ -1,6 +1,6 @@
-"""Looks at many units of which many may have ended. Each ended one may stand on a page of its own, which must be read
-from the hour's states files (storage/state/unit_states.py), 0.03 ms each. So the looks go by pieces.
-"""
+"""Looks at many units of which many may have ended. The state of an ended unit may stand on a page of its own. The page
+must then be read from the hour's states files (storage/state/unit_states.py), in 0.03 ms. So the looks go by pieces,
+and other work of the loop goes between them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from storage.format.position import hours_of
 from storage.format.states import TELLS_FAILURE, UNKNOWN
 from storage.store import Store
 
-#: Units and hours looked at in one piece. An hour that has cooled is opened again, 0.3 to 0.8 ms each.
+#: Units and hours looked at in one piece. An hour that is not in memory is opened, in 0.3 to 0.8 ms.
 LOOK_UNITS: Final = 128
 LOOK_HOURS: Final = 4
 
 Done = Callable[[Store, U64, StateColumns, npt.NDArray[np.bool_]], npt.NDArray[np.bool_]]
-"""(store, positions, their states, newest record is of this very hand-over) -> this hand-over did it."""
+"""done(store, positions, states, same) returns, [n], where a hand-over did what is asked. `states` are those of the
+positions. `same` is True where the newest settle record is of this very hand-over."""
 
 
 def states_of(store: Store, positions: U64) -> Pieces[U8]:
-    """Return the state of each of these units, as of when its piece was looked at. There is at least one. If nothing
-    must be read it is one piece: that takes as long for a thousand as for ten."""
+    """Return the state of each of these units (at least one), each as it was when its piece was looked at. If no page
+    must be read there is only one piece, because a thousand units then take as long as ten."""
     if np.ptp(hours_of(positions)) < LOOK_HOURS and store.are_known(positions):
         return store.state_only(positions)
     state = np.empty(len(positions), np.uint8)
@@ -42,7 +43,8 @@ def states_of(store: Store, positions: U64) -> Pieces[U8]:
 
 
 def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArray[np.bool_]]:
-    """Mark the hand-overs that did what `done` finds in the units' newest records. There is at least one hand-over."""
+    """Return, [n], where `done` says of the unit's state that the hand-over did what is asked. There is at least
+    one."""
     found = np.zeros(len(named), np.bool_)
     for rows in pieces_of(named.position):
         positions = named.position[rows]
@@ -54,10 +56,12 @@ def done_by(store: Store, named: ReceiptColumns, done: Done) -> Pieces[npt.NDArr
 
 
 def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray[np.bool_]]:
-    """Mark the hand-overs that the records say were given back by their consumers. There is at least one.
+    """Return, [n], where the settle records say that the consumer gave the message back by this hand-over. There is at
+    least one.
 
-    A unit's newest record does not show this after the message has moved on. A client whose answer was lost still
-    learns that its nack counted. (term, attempt) names one hand-over of a message for ever.
+    After that the message stands at another position, so the newest record of the unit does not show it. With this
+    look-up a client whose answer was lost still learns that its nack counted. (term, attempt) names one hand-over of a
+    message for ever.
     """
     found = np.zeros(len(named), np.bool_)
     homes = yield from _homes_of(store, named.position)
@@ -76,7 +80,8 @@ def given_back_before(store: Store, named: ReceiptColumns) -> Pieces[npt.NDArray
 
 
 def _homes_of(store: Store, positions: U64) -> Pieces[U64]:
-    """Return where these messages were born. For a moved message whose hour has cooled this stands in its record."""
+    """Return the homes of the messages that stand at these positions. For a moved message whose hour is not in memory
+    it is read from the record."""
     homes = np.empty(len(positions), np.uint64)
     for rows in pieces_of(positions):
         homes[rows] = store.homes(positions[rows])
@@ -85,7 +90,8 @@ def _homes_of(store: Store, positions: U64) -> Pieces[U64]:
 
 
 def pieces_of(positions: U64) -> list[npt.NDArray[np.intp]]:
-    """The rows in the order of their positions, cut where a piece has as many units or hours as it may."""
+    """The row numbers in the order of their positions, cut into pieces of at most LOOK_UNITS units and LOOK_HOURS
+    hours."""
     order = np.argsort(positions, kind="stable")
     hours = hours_of(positions[order])
     begins = np.diff(hours, prepend=hours[:1]) != 0

@@ -1,9 +1,10 @@
-"""Results of deliveries, as consumers report them: done (ack), not now (nack), still at it (extend).
+"""Settles hand-overs as consumers report them: the consumer is done (ack), gives back (nack), or needs more time
+(extend).
 
-Each request names hand-overs by their receipts. It gets one result per receipt, durable on a majority when it is given.
-The leader decides at a nack when its message comes again, or that it is given up (node.settle.retry), and proposes
-that. From the proposal of a nack or an extension to its result the units are held. Otherwise a message whose lease
-ended meanwhile could be handed over with the attempt number that the next hand-over after the nack bears too.
+Each request names hand-overs by their receipts. It gets one result per receipt, which is durable on a majority by then.
+At a nack the leader decides when the message comes again, or that it is given up (node/settle/retry.py), and proposes
+that. From the proposal of a nack or extend to its result the units are held. Otherwise a message whose lease has just
+ended could be handed over again. The hand-over after the nack would then get the same attempt number.
 """
 
 from __future__ import annotations
@@ -53,29 +54,30 @@ from storage.store import Store
 from storage.tables.topic import Topic
 
 FEW: Final = 4
-"""Up to so many receipts of one request go in an entry without a look at their units."""
+"""If a request has at most so many receipts, its acks go into an entry without a look at the states of their units."""
 UNLOOKED_WEIGHT: Final = ENTRY_ACKS_MAX // 256
-"""The weight of each of those in the entry: any node may have to read a page for it, 0.03 ms."""
+"""The weight of each of those acks in the entry. It is high, because any node may have to read a page for it, in 0.03
+ms."""
 EXTENDED_AT_ONCE: Final = 1_000
-"""Units held, extended and released in one piece, 2 us each."""
+"""An extend holds, proposes and releases at most so many units in one piece, at 2 us each."""
 
 
 def _to_ask(state: U8) -> npt.NDArray[np.bool_]:
-    """Mark the units for which only an entry answers: those that have not ended, and unknown units."""
+    """True, [n], for units about which only an entry can tell: those that have not ended, and unknown ones."""
     asks: npt.NDArray[np.bool_] = LIVES_HERE[state] | (state == UNKNOWN)
     return asks
 
 
 def _weight(named: ReceiptColumns) -> int | None:
-    """How much room a request takes in an entry. None stands for its number of rows."""
+    """The weight of a request in an entry. None stands for its number of rows."""
     return UNLOOKED_WEIGHT * len(named) if len(named) <= FEW else None
 
 
 class Settling:
-    """Acks, nacks and extensions of one node. The caller has asked that it leads.
+    """Acks, nacks and extends on one node. The caller has checked that it leads.
 
-    A proposed command takes effect, and is noted, even if the client goes away. One that was not proposed goes with the
-    client.
+    Once a command is proposed, it takes effect and is logged even if the client goes away. If the client goes away
+    before, nothing is proposed.
     """
 
     def __init__(
@@ -91,20 +93,21 @@ class Settling:
         reserve: Reserve,
         life: Lifecycle,
     ) -> None:
-        """`life` ends if damage is found after the answer."""
+        """`life` ends the node if damaged data is found after the client was answered."""
         self._store, self._clock, self._entropy, self._proposer = store, clock, entropy, proposer
         self._delivery_log, self._topic_metrics, self._counters = delivery_log, topic_metrics, counters
         self._reserve, self._life = reserve, life
         self._noted = LoggedEnds()
 
     async def ack(self, term: Term, topic: Topic, claims: bytes) -> Settled:
-        """Settle hand-overs. Each result is SETTLED or STALE, or INVALID for a receipt of another topic."""
+        """Settle hand-overs. Each result is SETTLED or STALE, or INVALID for a receipt of another topic. `claims` are
+        the packed columns of the receipts."""
         ours, named = _of_topic(topic, claims)
         return _settled(ours, await self._acked(term, topic, named))
 
     async def _acked(self, term: Term, topic: Topic, named: ReceiptColumns) -> U8:
-        """Return the result of each ack. For units that have ended where they stand the result is known, and nothing
-        changes it any more. They go in no entry, for which every node would read as many pages of its states."""
+        """Return the result of each ack. If a unit has ended at its position, the result is known and can never change.
+        Such acks go in no entry, because every node would have to read a page of states for each."""
         to_ask = _to_ask(await self._look(named))
         asked: asyncio.Future[U8] | None = None
         if to_ask.any():
@@ -136,7 +139,7 @@ class Settling:
         self._log_ends(topic, named.select(results == STALE), LATE)
 
     def _note_when_known(self, result: asyncio.Future[U8], note: Callable[[U8], None]) -> None:
-        """Note the result of a command, even if its client no longer waits for it."""
+        """Call `note` with the result of a command, even if its client no longer waits for it."""
 
         def known(ended: asyncio.Future[U8]) -> None:
             if ended.cancelled() or ended.exception() is not None:
@@ -149,8 +152,8 @@ class Settling:
         result.add_done_callback(known)
 
     async def _look(self, named: ReceiptColumns) -> U8:
-        """Return the states of the units, without a turn of the loop if they are in memory. A few units all count as
-        open."""
+        """Return the states of the units. If they are in memory this takes no turn of the loop. Up to FEW units are not
+        looked at and all count as open."""
         if len(named) <= FEW:
             return np.full(len(named), LEASED, np.uint8)
         return await in_turns(states_of(self._store, named.position))
@@ -159,8 +162,8 @@ class Settling:
         self, term: Term, topic: Topic, claims: bytes, delay_ms: int | None, *, counted: bool = True
     ) -> Settled:
         """Give messages back, with results as `ack` has them. A message is due again after `delay_ms`, or by the retry
-        policy if that is None. `counted` is false for a hand-over that never began. Results are NOT_KNOWN if leadership
-        was lost in the middle."""
+        policy if that is None. `counted` is False for a hand-over that reached no consumer. If leadership is lost after
+        some were proposed, the results of the others are NOT_KNOWN."""
         ours, named = _of_topic(topic, claims)
         to_ask = _to_ask(await self._look(named))
         asked, results = named.select(to_ask), np.full(len(named), STALE, np.uint8)
@@ -185,8 +188,8 @@ class Settling:
         return _settled(ours, results, refused)
 
     async def extend(self, term: Term, topic: Topic, claims: bytes, lease_ms: int | None) -> Settled:
-        """Extend leases, with results as `nack` has them. They end `lease_ms` from now, or after the topic's own time
-        if that is None."""
+        """Make leases longer, with results as `nack` has them. They end `lease_ms` from now. If that is None, the
+        topic's lease time is used."""
         ours, named = _of_topic(topic, claims)
         lease_ms = lease_ms or topic.settings.get("lease_ms") or TOPIC_DEFAULTS.lease_ms
         assert lease_ms is not None
@@ -207,7 +210,7 @@ class Settling:
         return _settled(ours, results, refused)
 
     def _failed(self, topic: Topic, named: ReceiptColumns, delay_ms: int | None, *, counted: bool) -> Fail:
-        """Decide for each message that is given back, by the policy of the moment."""
+        """Make the Fail of messages that are given back, with the decision about each by its present policy."""
         count = len(named)
         now_ms, chance = self._clock.now_ms(), self._entropy.random()
         fails = FailColumns(np.full(count, NACKED, np.uint16))
@@ -236,8 +239,11 @@ class Settling:
             yield
 
     def _log_ends(self, topic: Topic, ended: ReceiptColumns, outcome: int, code: int = 0) -> int:
-        """Write the end of each of these hand-overs to the delivery log, once. Return how many were new. A late ack is
-        written only while there is space for it. Without it the consumer would seem never to have answered."""
+        """Write the end of each of these hand-overs to the delivery log, unless this node has written it before. Return
+        how many were new.
+
+        A late ack is written to show that the consumer answered after all. It is left out when the disk is nearly full.
+        """
         if outcome == LATE and self._reserve.low:
             return 0
         news = self._noted.first(ended, outcome)
@@ -265,7 +271,7 @@ def _of_topic(topic: Topic, claims: bytes) -> tuple[npt.NDArray[np.bool_], Recei
 
 
 def _settled(ours: npt.NDArray[np.bool_], results: U8, refused: Problem | None = None) -> Settled:
-    """Make the answer from the results of the topic's claims. All others are INVALID."""
+    """Make the answer. `results` has a row for each claim of the topic (`ours`). All other claims are INVALID."""
     if len(results) < len(ours):
         whole = np.full(len(ours), INVALID, np.uint8)
         whole[ours] = results

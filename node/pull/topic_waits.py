@@ -15,7 +15,7 @@ def wake(waiter: asyncio.Future[None]) -> None:
 
 
 class TopicWaits:
-    """The waits of one term by the topic's name."""
+    """The pulls of one term that wait for a topic which does not exist, by the topic's name."""
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
@@ -23,7 +23,7 @@ class TopicWaits:
         self._waiters: dict[str, dict[asyncio.Future[None], None]] = {}
 
     async def wait(self, name: str, left_s: float) -> None:
-        """Wait until a topic of this name is created, `left_s` are over, or the term is."""
+        """Wait until a topic of this name is created, `left_s` have passed, or the term ends."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         waiters = self._waiters.setdefault(name, {})
         waiters[waiter] = None
@@ -42,6 +42,6 @@ class TopicWaits:
             self._crowd.add(partial(wake, waiter))
 
     def end(self) -> None:
-        """Wake all, because the term is over."""
+        """Wake all pulls, because the term is over."""
         for name in self._waiters:
             self.created(name)

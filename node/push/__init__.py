@@ -1,5 +1,5 @@
-"""Webhooks: what goes to which receiver when, and what becomes of it.
+"""Webhooks: which message goes to which receiver and when, and what its outcome does.
 
-In: units of topics with a target. Out: work for the push wire, outcomes for the log.
-lanes.py keeps each receiver's share; feed.py hands over.
+In: ready units of topics in push mode. Out: work for the push wire, and outcomes to propose. lanes.py gives each
+receiver its share of the slots. feed.py hands units over.
 """

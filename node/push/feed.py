@@ -1,18 +1,19 @@
-"""The pump of webhooks: from the ready windows of push topics to receivers, as fast as each receiver takes them.
+"""The pump of webhooks: it pushes units from the ready windows to receivers, as fast as each receiver takes them.
 
     dispatcher's window -- stage --> lanes -- take, hand_over_staged --> PushWork to the wire -- PushDone --> outcome
                             (lanes.py)       a lease of timeout + 5 s    (node/push_wire)                 (outcomes.py)
 
-A unit is staged before it is handed over, because its record says where it goes and its receiver may have no room.
+A unit is staged before it is handed over, because only its record names its receiver, and that may have no free slot.
 Staged units are bounded per topic and in all (`[push] staged_*`), so a million due units of a topic cost no more than a
 thousand. Units beyond the bound wait in the windows. The lease begins when a slot is free, right before the attempt.
-When the connection stands, the wire asks once more if this node may act (TrustWindow).
+When the connection is open, the wire asks once more if this node may act (TrustWindow).
 
-All work is in `turn`, which the leader calls after each of its steps, and again a moment after attempts have ended.
-Much work is put off for a few milliseconds, so that one look at the records fills many slots. An attempt has no task.
+All work is in `turn`, which the leader calls after each of its steps. The pump also calls it itself, a moment after
+attempts have ended. When much is ready it waits a few milliseconds first, so that one look at the settle records fills
+many slots. An attempt has no task of asyncio.
 
-When the term ends nothing stays staged, because the records have it. Attempts on the wire go on, and their outcomes go
-to the next leader.
+When the term ends, staged units are forgotten: they are still open in the settle records. Attempts on the wire go on,
+and their outcomes are sent to the next leader.
 """
 
 from __future__ import annotations
@@ -49,28 +50,29 @@ from storage.tables.topic import Subscription
 
 #: A push lease lasts the attempt's timeout and this margin: time to write the outcome down.
 LEASE_MARGIN_MS: Final = 5_000
-#: A look at the records costs as much as several attempts. For each moment of looks the pump owes REST moments of rest,
-#: and units that come meanwhile share the next look. It rests when it owes more than the credit, never longer than the
-#: bound. So single messages go at once, and the busier the machine the more of them go together.
+#: A look at the settle records costs as much as several attempts. So after a look the pump owes a rest of REST times as
+#: long, and units that come meanwhile share the next look. It rests only when it owes more than CREDIT_S, and at most
+#: for REST_MOST_S. So single messages go at once, and the busier the node is the more of them go together.
 REST: Final = 4.0
 CREDIT_S: Final = 0.005
 REST_MOST_S: Final = 0.010
 #: While the clock has gone back, the pump looks at least this often.
 BEHIND_S: Final = 0.1
-#: Units handed over in one turn, about: 30 us each.
+#: About so many units are handed over in one turn of the pump, at 30 us each.
 SENT_A_TURN: Final = 256
-#: After attempts ended, the pump waits this long for others to end before it fills the slots.
+#: After an attempt ended, the pump waits this long before it fills the slot, because others may end meanwhile.
 GATHER_S: Final = 0.002
 #: When to try again units that may not be handed over for the moment (no trust, or the stop rule).
 AGAIN_S: Final = 0.02
-#: How long a node that stops waits for attempts on the wire, and for a leader to take their outcomes. Under 30 s in
-#: all.
+#: A node that stops waits for DRAIN_S until attempts on the wire have ended, and for PASS_ON_S until a leader has their
+#: outcomes. Together that is less than 30 s.
 DRAIN_S: Final = 20.0
 PASS_ON_S: Final = 5.0
 
 
 class PushFeed:
-    """The pushes of one group on this node, through all its terms as leader. `window` says when the wire may send."""
+    """Pushes the messages of one group on this node, through all its terms as leader. `window` says until when the push
+    wire may begin attempts. `attempts` has those on the wire."""
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class PushFeed:
     # -- life
 
     def start(self) -> None:
-        """Attach to the receivers, before anything is pushed."""
+        """Register with the receivers. Call it before anything is pushed."""
         self._loop = asyncio.get_running_loop()
         self._receivers.attach(self._group, self._window, self._done)
 
@@ -134,7 +136,7 @@ class PushFeed:
         self._term = term
 
     def end(self) -> None:
-        """Drop everything staged and planned: the term is over. Attempts on the wire go on."""
+        """Drop all staged and planned units, because the term is over. Attempts on the wire go on."""
         self._term = None
         self._plans.clear()
         self._lanes.clear()
@@ -145,7 +147,7 @@ class PushFeed:
         return self.on_wire > 0 or not self._outcomes.quiet
 
     async def quiet(self) -> None:
-        """Wait until not busy. The caller first lets no new attempt begin."""
+        """Wait until `busy` is False. The caller must first make sure that no new attempt begins."""
         while self.busy:
             await self._quiet.wait()
             await self._outcomes.settled()
@@ -175,8 +177,8 @@ class PushFeed:
     # -- the pump
 
     def turn(self, now_ms: int) -> None:
-        """Stage units that have room, and hand over those that may go. Cheap when nothing is ready. Put off for a
-        moment when much is ready: units that come while the pump rests go in one look at the records."""
+        """Stage units that have room, and hand over those that may go. Cheap when nothing is ready. While the pump
+        rests this only sees to a later turn, so that units that come meanwhile share one look at the settle records."""
         if self._loop.time() >= self._rests_until_s:
             self._turn(now_ms)
         else:
@@ -204,9 +206,9 @@ class PushFeed:
             self._rests_until_s = min(owes_until_s - CREDIT_S, ended_s + REST_MOST_S)
 
     def _hand_over(self, term: Term, now_ms: int) -> tuple[int, float]:
-        """Fill free slots with one look at the records per timeout. Return how many units had their turn, and how many
-        seconds of it went into sending them. Units of strict topics are planned. They are sent when their Leases are
-        committed and their time has come."""
+        """Hand over staged units for which slots are free, with one look at the settle records for each timeout. Return
+        how many units were dealt with, and how many seconds were spent on sending them. Units of strict topics are
+        planned. They are sent when their Leases are applied and their time has come."""
         if not self._lanes.staged:
             return 0, 0.0
         if not term.handing_over.strict.subscriptions and not (term.trusted() and term.handing_over.allows(now_ms)):
@@ -240,7 +242,7 @@ class PushFeed:
         elif (wait_ms := self._lanes.wait_ms(now_ms)) is not None:
             self._pump_in(wait_ms / 1000)
         if len(taken) > len(left):  # not for units that lack trust: the step would come right back here
-            term.poke()  # Leases wait for the beat, units over their limit for their end
+            term.poke()  # the step sees to the Leases of these units, and to units over their limit
         return len(taken) - len(left), sending_s
 
     def leased(self, hand_over: HandOver) -> None:
@@ -249,11 +251,11 @@ class PushFeed:
             self._plans.leased(self._term, hand_over)
 
     def unplan(self) -> None:
-        """Release what is planned: leadership is about to move."""
+        """Give up all planned pushes and free their slots, because leadership is about to be given away."""
         self._plans.clear()
 
     def _freed(self) -> None:
-        """Fill slots again: planned pushes that are not sent gave theirs back."""
+        """Fill the slots again that planned pushes gave back without being sent."""
         if not self.on_wire:
             self._quiet.set()
         self._pump_in(GATHER_S)
@@ -266,7 +268,8 @@ class PushFeed:
         now_ms: int,
         went: list[tuple[HandOver, list[StagedUnit]]],
     ) -> list[StagedUnit]:
-        """Hand over units that may go, into `went`. Return units that may not go for the moment."""
+        """Hand over the units that may go, topic by topic, and add them to `went`. Return those that may not go for the
+        moment."""
         left: list[StagedUnit] = []
         units.sort(key=_subscription)
         for subscription, group in groupby(units, key=_subscription):
@@ -298,7 +301,7 @@ class PushFeed:
             at_ms=now_ms,
             mode=PUSH,
         )
-        # A repeat is late by the whole lease or backoff before: that is no lateness of ours.
+        # Only first attempts count for lateness: a repeat comes late because of the lease or backoff before it.
         first, late_ms = attempt == 1, now_ms - asked_due_ms
         self._counters.hand_overs(len(records), late_ms[first])
         self._topic_metrics.add_hand_overs(topics, first, late_ms)
@@ -337,8 +340,8 @@ class PushFeed:
         )
 
     def _done(self, done: PushDone) -> None:
-        """Take the outcome of an attempt, and free its slot. An error raised here is a fault of the node: a receiver's
-        failure is a code."""
+        """Take the outcome of an attempt, and free its slot. A failure of the receiver is a code in `done`. So an
+        exception here is a fault of the node, and ends it."""
         attempt = self.attempts.pop(done.number, None)
         if attempt is None:  # reported twice, or never begun here
             return
@@ -355,7 +358,8 @@ class PushFeed:
             self._life.fatal(error)
 
     def _pump_in(self, seconds: float) -> None:
-        """Turn once more after `seconds`, or when the pump has rested. The soonest of several requests counts."""
+        """Take a turn after `seconds`, or when the pump has rested if that is later. If a turn is asked for several
+        times, the earliest time counts."""
         if self._term is None or self._draining:
             return
         at_s = max(self._loop.time() + seconds, self._rests_until_s)

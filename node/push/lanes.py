@@ -3,22 +3,22 @@
     topic's units ---> lane of receiver A:  topic 1 [u u u]   topic 4 [u]      <- taken in turn
                   '--> lane of receiver B:  topic 1 [u u]                      <- lanes taken in turn
 
-There is no queue before the lanes, so a receiver that hangs holds up only its own messages. Each lane has two bounds:
-`per_target` attempts on the wire, and no more than there are free slots in all. Switches share a buffer by the second
-one: n receivers that hang have total / (n + 1) slots each and leave as many free. So a receiver that answers always
-finds some, however many hang.
+There is no queue before the lanes, so a receiver that hangs holds up only its own messages. A slot is the right to one
+attempt on the wire. Each lane has two bounds: `per_target` slots, and as many as are free in all. Switches share
+a buffer by the second one. If n receivers hang, each has total / (n + 1) slots, and as many are free. So a receiver
+that answers always finds some, however many hang.
 
 A client that names receivers may name many. A receiver without a success in the last minute is on trial
-(node.push.trial). So a topic with 2,000 receivers that hang does not hold the loop, and takes no slots of other topics
+(trial.py). So a topic with 2,000 receivers that hang does not hold the loop, and takes no slots of other topics
 or of receivers that answer.
 
-A receiver two thirds of whose attempts fail is *ill*. Failures are dear, because each moves its message on every node,
-and a receiver that refuses connections fails thousands of times a second. So ill receivers get a few attempts in turn,
-together, every ILL_MS: their failures share an entry. The rest of their messages wait in the windows, where they cost
-nothing and use up no attempts. An ill receiver has a tenth of the slots, and a single success makes it well.
+A receiver two thirds of whose attempts fail is *ill*. Failures are costly: each moves its message on every node, and a
+receiver that refuses connections can fail thousands of times a second. So every ILL_MS a few attempts to ill receivers
+begin together, and their failures share an entry. Their other messages wait in the windows, cost nothing and use up no
+attempts. An ill receiver has a tenth of `per_target` slots. A single success makes it well.
 
-The same rule shares out the room for staged units among topics. A topic's units for a saturated receiver at worst fill
-the topic's share. Only then do its units for other receivers wait behind them.
+Staged units are bounded by the same rule: a topic has at most as many as may still be staged in all. If a receiver
+takes no more, its units may fill its topic's share. Only then do the topic's units for other receivers wait, too.
 
 Pure: no clock, no socket. Every staged unit is in exactly one lane or on the wire.
 """
@@ -41,14 +41,14 @@ ILL_TOGETHER: Final = 16
 """At most so many attempts to ill receivers begin at the same time. Their failures are one entry, which costs a node
 little more than one failure does."""
 
-IDLE_MAX: Final = 1_000  # idle receivers whose failures are remembered
+IDLE_MAX: Final = 1_000  # so many receivers without units or attempts are remembered because they failed
 
 PROVEN_MS: Final = 60_000  # after a success a receiver is not on trial for this time
 
 PROVEN_MAX: Final = 20_000
 """Receivers whose last success is kept, 250 bytes each. At 1,000, 1,200 that all answered were on trial for ever."""
 
-PROVEN_EVERY_MS: Final = 1_000  # a success is noted again after this time
+PROVEN_EVERY_MS: Final = 1_000  # a later success of a receiver is noted only after this time
 
 UNITS_MAX: Final = 1 << 40  # no bound
 
@@ -63,19 +63,19 @@ class Lane:
 
     origin: Origin
     on_wire: int = 0
-    failing: float = 0.0  # share of failures among the newest outcomes
-    proven_ms: int = -PROVEN_MS  # when the receiver last answered, to a second
+    failing: float = 0.0  # share of failures among the last outcomes, 0 to 1; newer ones weigh more
+    proven_ms: int = -PROVEN_MS  # when the receiver last had a success, give or take a second
     queues: dict[Subscription, deque[StagedUnit]] = field(default_factory=dict)  # never empty; the first is next
     queued: bool = False  # it is in the round, waits for a trial, or is among the ill
     waits: bool = False  # it waits for a trial
 
     @property
     def ill(self) -> bool:
-        """True if two of three attempts fail."""
+        """True if more than two thirds of the last attempts failed."""
         return self.failing > _ILL
 
     def on_trial(self, now_ms: int) -> bool:
-        """True if the receiver has not answered in the last minute."""
+        """True if the receiver had no success in the last minute."""
         return now_ms - self.proven_ms >= PROVEN_MS
 
     def note(self, *, failed: bool) -> None:
@@ -86,7 +86,7 @@ class Lane:
             self.failing = min(self.failing, _ILL) * (1 - _WEIGHT)
 
     def add(self, unit: StagedUnit, *, first: bool) -> None:
-        """Put the unit behind its subscription's units, or before them."""
+        """Put the unit at the end of its subscription's units, or at the front if `first`."""
         queue = self.queues.setdefault(unit.subscription, deque())
         if first:
             queue.appendleft(unit)
@@ -94,7 +94,7 @@ class Lane:
             queue.append(unit)
 
     def next(self, subscription: Subscription) -> StagedUnit:
-        """Take the next unit of this subscription. The subscription goes to the end of the lane's turn."""
+        """Remove and return the subscription's next unit. The lane's other subscriptions have their turn before it."""
         queue = self.queues.pop(subscription)
         unit = queue.popleft()
         if queue:
@@ -104,7 +104,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be on the wire and staged, as counts of units."""
+    """How many units may be on the wire and staged."""
 
     per_target: int = 100
     total: int = 2_000
@@ -121,22 +121,22 @@ class Lanes:
         self._bounds = bounds
         self._lanes: dict[Origin, Lane] = {}
         self._idle: dict[Origin, None] = {}  # lanes without units or attempts, the oldest first
-        self._round: deque[Lane] = deque()  # lanes with units and below their limit, some of them ill
-        self._ill: deque[Lane] = deque()  # ill lanes; a lane is in one of the two
+        self._round: deque[Lane] = deque()  # lanes with units and below their limit; some may have become ill
+        self._ill: deque[Lane] = deque()  # ill lanes with units; none is also in `_round`
         self._ill_ms = 0  # when the next ill lane may go
         self._trials: Trials[Lane] = Trials(bounds.total)
-        self._proven_ms: dict[Origin, int] = {}  # of all receivers, also of forgotten lanes; the longest ago first
+        self._proven_ms: dict[Origin, int] = {}  # last successes, also of forgotten lanes; the oldest first
         self.on_wire = 0  # sum of the lanes'; on_wire <= total
         self.staged = 0  # units in lanes
-        self.bytes = 0  # what those hold
+        self.bytes = 0  # memory of those units
         self._units: dict[Subscription, int] = {}  # units in lanes; no zeros
-        self._bytes: dict[Subscription, int] = {}  # what those hold
+        self._bytes: dict[Subscription, int] = {}  # memory of those units
         self._freed = False
         self._put_back: set[Subscription] = set()
-        self._revisions: dict[Subscription, int] = {}  # the topic's revision as of those units
+        self._revisions: dict[Subscription, int] = {}  # the topic's revision when the oldest of those was staged
 
     def take_freed(self) -> bool:
-        """True if units have gone since the last call: there may be room again."""
+        """True if units have left the lanes since the last call, so that more may be staged."""
         freed, self._freed = self._freed, False
         return freed
 
@@ -151,7 +151,7 @@ class Lanes:
 
     @property
     def left(self) -> int:
-        """How many more units may be staged."""
+        """How many more units may be staged in all."""
         bounds = self._bounds
         return max(0, bounds.staged_total - self.staged) if self.bytes < bounds.staged_bytes else 0
 
@@ -168,18 +168,19 @@ class Lanes:
         return self._units.get(subscription, 0)
 
     def add(self, unit: StagedUnit) -> None:
-        """Add a staged unit after those before it."""
+        """Add a staged unit behind the other units of its subscription."""
         self._add(unit, first=False)
 
     def put_back(self, units: list[StagedUnit]) -> None:
-        """Put units back that were taken and may not go now: off the wire, first in line again, in the same order."""
+        """Put taken units back that may not go now: off the wire, and first of their subscription, in the same
+        order."""
         for unit in reversed(units):
             self.done(unit, 0)
             self._add(unit, first=True)
             self._put_back.add(unit.subscription)
 
     def take(self, now_ms: int, most: int = UNITS_MAX) -> list[StagedUnit]:
-        """Take `most` units that may go now, or a few more, lane by lane in turn. Each is on the wire until `done` or
+        """Take about `most` units that may go now, from one lane after the other. Each is on the wire until `done` or
         `put_back`."""
         taken: list[StagedUnit] = []
         blocked: list[Lane] = []
@@ -203,7 +204,7 @@ class Lanes:
         return taken
 
     def _take_trials(self, now_ms: int, blocked: list[Lane]) -> list[StagedUnit]:
-        """Take units for receivers on trial, topic by topic in turn."""
+        """Take units for receivers on trial, from one topic after the other."""
         trials, taken = self._trials, list[StagedUnit]()
         trials.begin_moment(now_ms)
         subscriptions = trials.subscriptions()
@@ -229,8 +230,8 @@ class Lanes:
         return taken
 
     def _take_ill(self, now_ms: int) -> list[StagedUnit]:
-        """Take the next units of the ill lanes, in turn. Few begin together, so they do not count among the trials that
-        do."""
+        """Take the next units of up to ILL_TOGETHER ill lanes, in turn. Few begin together, so none counts among the
+        trials of a moment."""
         taken: list[StagedUnit] = []
         while len(taken) < ILL_TOGETHER and self._ill and self._free:
             lane = self._ill.popleft()
@@ -247,7 +248,7 @@ class Lanes:
         return taken
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """How long until ill receivers or receivers on trial may be taken. None if time changes nothing for them."""
+        """How many ms until attempts to ill receivers or those on trial may begin. None if time makes no difference."""
         if not self._free:
             return None
         trial_ms = self._trials.wait_ms(now_ms, self._free)
@@ -261,11 +262,11 @@ class Lanes:
         return self._bounds.total - self.on_wire
 
     def _pausing(self, now_ms: int) -> bool:
-        """True shortly after attempts to ill receivers. Between two terms the clock may go back by hours."""
+        """True until ILL_MS after attempts to ill receivers. Between two terms the clock may go back by hours."""
         return 0 < self._ill_ms - now_ms <= ILL_MS
 
     def done(self, unit: StagedUnit, now_ms: int, *, failed: bool | None = None) -> None:
-        """Note that an attempt has ended. `failed` is None if the end says nothing of the receiver."""
+        """Note that an attempt has ended. `failed` is None if that says nothing of the receiver (it was never sent)."""
         lane = self._lanes.get(unit.origin)
         assert lane is not None, f"an attempt to {unit.origin} ends that never began"
         assert lane.on_wire > 0, f"an attempt to {unit.origin} ends that never began"
@@ -285,7 +286,7 @@ class Lanes:
         self._enter(lane)
 
     def _prove(self, lane: Lane, now_ms: int) -> None:
-        """Note that the receiver has answered."""
+        """Note that the receiver had a success. It is not on trial now."""
         lane.proven_ms = now_ms
         if lane.waits:
             self._leave(lane)
@@ -318,8 +319,8 @@ class Lanes:
         self._sweep()
 
     def _take(self, lane: Lane, subscription: Subscription, *, trial_ms: int | None = None) -> StagedUnit:
-        """Take the lane's next unit of the subscription, for which there is room. `trial_ms` is now if the lane is on
-        trial. The caller decides where the lane goes."""
+        """Take the lane's next unit of the subscription. The caller has checked that it may go, and puts the lane into
+        a line again. `trial_ms` is now if the lane is on trial."""
         unit = lane.next(subscription)
         unit.trial = trial_ms is not None
         if trial_ms is not None:
@@ -336,7 +337,7 @@ class Lanes:
         self._trials.wait(lane, lane.queues)
 
     def _leave(self, lane: Lane) -> None:
-        """Let the lane wait for no trial any more. It is in no other line yet."""
+        """Let the lane wait for no trial any more. The caller puts it into another line."""
         lane.waits = False
         self._trials.leave(lane, lane.queues)
 
@@ -356,7 +357,7 @@ class Lanes:
         self._enter(lane)
 
     def _enter(self, lane: Lane) -> None:
-        """Put the lane into the round if it has units and room. Forget it if it is idle."""
+        """Put the lane into the line of its kind if it has units and is below its limit. Forget it if it is idle."""
         if lane.queues:
             if not lane.queued and lane.on_wire < self._limit(lane):
                 lane.queued = True
@@ -365,7 +366,7 @@ class Lanes:
             self._forget(lane)
 
     def _forget(self, lane: Lane) -> None:
-        """Forget an idle lane. The failures of its receiver stay known for a while: its messages come back."""
+        """Forget an idle lane, but not for a while if its receiver failed lately, because its messages come again."""
         if not lane.failing:
             self._lanes.pop(lane.origin, None)
             return
@@ -389,7 +390,7 @@ class Lanes:
             del self._units[subscription], self._bytes[subscription], self._revisions[subscription]
 
     def _sweep(self) -> None:
-        """Clean up after units left from the middle: lanes without units leave the round, idle lanes are forgotten."""
+        """Put the lines in order after units were removed: lanes without units leave, and idle lanes are forgotten."""
         for lane in self._lanes.values():
             lane.queued &= bool(lane.queues)
             lane.waits &= lane.queued

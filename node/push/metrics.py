@@ -1,6 +1,5 @@
-"""Counts push attempts by outcome and duration. No id, URL or topic is a label: there are too many of them, and they
-are the users' own.
-"""
+"""Counts push attempts by outcome and duration. No id, URL or topic is a label, because there are too many of them, and
+they may be confidential."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ BUCKETS_S: Final = tuple(2**power / 1000 for power in range(20))
 
 
 class PushMetrics(Collector):
-    """Counts of one node since it started. `on_wire` and `staged` are asked when scraped."""
+    """The counts of one node since it started. `on_wire` and `staged` are called at each scrape."""
 
     def __init__(self, on_wire: Callable[[], int], staged: Callable[[], int]) -> None:
         self._on_wire = on_wire
@@ -29,7 +28,8 @@ class PushMetrics(Collector):
         self._sum_s = 0.0
 
     def count(self, code: int, took_s: float) -> None:
-        """Count one attempt that has ended, `took_s` after it was given to the wire. 0 for an attempt that was not."""
+        """Count one attempt that has ended with this code. `took_s` is the time since it was given to the push wire, 0
+        if it never was."""
         self._codes[code] += 1
         self._buckets[bisect_left(BUCKETS_S, took_s)] += 1
         self._sum_s += took_s
@@ -57,5 +57,5 @@ class PushMetrics(Collector):
 
 
 def outcome_of(code: int) -> str:
-    """Return `2xx` .. `5xx`, or the reason's word."""
+    """Return the label for a code: `2xx` to `5xx` for an HTTP status, otherwise the word of its reason."""
     return REASONS.get(code, f"{code // 100}xx" if 100 <= code <= 599 else "other")

@@ -1,13 +1,13 @@
-"""Brings the outcomes of attempts into the records. While this node leads they go through its own proposer. Later they
-go to the new leader under the receipts, with all that the receiver said.
+"""Gets the outcomes of push attempts recorded. While this node leads it proposes them itself. Later it sends them to
+the new leader, with the receipts of the hand-overs and all that the receivers said.
 
     attempt ends -> delivery log -> batch --- leading --> Settle / Fail of the own proposer
                                       '--- deposed --> PeerPort.outcomes to the leader, and there
                                                        settle/former_leader_outcomes.py
 
-Outcomes are gathered while a batch is being written, so one entry carries all that ended meanwhile. An outcome may be
-sent twice, because the same hand-over settled again is `acked` again. So an outcome without answer is sent again until
-the lease ends. Then the records count the hand-over as ended without outcome, and the message is pushed once more.
+Outcomes are gathered while a batch is being written, so the next entry has all that ended meanwhile. To send an outcome
+twice does no harm, because the same hand-over is answered `acked` again. So an outcome without an answer is sent again
+until its lease ends. After that the hand-over counts as one without outcome, and the message is pushed once more.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ from storage.format.array import U8, U16, U32, U64
 
 log = structlog.get_logger()
 
-#: Attempts that end within this time go in one entry. An entry costs every node more than many outcomes do, and no
-#: client waits for these.
+#: Outcomes of attempts that end within this time go in one entry. An entry costs every node more than many outcomes do,
+#: and no client waits for an outcome.
 GATHER_S: Final = 0.005
-#: Pauses between tries to pass outcomes on. Each is twice the one before.
+#: The first and the longest pause before outcomes are sent again. Each pause is twice the one before.
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MOST_S: Final = 1.0
 _TOOK_MS_MAX: Final = (1 << 32) - 1  # the most that a record holds, 49 days
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """A hand-over to a receiver, number `number` of its message. `receipts` are the cluster's."""
+    """A hand-over to a receiver. `number` says which attempt of its message it is. `receipts` makes the receipt that
+    names it."""
 
     unit: StagedUnit
     number: int
@@ -64,7 +65,7 @@ class Attempt(msgspec.Struct, frozen=True, eq=False):
 
 
 class Outcome(NamedTuple):
-    """An attempt that ended at `at_ms`."""
+    """An attempt with its outcome. It ended at `at_ms`."""
 
     attempt: Attempt
     done: PushDone
@@ -72,7 +73,7 @@ class Outcome(NamedTuple):
 
 
 class Outcomes:
-    """The outcomes of one node, of all its terms."""
+    """Records the outcomes of all push attempts of one node, whichever term they began in."""
 
     def __init__(
         self,
@@ -94,23 +95,24 @@ class Outcomes:
         self._passing: dict[asyncio.Task[None], None] = {}  # in the order in which they began
 
     def add(self, attempt: Attempt, done: PushDone, at_ms: int) -> None:
-        """Take an attempt that ended at this time. It is in the delivery log before its outcome is proposed."""
+        """Take an attempt that ended at this time. Its end is written to the delivery log, and then its outcome is
+        proposed or sent on."""
         self._new.append(Outcome(attempt, done, at_ms))
         if self._writing is None:
             self._writing = self._begin(self._write())
 
     @property
     def quiet(self) -> bool:
-        """True if all outcomes are written, or passed on."""
+        """True if no outcome waits: all are written, or were sent to another leader."""
         return not self._new and self._writing is None and not self._passing
 
     async def settled(self) -> None:
-        """Wait until quiet."""
+        """Wait until `quiet` is True."""
         while tasks := [task for task in (self._writing, *self._passing) if task is not None]:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Stop. A message whose outcome is not passed on comes again when its lease ends."""
+        """Stop. A message whose outcome was not recorded comes again when its lease ends."""
         tasks = [task for task in (self._writing, *self._passing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -135,7 +137,7 @@ class Outcomes:
             self._writing = None
 
     def _log(self, batch: list[Outcome]) -> None:
-        """Write the ends to the node's own delivery log."""
+        """Write the ends of these attempts to this node's delivery log."""
         ends = [outcome.done for outcome in batch]
         attempts = [outcome.attempt for outcome in batch]
         records = [attempt.unit.record for attempt in attempts]
@@ -157,7 +159,8 @@ class Outcomes:
                 )
 
     async def _propose(self, batch: list[Outcome]) -> None:
-        """Propose the outcomes here. Raises Problem if this node does not lead, or if the result is not known."""
+        """Propose the outcomes on this node. Raises Problem if this node does not lead, or if the result is not
+        known."""
         term = self._leadership.term
         if term is None:
             raise Problem("no-leader", "this node does not lead any more")
@@ -176,8 +179,8 @@ class Outcomes:
         self._topic_metrics.add("acked", _topics(delivered))
 
     def _fail(self, failed: list[Outcome]) -> Fail:
-        """Let the retry policies decide about each failure. An attempt that was never sent says nothing of its receiver
-        and does not count: its message is due at once."""
+        """Make the Fail. The retry policies decide about each failure. An attempt that was never sent (STOPPED) says
+        nothing of its receiver. It does not count, and its message is due at once."""
         now_ms = self._clock.now_ms()
         fails = FailColumns(np.array([outcome.done.code for outcome in failed], np.uint16))
         for row, outcome in enumerate(failed):
@@ -203,7 +206,8 @@ class Outcomes:
     # -- passing on
 
     async def _pass_on(self, batch: list[Outcome]) -> None:
-        """Try again until a leader, this node or another, has the outcomes, or the leases have ended."""
+        """Propose the outcomes here or send them to the leader, again and again, until they are taken or their leases
+        have ended."""
         pause_s = PAUSE_FIRST_S
         while batch:
             try:
@@ -220,7 +224,7 @@ class Outcomes:
                 batch = [outcome for outcome in batch if outcome.attempt.lease_end_ms > now_ms]
 
     async def _tell(self, batch: list[Outcome]) -> list[Outcome]:
-        """Send the outcomes to the leader. Return those to send again. Raises Problem."""
+        """Send the outcomes to the leader. Return those that must be sent again. Raises Problem."""
         again: list[Outcome] = []
         for start in range(0, len(batch), OUTCOMES_MAX):
             part = batch[start : start + OUTCOMES_MAX]
@@ -235,7 +239,7 @@ class Outcomes:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """End the node on an error: it is a fault of the node (a disk, a bug), not of a receiver."""
+        """End the node if a task failed: the cause is a fault of the node (a disk, a bug), not of a receiver."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._life.fatal(error)
 
@@ -245,7 +249,8 @@ def _topics(outcomes: list[Outcome]) -> U32:
 
 
 def took_ms(outcome: Outcome) -> int:
-    """Return how long an attempt took by the wall clock. 0, not known, if the clock was set back, or on by weeks."""
+    """Return how long an attempt took by the node clock. 0 (not known) if the clock was set back meanwhile, or on by
+    weeks."""
     took_ms = outcome.at_ms - outcome.attempt.handed_over_ms
     return took_ms if 0 <= took_ms <= _TOOK_MS_MAX else 0
 

@@ -1,10 +1,12 @@
-"""Strict pushes between their plan and their time: leased, or about to be, each with a slot of its receiver.
+"""Planned pushes of strict topics: they are leased ahead, or about to be, and wait for their time. Each has a slot of
+its receiver.
 
     add -- Lease committed --> waits for its time -- trusted, still planned --> sent
-                                      '-- withdrawn, its topic changed, too late --> released, the slot is free
+                                      '-- withdrawn, its topic changed, too late --> lease taken back, slot free
 
-Steps of their own (node/runtime/step_alarm.py) meet the due time, and no other work of the pump puts them off. A push
-that may not be sent for lack of trust is tried again for a while: its lease outlasts the attempt by a margin.
+A timer of their own (node/runtime/step_alarm.py) wakes for each due time, so no other work of the pump delays them. If
+trust is missing at that time, the push is tried again for LATE_MOST_MS. Its lease is long enough for that and for the
+attempt.
 """
 
 from __future__ import annotations
@@ -28,25 +30,26 @@ from node.runtime.step_alarm import StepAlarm
 from storage.store import Store
 from storage.tables.topic import Subscription
 
-#: A planned push that could not be sent for this time is released. Less than the margin of its lease.
+#: A planned push that is so late and could not be sent has its lease taken back. This is less than the lease's margin.
 LATE_MOST_MS: Final = 2_000
-#: After this time the plans ask again if this node may send.
+#: If a due push may not be sent for lack of trust, it is tried again after this time.
 AGAIN_MS: Final = 20
-#: Pushes are planned this long before their time, plus twice the time that a Lease took of late. AHEAD_MS at most.
+#: Pushes are planned this long before their time, plus twice as long as Leases have lately taken to be applied. That is
+#: AHEAD_MS at most.
 AHEAD_LEAST_MS: Final = 20
-#: The part of the longest time of a Lease that still counts a second later: a slow disk is remembered for a while.
+#: The longest time that a Lease took shrinks to this part every second, so that a slow disk is remembered for a while.
 FORGET: Final = 0.9
 
 Went = list[tuple[HandOver, list[StagedUnit]]]
 
 
 class _Plan(NamedTuple):
-    """Heap order: when to send, then in order of planning."""
+    """A planned push whose Lease is applied. Plans are ordered by the time of sending, then by their number."""
 
     send_ms: int
     number: int
     hand_over: HandOver
-    units: list[StagedUnit]  # row by row
+    units: list[StagedUnit]  # one for each row of `hand_over`
 
 
 class PlannedSends:
@@ -66,10 +69,10 @@ class PlannedSends:
         self._lanes = lanes
         self._send = send
         self._freed = freed
-        self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number, with the time since when
+        self._leasing: dict[int, tuple[float, HandOver, list[StagedUnit]]] = {}  # by number; the float: planned when, s
         self._leased: list[_Plan] = []
         self._steps: StepAlarm | None = None  # of this term, once something was leased
-        self._took_ms = AHEAD_MS / 2
+        self._took_ms = AHEAD_MS / 2  # how long Leases have lately taken
         self._took_s = 0.0  # when that was measured, s
 
     @property
@@ -103,9 +106,9 @@ class PlannedSends:
         return others, left
 
     def leased(self, term: Term, hand_over: HandOver) -> None:
-        """Follow the Lease of a planned push, which is applied."""
+        """Let a planned push wait for its time. Its Lease is applied."""
         leasing = self._leasing.pop(hand_over.strict, None)
-        if leasing is None:  # it was given up meanwhile
+        if leasing is None:  # `clear` gave it up meanwhile
             return
         since_s, planned, units = leasing
         now_s = asyncio.get_running_loop().time()
@@ -118,7 +121,8 @@ class PlannedSends:
         self._steps.by(self._leased[0].send_ms)
 
     def clear(self) -> None:
-        """Send none of the planned pushes and free their slots: the term is over, or is about to be."""
+        """Give up all planned pushes and free their slots, because the term is over or is about to be. The caller sees
+        to their leases."""
         plans = [plan.units for plan in self._leased] + [units for _, _, units in self._leasing.values()]
         self._leasing.clear()
         self._leased.clear()
@@ -129,7 +133,7 @@ class PlannedSends:
             self._free(units)
 
     def _send_due(self, term: Term) -> int | None:
-        """Send the pushes that are due. Return when to look again."""
+        """Send the pushes that are due. Return when to look again (ms), None if none waits."""
         now_ms = self._clock.now_ms()
         went: Went = []
         while self._leased and self._leased[0].send_ms <= now_ms:
@@ -145,7 +149,8 @@ class PlannedSends:
         return max(self._leased[0].send_ms, now_ms + AGAIN_MS if self._leased[0].send_ms <= now_ms else 0)
 
     def _begin(self, term: Term, plan: _Plan, now_ms: int, *, late: bool) -> Went:
-        """Begin the units of a plan that may be sent now, and release the rest."""
+        """Begin the hand-over of those units of a plan that may be sent now. Take back the leases of the others.
+        `late`: none may be sent."""
         strict = term.handing_over.strict
         goes = np.array([not late and self._unchanged(unit) for unit in plan.units], np.bool_)
         begun = strict.begin(plan.hand_over.select(goes), now_ms)

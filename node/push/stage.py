@@ -1,7 +1,7 @@
-"""Stages ready units: reads their records and puts them into the lanes of their receivers.
+"""Stages ready units: reads their records and puts the units into the lanes of their receivers.
 
-Each turn takes a bite of each of the next TOPICS_A_TURN topics that have ready units and room. A topic whose share of
-the lanes is used up is left out until a unit of it has gone.
+Each turn of the pump stages a few units of each of the next TOPICS_A_TURN topics that have ready units and room. A
+topic that may stage no more is left out until a unit of it has gone.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from storage.format.states import IS_OPEN
 from storage.store import Store
 from storage.tables.topic import Subscription, Topic, subscription_of, topic_of
 
-#: Bounds of one turn: topics looked at, units of one topic, units of all topics, bytes of all their records. A unit to
-#: a new receiver takes 0.06 ms.
+#: Bounds of one turn of the pump: topics looked at, units of one topic, units of all topics, and bytes of all their
+#: records. A unit to a new receiver takes 0.06 ms.
 TOPICS_A_TURN: Final = 64
 BITE_UNITS: Final = 128
 TURN_UNITS: Final = 1_024
 TURN_BYTES: Final = 4 * 1024 * 1024
-#: If one of four staged units of a topic has ended, all are looked at. That costs as much as to stage them again.
+#: If at least one in so many staged units of a topic has ended, all of its staged units are looked at again. That costs
+#: as much as to stage them again.
 ENDED_MOST: Final = 4
 
 Bite = tuple[Topic, Subscription, U64]
 
 
 class Staging:
-    """The staging of one node, through all its terms as leader. `more`: the last turn left topics that have room."""
+    """Stages the units of one node, through all its terms as leader. `more` is True if the last turn left topics that
+    have room for more."""
 
     def __init__(self, store: Store, lanes: Lanes, targets: Targets) -> None:
         self._store = store
         self._lanes = lanes
         self._targets = targets
         self._changed: set[Subscription] = set()  # topics whose settings changed
-        self._short: dict[Subscription, None] = {}  # topics without room, which are not in line
+        self._short: dict[Subscription, None] = {}  # topics that may stage no more, and are not in line
         self._to_look = 0  # how many of `_short`, from the first, may have room again
         self._next: Subscription | None = None  # comes first in the next turn: the bytes of a turn ended there
         self.more = False
@@ -52,8 +54,8 @@ class Staging:
         self._changed.add(subscription_of(number))
 
     def turn(self, term: Term, now_ms: int) -> bool:
-        """Take back units that changed or ended, and stage a bite of each of the next topics. Return true if there was
-        anything."""
+        """Unstage units that ended or whose topic changed, and stage some units of each of the next topics. Return True
+        if there was any."""
         went_back = self._look_for_changes(term)
         handing_over, lease_ahead = term.handing_over, term.handing_over.lease_ahead
         went_back |= self._take_back_ended(handing_over, now_ms)
@@ -87,8 +89,9 @@ class Staging:
         return went_back or bool(bites)
 
     def _take_back_ended(self, handing_over: HandingOver, now_ms: int) -> bool:
-        """Look at all staged units of a topic once more if many of them ended. Units that ended take up room, and wait
-        for their receiver as others do. Return true if there were any."""
+        """Look again at all staged units of topics in which many of those ended. An ended unit takes the place of
+        another one, and would be found only when its receiver has a slot for it. Return True if there were such
+        topics."""
         went_back = False
         for subscription, count in handing_over.staged.take_ended().items():
             if count * ENDED_MOST >= self._lanes.units(subscription):
@@ -97,8 +100,8 @@ class Staging:
         return went_back
 
     def _give_room(self, handing_over: HandingOver) -> bool:
-        """Give topics without room a chance after units have gone. A few topics are looked at each time. Return true if
-        there are more."""
+        """After units have gone, put topics back in line that may stage units again. A few topics are looked at each
+        time. Return True if there are more to look at."""
         if self._lanes.take_freed():
             self._to_look = len(self._short)
         if not self._lanes.left:
@@ -113,9 +116,9 @@ class Staging:
         return self._to_look > 0
 
     def _look_for_changes(self, term: Term) -> bool:
-        """Put units of topics whose settings changed back into their window: they may have another target now, or none.
-        The same for units that were off the lanes at that time and were put back since. Return true if there were any.
-        """
+        """Unstage units of topics whose settings changed, because their target may be another one now, or none. Also
+        look at topics of which units were put back into the lanes: they may have been on the wire when the settings
+        changed. Return True if any were unstaged."""
         went_back = False
         for subscription in self._changed | self._lanes.take_put_back():
             topic = self._store.catalog.topic_by_number(topic_of(subscription))
@@ -131,7 +134,8 @@ class Staging:
         return np.array([unit.position for unit in self._lanes.drop(subscription)], np.uint64)
 
     def _read(self, term: Term, bites: list[Bite], now_ms: int) -> None:
-        """Put units into the lanes, as far as their records fit in the bytes of a turn. One look serves all topics."""
+        """Read the records of staged units and put these into lanes, up to TURN_BYTES of records. Those beyond are
+        unstaged. One read serves all topics."""
         store, handing_over = self._store, term.handing_over
         positions = np.concatenate([bite for _, _, bite in bites])
         reads = IS_OPEN[store.state_only(positions)]

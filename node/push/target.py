@@ -1,8 +1,9 @@
-"""Where a message is pushed to: its own target over its topic's, put together once and kept.
+"""Where a message is pushed to: the fields of its own target and, where it has none, those of its topic. Targets are
+put together once and kept.
 
 The message's value wins, field by field and header by header. The secret is the topic's alone. The topic's headers
-often hold a credential for the topic's URL. A client that may schedule a message chooses its URL, so the headers do not
-go along to another origin.
+often hold a credential for the topic's URL. A client that may schedule a message may choose its URL. So the topic's
+headers are sent only if the message's URL has the same origin as the topic's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TAIL: Final = re.compile(r"[A-Za-z]+://[^/?#]*([A-Za-z0-9\-._~:/?@!$&'()*+,;=%]
 
 
 class BadTarget(Exception):
-    """There is no usable target. `code` is of node.port.failure_code."""
+    """A message has no usable target. `code` is one of node/port/failure_code.py."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -38,8 +39,8 @@ class BadTarget(Exception):
 
 
 def make_target(settings: Mapping[str, Any], own: Mapping[str, Any], timeout_ms: int) -> PushTarget:
-    """Put a message's `own` target over the topic's settings. `timeout_ms` is for both without one. Raises
-    BadTarget."""
+    """Put together the target of a message: its `own` fields over those of the topic's settings. `timeout_ms` holds if
+    neither has a timeout. Raises BadTarget."""
     topics: Mapping[str, Any] = settings.get("target") or {}
     fields = {**topics, **{name: value for name, value in own.items() if value is not None}}
     if not fields.get("url"):
@@ -76,8 +77,8 @@ def _credentials(url: URL) -> dict[str, str]:
 
 
 def _read_url(text: str) -> tuple[URL, Origin]:
-    """Read a URL. An address in any notation is written the usual way, so that the socket's guard judges it, not a
-    parser."""
+    """Read a URL. If its host is an IP address in an unusual notation, write that the usual way. Then the guard at the
+    socket judges the same address that the parser read. Raises BadTarget."""
     try:
         url = URL(text)
         host, port = url.raw_host, url.port
@@ -94,8 +95,8 @@ def _read_url(text: str) -> tuple[URL, Origin]:
 
 
 def _path_of(text: str, url: URL) -> str:
-    """The path and query as the client wrote them, if they may go out so. A parser would write `%2F` as `/`, and
-    receivers check signatures of the bytes they get."""
+    """The path and query as the client wrote them, if every character may be sent as it is. A parser would turn `%2F`
+    into `/`, and receivers may check a signature over the bytes that they get."""
     tail = _TAIL.fullmatch(text)
     if tail is None:
         return url.raw_path_qs
@@ -110,14 +111,16 @@ def _same_origin(text: str, origin: Origin) -> bool:
 
 
 class Targets:
-    """Targets by topic, its revision and the message's own target. `timeout_ms` counts if neither has one."""
+    """Keeps targets by the topic, its revision and the message's own target. `timeout_ms` holds for targets without a
+    timeout."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._known: dict[tuple[int, int, bytes], PushTarget | BadTarget] = {}
 
     def of(self, topic: Topic, own: bytes) -> PushTarget | BadTarget:
-        """The target of a message whose record has `own` as its target. A BadTarget is returned, not raised."""
+        """The target of a message. `own` is the target in its record, packed, or empty. A BadTarget is returned, not
+        raised."""
         name = (topic.number, topic.revision, own)
         found = self._known.get(name)
         if found is None:

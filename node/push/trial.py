@@ -1,13 +1,13 @@
-"""Receivers on trial, those without a success in the last minute, and the choice which of them is tried next.
+"""Receivers on trial are those without a success in the last minute. This file chooses which of them is tried next.
 
-A client that names receivers may name many, so attempts to receivers on trial are bounded three ways:
+A client that names receivers may name many of them, so attempts to receivers on trial are bounded in three ways:
 
-- They leave a tenth of all slots alone.
-- Those of one topic may be three times as many as there are free slots.
-- A few begin together. Each may need a connection, 0.5 ms of the loop. The 2,300 receivers of one batch held back all
-  pulls and pushes for 0.1 s.
+- A tenth of all slots is never used for them.
+- One topic may have at most TRIALS such attempts for each free slot.
+- Only a few begin together, because each may need a new connection, which holds the loop for 0.5 ms. The 2,300
+  receivers of one batch once held back all pulls and pushes for 0.1 s.
 
-Lanes wait under each topic that has units for them, and topics are asked in turn. So a crowd of new receivers holds up
+Lanes on trial wait under each topic that has units for them, and topics are asked in turn. So many new receivers delay
 only the topics that name them.
 
 Pure: no clock.
@@ -25,23 +25,23 @@ from storage.tables.topic import Subscription
 L = TypeVar("L")
 
 TRIALS: Final = 3
-"""Attempts of one topic to receivers on trial, for each slot that is free."""
+"""A topic may have so many attempts to receivers on trial for each slot that is free."""
 
 MOMENT_MS: Final = 16
-"""Time between two groups of attempts that begin."""
+"""A moment: the time from one group of attempts that begin together to the next."""
 
 TOGETHER: Final = 16
 """At most so many attempts begin in one moment."""
 
 TOPIC_TOGETHER: Final = 12
-"""At most so many of one topic, so that its crowd leaves some to topics that come after it in the same moment."""
+"""At most so many of these are of one topic, so that other topics have some in the same moment."""
 
 LOOK_TOPICS: Final = 128
-"""Topics asked at a time."""
+"""At most so many topics are asked at a time if they have a lane to try."""
 
 
 class Trials(Generic[L]):
-    """The trials of one node, which has `total` slots. Lanes are the caller's."""
+    """The trials of one node, which has `total` slots. L is the caller's type of a lane."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -56,11 +56,11 @@ class Trials(Generic[L]):
             self._begun.clear()
 
     def has_slot(self, subscription: Subscription, free: int) -> bool:
-        """True if one of the `free` slots is for an attempt of this subscription."""
+        """True if one more attempt of this subscription may have one of the `free` slots."""
         return free > self._total // 10 and self._on_wire.get(subscription, 0) < TRIALS * free
 
     def may_begin(self, subscription: Subscription, free: int) -> bool:
-        """True if it has a slot and the attempt may begin in this moment."""
+        """True if `has_slot` is, and one more attempt may begin in this moment."""
         return (
             self.has_slot(subscription, free)
             and self._begun.get(subscription, 0) < TOPIC_TOGETHER
@@ -68,20 +68,21 @@ class Trials(Generic[L]):
         )
 
     def begin(self, subscription: Subscription, now_ms: int, *, counts: bool) -> None:
-        """Begin an attempt. `counts`: it counts among those of this moment."""
+        """Begin an attempt. `counts` is False for attempts to ill receivers, which are not counted among those of this
+        moment."""
         self._on_wire[subscription] = self._on_wire.get(subscription, 0) + 1
         if counts:
             self._begun[subscription] = self._begun.get(subscription, 0) + 1
             self._moment_ms = now_ms + MOMENT_MS
 
     def end(self, subscription: Subscription) -> None:
-        """End an attempt of the subscription."""
+        """Note that an attempt of the subscription has ended."""
         left = self._on_wire.pop(subscription) - 1
         if left:
             self._on_wire[subscription] = left
 
     def wait_ms(self, now_ms: int, free: int) -> int | None:
-        """How long until the topics are asked again. None: only when an attempt has ended."""
+        """How many ms until the topics are asked again. None if that happens only after an attempt has ended."""
         if not self._waiting or free <= self._total // 10:
             return None
         if self._begun:

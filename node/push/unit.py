@@ -15,18 +15,18 @@ NOWHERE = Origin("", "", 0)
 
 @dataclass(slots=True, eq=False)
 class StagedUnit:
-    """A ready unit with all that its attempt needs. `position` is where it stands, the record's position its home."""
+    """A ready unit with all that its attempt needs. `position` is its place, and `record.position` its home."""
 
     topic: Topic
     subscription: Subscription
     position: int
     record: Record
     target: PushTarget | BadTarget
-    trial: bool = False  # on the wire to a receiver that is on trial
+    trial: bool = False  # True while its attempt is on the wire and its receiver was on trial
 
     @property
     def origin(self) -> Origin:
-        """The receiver whose lane holds the unit."""
+        """The receiver in whose lane the unit is, NOWHERE if it has no usable target."""
         return self.target.origin if isinstance(self.target, PushTarget) else NOWHERE
 
     @property

@@ -1,8 +1,10 @@
-"""The units that are in memory between the records and a consumer: in a window, or handed over and not yet applied.
+"""Claims: they keep a unit from being found twice. A unit is claimed from the moment at which it goes into a window
+until its Lease is applied or it is dropped.
 
-The records alone decide which units are ready. So the wheel and a sweep over the records can find the same unit, or two
-sweeps can. The claim makes it come out once. There is one byte per unit of the hours that have claims, so that asking
-and marking are vectorised. The bytes of an hour go when nothing in it is claimed.
+The settle records alone decide which units are ready. So the wheel and the reader of the backlog can both find the same
+unit, and the reader can find it twice. Whichever finds a claimed unit leaves it out. There is one byte per unit of the
+hours that have claims, so that many units are checked and marked in one step of numpy. The bytes of an hour are dropped
+when nothing in it is claimed.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ class ClaimedUnits:
             self._counts[hour] -= len(index)
 
     def sweep(self) -> None:
-        """Drop the bytes of hours without claims. `free` does not, because the present hour is empty again and
-        again."""
+        """Drop the bytes of hours without claims. `free` does not do it, because the claims of the present hour often
+        come to zero and grow again at once."""
         for hour in [hour for hour, count in self._counts.items() if not count]:
             del self._marks[hour], self._counts[hour]
 

@@ -1,8 +1,9 @@
-"""Units that rules hold. They are out of their windows and still claimed, until no rule holds them.
+"""Parked units: a rule holds them. They are out of their windows and still claimed, until no rule holds them.
 
-They are kept by lane and subscription, in the order of their window, and count for its share of memory. Units of the
-subscription beyond that share stay in the records, as its backlog. Rules are asked again about a piece at a time, from
-the last unit to the first. A unit that may go is put back before those that went back already.
+They are kept by lane and subscription, in the order of their window, and count for their subscription's share of
+memory. Units of the subscription beyond that share are not in memory: they are its backlog. Rules are asked again about
+a piece at a time, from the last unit to the first. A unit that may go returns to the front of its window, so the order
+of the window is kept.
 
     unasked  [a b c d | e f]  -- the last piece, held --> first of  asked  [g h]
                                  '- free ---------------> first of its window
@@ -27,20 +28,21 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """The parked units of a subscription in one lane. Those that are still to be asked about stand before the
-    others."""
+    """The parked units of a subscription in one lane. The units that the rules have not been asked about in this round
+    (`unasked`) come before the others (`asked`)."""
 
     unasked: Window = field(default_factory=Window)
     asked: Window = field(default_factory=Window)
 
     @property
     def count(self) -> int:
-        """How many units it has."""
+        """The number of parked units in both parts."""
         return self.unasked.count + self.asked.count
 
 
 class HeldUnits:
-    """All parked units of a leader. `lines`: by lane and subscription. A line without units has no entry."""
+    """All parked units of a leader, in `lines` by lane and subscription. A line without units has no entry. `count` is
+    their number."""
 
     def __init__(self) -> None:
         self.lines: dict[tuple[LaneKind, Subscription], Line] = {}
@@ -49,7 +51,7 @@ class HeldUnits:
 
     @property
     def asking(self) -> bool:
-        """True if some are still to be asked about."""
+        """True if the rules are still to be asked about some units of this round."""
         return bool(self._left)
 
     def of(self, kind: LaneKind, subscription: Subscription) -> int:
@@ -58,23 +60,24 @@ class HeldUnits:
         return 0 if line is None else line.count
 
     def park(self, piece: Piece) -> None:
-        """Add units that a rule holds as of now. They stood behind the parked ones."""
+        """Add units that a rule has just been found to hold, behind all parked units of their lane and subscription."""
         self._line(piece).asked.push(piece.units)
         self.count += len(piece.units)
 
     def keep(self, piece: Piece) -> None:
-        """Put units back of a piece that was taken to be asked about. A rule still holds them."""
+        """Put back units that `take` returned, because a rule still holds them."""
         self._line(piece).asked.put_back(piece.units)
         self.count += len(piece.units)
 
     def ask_all(self) -> None:
-        """Ask about all units again."""
+        """Begin a round: the rules are to be asked about all parked units."""
         for key, line in self.lines.items():
             line.unasked.push(line.asked.take(line.asked.count))
             self._left[key] = None
 
     def take(self, most: int) -> Piece | None:
-        """Up to `most` units of one line that are still to be asked about, the last of them. None if there are none."""
+        """Remove and return the last units of one line that are still to be asked about, at most `most`. None if there
+        are none."""
         for key in self._left:
             line = self.lines[key]
             units = line.unasked.shed(max(0, line.unasked.count - most))
@@ -83,7 +86,7 @@ class HeldUnits:
         return None
 
     def shed(self, kind: LaneKind, subscription: Subscription, keep: int) -> Queued:
-        """Remove and return the last units of a line, all but `keep`."""
+        """Remove and return the last units of a line. `keep` units stay."""
         line = self.lines[kind, subscription]
         parts = [line.asked.shed(max(0, min(line.asked.count, keep - line.unasked.count)))]
         parts.insert(0, line.unasked.shed(min(line.unasked.count, keep)))
@@ -92,7 +95,7 @@ class HeldUnits:
         return units
 
     def sizes(self) -> list[tuple[int, LaneKind, Subscription]]:
-        """How many units each line has."""
+        """The number of units of each line, with its lane and subscription."""
         return [(line.count, *key) for key, line in self.lines.items()]
 
     def _line(self, piece: Piece) -> Line:

@@ -1,7 +1,7 @@
-"""When leases end: where to look for units to hand over again, and when.
+"""When leases end, and where units are then to be looked for, so that they are handed over again.
 
-Ends of leases are not kept per unit, because the records hold them. The timetable has a range of leased positions for
-each hour and each end of a lease, rounded up to a grid.
+The end of each lease stands in the settle records and is not kept here again. For each hour and each time at which
+leases end, the timetable has one range of positions that covers the leased units. The times are rounded up to a grid.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ LONG_GRID_MS = 1_000
 
 
 class Span(NamedTuple):
-    """Positions first <= p < end of one hour."""
+    """The positions p of one hour with first <= p < end."""
 
     first: int
     end: int
 
 
 class LeaseTimetable:
-    """Where to look for ended leases, and when. Rounded up, so that no unit comes back before its lease has ended."""
+    """The times at which to look for ended leases, and the spans to look through. Times are rounded up, so that no unit
+    comes back before its lease has ended."""
 
     def __init__(self) -> None:
         self._heap: list[int] = []  # the keys of _spans
         self._spans: dict[int, dict[int, Span]] = {}  # end on the grid -> hour -> span to look through
 
     def add(self, positions: U64, lease_end_ms: I64, now_ms: int) -> None:
-        """Note that leases of `positions` end at `lease_end_ms`, both shape [n]. Long leases are looked for on a
-        coarser grid."""
+        """Note that leases of `positions` end at `lease_end_ms`, shape [n] each. Leases that run longer than
+        LONG_LEASE_MS are rounded up to LONG_GRID_MS, others to SHORT_GRID_MS."""
         grid = np.where(lease_end_ms - now_ms <= LONG_LEASE_MS, SHORT_GRID_MS, LONG_GRID_MS)
         ends = -(-lease_end_ms // grid) * grid
         for end_ms, ending_rows in rows_by(ends):
@@ -46,11 +47,11 @@ class LeaseTimetable:
                 self._widen(end_ms, hour, Span(int(there.min()), int(there.max()) + 1))
 
     def next_ms(self) -> int | None:
-        """When to look next. None if no lease runs."""
+        """When the next leases have ended, rounded up. None if no lease runs."""
         return self._heap[0] if self._heap else None
 
     def ended(self, now_ms: int) -> list[Span]:
-        """The spans to look through now. Each is given once."""
+        """Remove and return the spans in which leases have ended by `now_ms`."""
         spans: list[Span] = []
         while self._heap and self._heap[0] <= now_ms:
             spans += self._spans.pop(heapq.heappop(self._heap)).values()

@@ -1,7 +1,7 @@
-"""Checks units of a window against the records and the rules: which may be handed over at this moment?
+"""Checks units of a window against their settle records and the rules: which of them may be handed over at this moment?
 
-Units were due and open when they came into the window. Meanwhile they may have ended, been leased by an extension, or
-the clock may have gone back. Of the units that may go by the records, a rule may hold some (node/ready/rule.py).
+Units were due and open when they came into the window. Meanwhile they may have ended, an extend may have made their
+lease run again, or the clock may have gone back. A rule (node/ready/rule.py) may hold units that could otherwise go.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from storage.wheel.slot import DueUnits
 class RecordCheck(NamedTuple):
     """The result for each unit, shape [n] each."""
 
-    ready: Mask  # Due, not settled, not under a running lease, and held by no rule.
-    stays: Mask  # Ready, or ready once the clock is where it was. Else ended, or waits for a lease's end or a Release.
-    term: U32  # Of the newest hand-over here, 0 if there is none. So is its attempt.
+    ready: Mask  # Due, not ended, not under a running lease, and held by no rule.
+    stays: Mask  # Ready, held by a rule, or ready once a clock that went back catches up. Else it leaves its window.
+    term: U32  # Term and attempt of the unit's newest hand-over at this position, 0 if there is none.
     attempt: U16
-    held: Mask | None = None  # Held by a rule, and else ready. A part of those that stay. None: no unit is held.
+    held: Mask | None = None  # Would be ready if no rule held it. These units stay, too. None: no unit is held.
 
 
 class Leases(Protocol):
-    """Leases that the leader of term `term` takes back, which the records do not show yet."""
+    """Leases ahead that the leader of term `term` takes back and whose Release is not applied yet."""
 
     term: int
 
@@ -42,9 +42,12 @@ class Leases(Protocol):
 def check_records(
     store: Store, leases: Leases, positions: U64, due_ms: I64, now_ms: int, latest_ms: int
 ) -> RecordCheck:
-    """Look at units, shape [n], all of which were ready at `latest_ms`, the latest time that the dispatcher has seen.
-    The leader of the term of `leases` looks. A unit whose lease is being taken back waits until the log has the
-    Release, though the lease has ended. Its attempt is given again, and the Release brings it back."""
+    """Check units, shape [n], by the states that their settle records give. All of them were ready at `latest_ms`, the
+    latest time that the dispatcher has seen. `leases` are those of the term that this node leads.
+
+    A unit whose lease ahead is being taken back is not ready until the Release is applied, even if the lease has ended.
+    The Release frees the number of its attempt for the next hand-over, and the dispatcher finds the unit again then.
+    """
     states = store.states(positions)
     pending, leased = IS_PENDING[states.state], states.state == LEASED
     ready = stays = pending.copy()
@@ -60,8 +63,8 @@ def check_records(
 def ask_rules(
     rules: Sequence[Rule], store: Store, seen: RecordCheck, positions: U64, known: Units | None, now_ms: int
 ) -> RecordCheck:
-    """The same result, less the ready units that the rules hold. `known`: the rows of the index, if they were read
-    before."""
+    """Ask the rules about the ready units of `seen`. Return `seen` with those that a rule holds moved from ready to
+    held. `known` are the units' rows of the index, if the caller has read them."""
     at = seen.ready.nonzero()[0]
     if not len(at):
         return seen

@@ -1,10 +1,12 @@
-"""Rules that the leader asks right before a hand-over: may a unit that is ready by the records go now, or does it wait?
+"""Rules: reasons for which a leader does not hand over a unit now, though its settle records say that it is ready.
 
-A rule decides by what it is given, by the store, and by what its leader service knows. It is asked in
-node/ready/record_check.py and nowhere else. A unit that a rule holds is parked (node/ready/held_units.py): it is out of
-its window, with no consumer, and behind no other unit. Parked units are asked again now and then, and at once after
-`HandingOver.ask_again`. Rules are not asked of units that are not ready. They are also not asked of a strict hand-over
-that is leased and has not begun. The part that changes a rule's mind withdraws it.
+A rule decides by its arguments, by the store, and by what its leader service knows. Only node/ready/record_check.py
+asks rules, right before a hand-over. A unit that a rule holds is parked (node/ready/held_units.py): it is out of its
+window and delays no other unit. The rules are asked about parked units again every 100 ms, and at once after
+`HandingOver.ask_again`.
+
+Rules are not asked about units that are not ready. They are also not asked again about a strict hand-over that is
+leased ahead. So a service whose rule begins to hold such units must take those leases back (Strict.withdraw_places).
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Rule(Protocol):
-    """A reason to wait, of one term as leader. A unit waits as long as any rule holds it."""
+    """A reason to wait, made anew for each term as leader. A unit waits as long as any rule holds it."""
 
     reason: HoldReason
 
     def held(self, units: DueUnits, now_ms: int) -> Mask:
-        """True, shape [n], for units that may not be handed over at this moment. They may be of any topics, in any
-        order. Python must not work on each of them, because a whole window may be asked about at once."""
+        """True, shape [n], for units that may not be handed over at this moment. The units may be of any topics, in any
+        order. A whole window may be asked about at once, so the rule must work on columns and not unit by unit."""

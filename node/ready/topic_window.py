@@ -1,18 +1,19 @@
-"""A topic's next units in one lane: a queue of positions, tag masks and due times, 24 bytes a unit, in order.
+"""The next units of a topic in one lane, which is current or overdue: a queue of positions, tag masks and due times. A
+unit takes 24 bytes.
 
-Units are kept as the arrays in which they came. If units drip in one by one, the window would become a list of tiny
-arrays. So neighbours are merged like the digits of a counter: the newer into the older when it is at least half as
-long. That leaves log(n) arrays, and each unit is copied log(n) times at most.
+Units are kept as the arrays in which they came. If units come one by one, the window would become a list of tiny
+arrays. So a new array is merged with the one before it while that is at most twice as long. That leaves about log(n)
+arrays, and each unit is copied about log(n) times at most.
 
 A filtered pull takes units out of the middle and leaves the others in place. It need not look again at units that it
-left. So the window numbers its units, and remembers per filter how far it has looked:
+left. So the window numbers its units, and remembers for each filter how far it has looked:
 
     number          40  41  42 | 45  46        a chunk knows the number behind its last unit: 43, 47
     unit             a   b   c |  d   e
     filter "eu": 45  ---looked at---^          the next look starts at d; put_back forgets all marks
 
-Numbers rise along the window. The numbers of units that stay never fall when others between them go. They may rise, and
-such units are looked at once more. So a unit below a filter's mark has been looked at.
+Numbers rise along the window. When units are taken out, the numbers of other units may rise but never fall. So every
+unit with a number below a filter's mark has been looked at. A unit whose number rose above the mark is looked at again.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ _LOOK_ROWS: Final = 16_384
 """Masks are looked at in pieces of this size, so that a pull of a few units need not look at a whole window."""
 
 MARKS_MAX: Final = 64
-"""Filters per window whose marks are kept, besides those of pulls that wait. A forgotten mark costs its filter a look
-of 1 ns a unit."""
+"""A window remembers for so many filters how far they have looked, besides the filters of pulls that wait. A filter
+whose mark was forgotten looks at the whole window again, which takes 1 ns a unit."""
 
 
 class LaneKind(IntEnum):
-    """The lanes, in the order in which a consumer gets their units."""
+    """The two lanes of a topic, in the order in which a consumer gets their units. CURRENT units became ready under
+    this leader, OVERDUE ones before it began."""
 
     CURRENT = 0
     OVERDUE = 1
@@ -44,8 +46,9 @@ class LaneKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queued:
-    """Units in the order in which to hand them over: one array [3, n] of positions, tag masks and due times. An array
-    takes 112 bytes before its first row. Three arrays for each of 100,000 topics with one unit would be 34 MB."""
+    """Units in the order in which to hand them over: one array [3, n] of positions, tag masks and due times. It is one
+    array and not three, because an array takes 112 bytes before its first row. Three for each of 100,000 topics with
+    one unit would be 34 MB."""
 
     columns: U64
 
@@ -78,7 +81,7 @@ class Queued:
         return int(self.columns.shape[1])
 
     def select(self, rows: npt.NDArray[Any] | slice) -> Queued:
-        """The rows given by an index array, a mask or a slice, in that order."""
+        """The units in these rows, given by an index array, a mask or a slice. They come in the order of the rows."""
         if isinstance(rows, slice):
             return Queued(self.columns[:, rows])
         return Queued(self.columns.compress(rows, 1) if rows.dtype == np.bool_ else self.columns.take(rows, 1))
@@ -112,8 +115,8 @@ class _Chunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Units that a filter may want, still in the window, and their numbers, rising. Shape [n] each. Below `upto` the
-    filter wants no others."""
+    """Units that a filter may want, and their numbers, rising, shape [n] each. They are still in the window. It has no
+    other unit with a number below `upto` that the filter wants and has not looked at."""
 
     units: Queued
     number: I64
@@ -129,15 +132,15 @@ class Window:
     __slots__ = ("_flat", "_looked", "_next", "count")
 
     def __init__(self) -> None:
-        # The array and the end of each chunk, one after the other. 100,000 topics have one chunk each, which takes 64
-        # bytes. A list of chunks took 190.
+        # For each chunk its array and its end. They alternate in one tuple, which takes 64 bytes for a window of one
+        # chunk. A list of chunks took 190, and there may be 100,000 windows.
         self._flat: tuple[Any, ...] = ()
         self._next = 0  # the number of the unit pushed next; above all numbers in the window
         self._looked: dict[TagFilter, int] | None = None  # the filter wants no unit below this; None: no filter looked
         self.count = 0  # always the sum of the chunks' lengths
 
     def push(self, units: Queued) -> None:
-        """Add units behind the others."""
+        """Add units at the end."""
         if len(units):
             self.count += len(units)
             self._next += len(units)
@@ -149,7 +152,7 @@ class Window:
             self._keep(chunks)
 
     def put_back(self, units: Queued) -> None:
-        """Add units before the others."""
+        """Add units at the front. All marks of filters are forgotten."""
         if len(units):
             self.count += len(units)
             chunks = self._chunks()
@@ -203,7 +206,8 @@ class Window:
     # -- filtered
 
     def fresh(self, tags: TagFilter, marks_max: int = MARKS_MAX) -> bool:
-        """True if there are units that this filter has not looked at and may want."""
+        """True if there are units that this filter has not looked at and may want. Of the filters' marks, `marks_max`
+        are kept."""
         seen = self._looked_upto(tags)
         if not self._flat or (seen is not None and seen >= self._flat[-1]):
             return False
@@ -213,7 +217,8 @@ class Window:
         return len(found.units) > 0
 
     def find(self, tags: TagFilter, most: int) -> Found:
-        """The first `most` units the filter has not looked at and may want. They stay. `looked` and `remove` follow."""
+        """Find the first `most` units that the filter has not looked at and may want. They stay in the window. The
+        caller calls `looked` and `remove` next."""
         parts: list[Queued] = []
         numbers: list[I64] = []
         count, start = 0, self._looked_upto(tags)
@@ -231,8 +236,8 @@ class Window:
         return Found(Queued.joined(parts), number, int(number[-1]) + 1 if count >= most else self._next)
 
     def looked(self, tags: TagFilter, upto: int, marks_max: int = MARKS_MAX) -> None:
-        """Note that the filter wants no unit with a number below `upto`. Of `marks_max` marks the oldest is
-        forgotten."""
+        """Note that the filter wants no unit with a number below `upto`. If there are now more than `marks_max` marks,
+        forget the oldest."""
         looked = self._looked = self._looked or {}
         looked.pop(tags, None)
         looked[tags] = upto
@@ -267,7 +272,8 @@ class Window:
 
 
 def _append(chunks: list[_Chunk], chunk: _Chunk) -> None:
-    """Add a chunk behind the others, merged with them so that few are left. The older's numbers may rise."""
+    """Add a chunk behind the others, merged with the last ones as the module says. Numbers of units in these may
+    rise."""
     units, end = chunk
     while chunks and len(chunks[-1].units) <= 2 * len(units):
         units = Queued.joined([chunks.pop().units, units])

@@ -8,7 +8,8 @@ from storage.tables.topic import Subscription
 
 
 class WaitedSubscriptions:
-    """The subscriptions of one leader. A step looks at those that have changed, however many are waited for."""
+    """The subscriptions that pulls wait for, and which of these changed since `take` was last called. A step of the
+    leader looks only at the changed ones."""
 
     def __init__(self) -> None:
         self._waited: set[Subscription] = set()
@@ -24,17 +25,17 @@ class WaitedSubscriptions:
         self._changed.discard(subscription)
 
     def note(self, subscription: Subscription) -> None:
-        """Note that it has new units, or that its units may go again."""
+        """Note that the subscription has new units, or that its units may be handed over again after a pause."""
         if subscription in self._waited:
             self._changed.add(subscription)
 
     def note_all(self, subscriptions: Collection[Subscription]) -> None:
-        """Note the same of each of these."""
+        """Call `note` for each of these."""
         waited = self._waited
         fewer, more = (subscriptions, waited) if len(subscriptions) < len(waited) else (waited, subscriptions)
         self._changed.update(subscription for subscription in fewer if subscription in more)
 
     def take(self) -> set[Subscription]:
-        """The subscriptions that have changed since the last call."""
+        """Return the waited-for subscriptions that were noted since the last call."""
         changed, self._changed = self._changed, set()
         return changed

@@ -1,9 +1,9 @@
 """Ready windows: the next units to hand over, per subscription, 24 bytes each, bounded for each and in all.
 
-Ready is not a list. The records say which units are ready: due, not leased and not settled, or leased with an ended
-lease. A window holds only the next of them. Past its bound a subscription remembers one position: where its backlog
-begins. `node.leader.backlog` reads the records from there when the window has room again. So a slow topic with fifty
-million ready units costs as much as a fast one, and delays no other.
+There is no list of all ready units. The settle records say which units are ready: due, open, and under no running
+lease. A window holds only the next of them. A subscription with more remembers one position: where its backlog begins.
+`node.leader.backlog` reads from there when the window has room again. So a slow topic with fifty million ready units
+needs no more memory than a fast one, and delays no other.
 
 There are two lanes. CURRENT holds units that became ready under this leader, OVERDUE those that were ready when it
 began. A topic's overdue units are handed over beside the units due now and never before them.
@@ -11,7 +11,7 @@ began. A topic's overdue units are handed over beside the units due now and neve
     push ->  [ window, at most `share` positions ] -> take
                  | more                      ^
                  v                           | room again: hungry
-             begins[subscription] = position  -- sweep of the records --
+             begins[subscription] = position  -- read by node.leader.backlog --
 
 Units that a rule holds are taken out of their window and parked (held_units.py). They count for the share of their
 subscription.
@@ -38,18 +38,19 @@ from storage.tables.topic import Subscription
 
 @dataclass(slots=True)
 class Lane:
-    """A lane of all topics. A topic without ready units has no entry anywhere."""
+    """The windows and backlogs of all subscriptions in one lane. A subscription without ready units has no entry."""
 
     kind: LaneKind
     windows: dict[Subscription, Window] = field(default_factory=dict)  # by subscription, its window, never empty
     begins: dict[Subscription, int] = field(default_factory=dict)  # no ready unit before this position is unclaimed
     hungry: set[Subscription] = field(default_factory=set)  # subscriptions with a backlog and room for it
-    half: int = 1  # of a share: none outside `hungry` has a backlog and less than this
+    half: int = 1  # a subscription outside `hungry` that has a backlog holds more than so many units (half a share)
 
 
 class Ready:
-    """All windows of a leader. Every position in a window is claimed here, and the part that takes it frees the claim.
-    `exists`: True if the subscription's topic is there. A deleted topic left only ended units, and gets no window."""
+    """All windows of a leader, with parked units and waiting pulls. Every position in a window is claimed. The code
+    that takes it out frees the claim. `exists` says if the subscription's topic is there: a deleted topic has only
+    ended units, and gets no window."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Ready:
         return subscriptions
 
     def _look(self, subscription: Subscription) -> None:
-        """Put it into the line, or take it out."""
+        """Put the subscription into the line of those to be pushed, or take it out."""
         ready = any(subscription in lane.windows for lane in self.lanes)
         if ready and subscription in self._pushed and subscription not in self._full:
             self._pushing.setdefault(subscription)
@@ -113,10 +114,11 @@ class Ready:
         return window.count if window is not None else 0
 
     def push(self, kind: LaneKind, subscriptions: U32, units: Queued, *, swept: bool = False) -> None:
-        """Add ready units, in the order in which to hand them over. Those already claimed are left out.
+        """Add ready units, in the order in which to hand them over. Units that are claimed already are left out.
 
-        Units without room are remembered as the subscription's backlog. Units that do not come from a sweep of the
-        backlog (`swept`) queue up behind it, as long as the window is not running empty.
+        Units for which there is no room become backlog. So do units of a subscription that has a backlog, so that they
+        come behind it. `swept` units were read from the backlog and go in. A window that holds at most a quarter of its
+        share takes others, too.
         """
         free = ~self._claims.mask(units.position)
         if not free.all():
@@ -125,12 +127,13 @@ class Ready:
             self._push(kind, Subscription(key), units.select(rows), swept) for key, rows in rows_by(subscriptions)
         ]
         if pushed:
-            self._claims.take(np.concatenate(pushed))  # once for all of them: it takes as long as the rest of one
+            self._claims.take(np.concatenate(pushed))  # one call: it costs as much as all other work for a subscription
         if self.count + self.parked.count > self._total:
             self._shed()
 
     def push_both(self, overdue: npt.NDArray[np.bool_], subscriptions: U32, units: Queued, *, swept: bool) -> None:
-        """Add units of both lanes, shape [n] each. A unit's lane depends on when it became ready, not on its finder."""
+        """Add units of both lanes, shape [n] each. `overdue` is True for units of the overdue lane, which depends on
+        when they became ready."""
         for kind, rows in ((LaneKind.CURRENT, ~overdue), (LaneKind.OVERDUE, overdue)):
             if rows.all():
                 self.push(kind, subscriptions, units, swept=swept)
@@ -138,7 +141,7 @@ class Ready:
                 self.push(kind, subscriptions[rows], units.select(rows), swept=swept)
 
     def take(self, kind: LaneKind, subscription: Subscription, most: int) -> Queued:
-        """Take the subscription's next units, at most `most`. They stay claimed."""
+        """Remove and return the first units of the subscription's window, at most `most`. They stay claimed."""
         lane = self.lanes[kind]
         window = lane.windows.get(subscription)
         if window is None or most <= 0:
@@ -149,7 +152,8 @@ class Ready:
         return units
 
     def put_back(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Put units that were taken and not handed over first in line again. They are still claimed."""
+        """Put units that were taken and not handed over at the front of their window. They are still claimed. If the
+        topic was deleted, free them instead."""
         lane = self.lanes[kind]
         if self._is_gone(lane, subscription):
             self._claims.free(units.position)
@@ -164,14 +168,14 @@ class Ready:
         return window is not None and window.fresh(tags, self.marks_max)
 
     def find(self, kind: LaneKind, subscription: Subscription, tags: TagFilter, most: int) -> Found:
-        """The subscription's next units that the filter may want, at most `most`. They stay in place. The caller calls
-        `leave` next."""
+        """Find the first units in the window that the filter may want and has not looked at, at most `most`. They stay
+        in place. The caller calls `leave` next."""
         window = self.lanes[kind].windows.get(subscription)
         return window.find(tags, most) if window is not None else NOTHING_FOUND
 
     def leave(self, kind: LaneKind, subscription: Subscription, tags: TagFilter, upto: int, gone: I64) -> None:
-        """Let found units with the numbers `gone` leave the window. They stay claimed. The filter wants no other unit
-        below number `upto`."""
+        """Remove the units with the numbers `gone` from the window. They stay claimed. The filter wants no other unit
+        with a number below `upto`."""
         lane = self.lanes[kind]
         window = lane.windows.get(subscription)
         if window is not None:
@@ -181,7 +185,7 @@ class Ready:
             self._settle(lane, subscription, window)
 
     def ended(self, kind: LaneKind, subscription: Subscription, units: Queued) -> None:
-        """Free parked units that are not to be handed over any more. There may be room now."""
+        """Free parked units that ended. Their subscription may have room for its backlog then."""
         self._claims.free(units.position)
         lane = self.lanes[kind]
         if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
@@ -201,10 +205,10 @@ class Ready:
         self._look(subscription)
 
     def hungry(self, kind: LaneKind) -> list[Subscription]:
-        """The subscriptions that have a backlog and whose window is at most half full."""
+        """The subscriptions that have a backlog and at most half of their share of units in memory."""
         lane = self.lanes[kind]
         half = self.share // 2
-        if half >= 2 * lane.half:  # others have gone; looked for now and then, since a share grows by a little often
+        if half >= 2 * lane.half:  # shares have doubled, because other windows went: look at all subscriptions again
             lane.hungry.update(each for each in lane.begins if self._has_room(lane, each, half))
             lane.half = half
         lane.half = min(half, lane.half)
@@ -222,7 +226,7 @@ class Ready:
                 lane.begins[subscription] = max(lane.begins[subscription], upto)
 
     def _push(self, kind: LaneKind, subscription: Subscription, units: Queued, swept: bool) -> U64:
-        """Add those units for which there is room, and return their positions. They are to be claimed."""
+        """Add as many of the units as there is room for. Return the positions of these, which the caller must claim."""
         lane = self.lanes[kind]
         if self._is_gone(lane, subscription):
             return NOTHING.position
@@ -253,8 +257,9 @@ class Ready:
         return window
 
     def _has_room(self, lane: Lane, subscription: Subscription, half: int) -> bool:
-        """True if at most half of a share of it is in memory, in the window or parked. Where all is parked there is no
-        window yet, and one more makes each share smaller. Units that are read then must find room."""
+        """True if at most `half` units of the subscription are in memory, in the window or parked. If all of them are
+        parked there is no window yet. Its window will make every share smaller, so half of that smaller share is the
+        bound then."""
         waiting, parked = self.waiting(lane.kind, subscription), self.parked.of(lane.kind, subscription)
         if parked and not waiting:
             windows = len(self.lanes[0].windows) + len(self.lanes[1].windows) + len(self.parked.lines) + 1
@@ -262,12 +267,12 @@ class Ready:
         return waiting + parked <= half
 
     def _begins_at(self, lane: Lane, subscription: Subscription, rest: Queued) -> None:
-        """Remember these as backlog."""
+        """Note that the backlog of the subscription begins no later than at these units."""
         begin = int(rest.position.min())
         lane.begins[subscription] = min(begin, lane.begins.get(subscription, begin))
 
     def _settle(self, lane: Lane, subscription: Subscription, window: Window) -> None:
-        """After a change of the window, note if it is hungry, and keep no empty window."""
+        """Update `hungry` after a change of the window, and remove the window if it is empty."""
         if subscription in lane.begins and self._has_room(lane, subscription, self.share // 2):
             lane.hungry.add(subscription)
         if not window.count:
@@ -276,8 +281,8 @@ class Ready:
                 self._look(subscription)
 
     def _shed(self) -> None:
-        """Cut the largest windows and parked lines to their share until an eighth of the total is free. The rest is
-        backlog again."""
+        """Cut the largest windows and parked lines to one share each until an eighth of the total is free. The units
+        cut off become backlog."""
         share = self.share
         windows = [
             (window.count, kind, subscription, False)

@@ -1,5 +1,5 @@
-"""The outcome of a hand-over: settled, tried again, or given up.
+"""The outcome of a hand-over: the message ends, is tried again, or is given up.
 
-In: acks, nacks, answers of receivers, ends of leases. Out: commands of the log, and the meaning of their results.
-retry.py says when a message comes again, attempt_policy.py when it may not.
+In: acks, nacks, answers of receivers, ends of leases. Out: commands to propose, and the meaning of their results. If
+and when a failed message is tried again is decided in retry.py, and the end of repeats in attempt_policy.py.
 """

@@ -1,7 +1,7 @@
 """Policies of attempts: which messages may be handed over once more, and the end of those that may not.
 
-A hand-over whose lease ends without an answer fails silently. No part decides about it until the message is to go out
-again. So the dispatcher asks before each repeat. A message that its policy does not allow any more is given up.
+If a lease ends without an ack or nack, nothing is done until the message is about to be handed over again. So the
+dispatcher asks this file before each repeat. A message that its policy does not allow any more is given up.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from storage.store import Store
 from storage.tables.topic import Subscription, topic_of
 
 HAND_OVERS_MAX: Final = 60_000
-"""Hand-overs of one message, those that do not count too. The number of a hand-over has 16 bits, and a receiver would
-fence away a number that came twice in a term."""
+"""How often one message may be handed over, whatever its policy, also counting hand-overs that are no attempts. The
+number of a hand-over has 16 bits, and a receiver refuses a number that it has had in the same term."""
 
 
 class Attempts:
@@ -45,8 +45,9 @@ class Attempts:
         )
 
     def give_up(self, exhausted: Exhausted) -> Fail:
-        """The Fail of units that are over their limit, by the clock that `over` asked. By an earlier moment, a message
-        that has just become too old would not be too old. It would die of the end of a lease that it never had."""
+        """The Fail of units for which `over` was True. It reads the same clock. By an earlier time, a message that has
+        just become too old would not be too old. Its reason would then be the end of a lease, which it may never have
+        had."""
         now_ms = self._clock.now_ms()
         count = len(exhausted.position)
         settings = settings_of(self._store, exhausted.subscription)
@@ -74,7 +75,7 @@ def settings_of(store: Store, subscription: Subscription) -> dict[str, Any]:
 
 
 def _exhausted_by(settings: dict[str, Any], record: Record, made: int, now_ms: int) -> int:
-    """Why a message is not handed over again after so many hand-overs. 0 if it is."""
+    """The code that says why a message is not handed over again after `made` hand-overs. 0 if it may be."""
     policy = effective(settings, record.extension)
     if made - record.attempt >= policy.max_attempts or made >= HAND_OVERS_MAX:
         return LEASE_ENDED

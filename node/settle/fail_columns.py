@@ -11,22 +11,23 @@ from storage.format.array import I64, U8, U16, U32, U64
 
 
 class FailColumns:
-    """Fates of rows. A row is given up for the reason of its failure, until `note` says otherwise. The machine answers
-    a row whose hour is gone `invalid`, whatever the row holds."""
+    """Collects the fates of n failed hand-overs for one Fail. A row is given up with the code of its failure unless
+    `note` decides otherwise. A row whose hour is gone needs no decision, because the state machine answers it `invalid`
+    anyway."""
 
     def __init__(self, code: U16) -> None:
-        """`code`: why each failed, [n]. It is changed."""
+        """`code` says why each hand-over failed, [n]. The array is changed by `note`."""
         self._code = code
         self._fate: U8 = np.full(len(code), DEAD, np.uint8)
         self._due_ms: I64 = np.zeros(len(code), np.int64)
 
     def note(self, row: int, decided: Retry | Dead, *, counts: bool = True) -> None:
-        """Note the decision about a row. `counts`: among the attempts of its message."""
+        """Note the decision about a row. `counts` is False if the hand-over is not an attempt of its message."""
         if isinstance(decided, Dead):
             self._code[row] = decided.code
         else:
             self._fate[row], self._due_ms[row] = RETRY if counts else AGAIN, decided.due_ms
 
     def fail(self, position: U64, term: U32, attempt: U16, *, random: U64, said: Iterable[str] = ()) -> Fail:
-        """The command. `said`: the text of each failure, or nothing at all."""
+        """Make the Fail. `said` has the text of each failure, or nothing."""
         return Fail(position, term, attempt, self._code, self._fate, self._due_ms, random, tuple(map(error_text, said)))

@@ -1,9 +1,10 @@
-"""Outcomes of pushes that a former leader had on the wire, as it tells them to the leader (POST /v1/cluster/outcomes).
+"""Takes outcomes of pushes from a former leader: those of attempts that it had on the wire when it lost leadership
+(POST /v1/cluster/outcomes).
 
-The former leader finished them. Only it knows the receivers' answers: the status, the text, the wait that was asked
-for. All that goes into the records as if this node had pushed. The consequence of a failure (another try, and when, or
-the end) is decided here, by the policy of the moment. Telling it twice does no harm. The same hand-over settled again
-is `acked` or `nacked` again, and a hand-over that was made anew meanwhile is `stale`.
+The former leader finished those pushes, so only it knows what the receivers answered: the status, the text, the wait
+that they asked for. All that is recorded as if this node had pushed. This node decides the fate of a failed message by
+its present policy: another try, and when, or the end. It does no harm if an outcome comes twice. A hand-over that was
+settled before is answered `acked` or `nacked` again. A hand-over that a newer one has replaced is answered `stale`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _WORDS = {ACKED: "nacked", STALE: "stale", INVALID: "invalid"}
 
 
 class FormerLeaderOutcomes:
-    """Takes the outcomes into the records. The caller has asked that this node leads."""
+    """Settles and fails hand-overs by the outcomes that another node sends. The caller has checked that this node
+    leads."""
 
     def __init__(
         self, store: Store, clock: NodeClock, entropy: Entropy, proposer: Proposer, topic_metrics: TopicMetrics
@@ -47,8 +49,8 @@ class FormerLeaderOutcomes:
         self._proposer, self._topic_metrics = proposer, topic_metrics
 
     async def take(self, term: Term, told: Sequence[PushOutcome]) -> list[str]:
-        """Return a word for each, durable on a majority: acked | nacked | stale | invalid. Raises `outcome-unknown`
-        where leadership was lost in the middle."""
+        """Return a word for each outcome: acked, nacked, stale or invalid. It is durable on a majority by then. Raises
+        `outcome-unknown` if leadership was lost after some were proposed."""
         rows, claims = term.receipts.read([outcome.receipt for outcome in told])
         named = ReceiptColumns.of(claims)
         codes = np.array([told[row].code for row in rows.tolist()], np.uint16)

@@ -1,5 +1,5 @@
-"""Requests that take several entries. If one entry is refused after others were done, the answer never says that
-nothing happened. A client with such an answer would ask the next leader again, from the start."""
+"""Proposes requests that need several entries. If one entry is refused after others were applied, the client must not
+hear that nothing happened. It would send the whole request again to the next leader."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ T = TypeVar("T")
 
 #: Refusals that say that an entry was not proposed.
 NOT_PROPOSED: Final = ("no-leader", "draining", "over-limit")
-#: Pieces of one request that wait to be written. Small requests of others stand behind no more of them.
+#: At most so many pieces of one request wait to be written at a time, so that other requests wait for no more of them.
 WAITING_PIECES: Final = 2
 
 
 async def in_parts(parts: Iterable[asyncio.Future[T]]) -> list[T | Problem]:
-    """Wait until all parts have ended. Return the results in their order, with the refusals of some among them.
+    """Wait until all parts have ended. Return their results in order. A part that was refused has its Problem as its
+    result.
 
-    Raises the first refusal where no part was proposed, and any error that is no refusal.
+    Raises the first refusal if no part was proposed, and any error that is not a Problem.
     """
     ended = await all_ended(parts)
     results: list[T | Problem] = []
@@ -49,9 +50,12 @@ def refusals_of(results: Sequence[T | Problem]) -> list[Problem]:
 async def in_pieces(
     term: Term, pieces: Sequence[slice], propose: Callable[[slice], asyncio.Future[U8]]
 ) -> tuple[U8, Problem | None]:
-    """Propose all pieces. Return the results, and the first refusal if some were refused. Raises the refusal where
-    nothing was proposed. It is `no-leader` where the term ended before. The next term, of this node too, knows nothing
-    of the units that this one holds."""
+    """Propose the pieces one behind the other. Return the result of each row, and the first refusal if there was one.
+    Rows of a refused piece have the result NOT_KNOWN.
+
+    Raises the refusal if nothing was proposed, `no-leader` if the term ended before the first piece. The next term
+    knows nothing of the units that this one holds, even on the same node.
+    """
     parts: list[asyncio.Future[U8]] = []
     refused: list[Problem] = []
     turn = LoopTurn()
@@ -73,5 +77,5 @@ async def in_pieces(
 
 
 def _known(result: U8 | Problem, piece: slice) -> U8:
-    """The results of a piece. Of a piece that was refused none is known."""
+    """The results of a piece, NOT_KNOWN for each row if it was refused."""
     return np.full(piece.stop - piece.start, NOT_KNOWN, np.uint8) if isinstance(result, Problem) else result

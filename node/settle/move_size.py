@@ -1,8 +1,8 @@
-"""How many messages go through one entry when their records are read and written again: by number and by size.
+"""Bounds how many messages one entry moves, by their number and by the size of their records.
 
-A move copies the whole record, in apply, on the event loop of every node. A thousand small ones take 10 ms. A thousand
-records of 256 KB would take seconds, and the leader would be deposed meanwhile. So a move counts once, and once more
-for each BYTES_A_MOVE of its record.
+A move copies a message's whole record. It does so in apply, on the event loop of every node. A thousand small ones take
+10 ms. A thousand records of 256 KB would take seconds, and meanwhile the leader would lose its leadership. So a move
+has the weight 1, and 1 more for each BYTES_A_MOVE of its record.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ def move_weight(record_bytes: int) -> int:
 
 
 def move_weights(store: Store, positions: U64) -> I64:
-    """The weights of moves of these units, shape [n]. A unit that is not there weighs 1, because it needs no work. Each
-    page of ended units counts as often as the rows come back to it, because any node may have to read it."""
+    """The weights of moves of these units, shape [n]. A unit that does not exist weighs 1, because it needs no work.
+
+    A unit that has ended adds the weight of its page, which any node may have to read. The page counts once for
+    consecutive rows, and again whenever the rows come back to it.
+    """
     weights = np.ones(len(positions), np.int64)
     state = store.state_only(positions)
     there = np.flatnonzero(state != UNKNOWN)

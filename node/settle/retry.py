@@ -1,5 +1,5 @@
-"""The fate of a message whose hand-over failed: tried again, and when, or given up. Pure: the caller brings the time
-and the chance.
+"""Decides the fate of a message whose hand-over failed: it is tried again at some time, or given up. Pure: the caller
+gives it the time and the random numbers.
 
     failed hand-over n of a message ---- n >= max_attempts ----------------------> dead, by the failure's own code
                      |
@@ -7,12 +7,13 @@ and the chance.
                                      |
                                      '--> moved to the next due time
 
-`wait` doubles with each failure from `min_backoff` up to `max_backoff`. Chance adds up to a quarter of it, so that
-messages which failed together do not come back together. Chance chooses between tenths of a second. So a few messages
-of a receiver that refuses all come back together, which costs one look, not one for each. The receiver may ask for a
-longer wait (Retry-After), up to `max_backoff`. A consumer that gives a message back (nack) may name the wait.
+`wait` doubles with each failure from `min_backoff` up to `max_backoff`. A random part of up to a quarter is added, so
+that messages which failed together do not come back together. The result is rounded up to tenths of a second. So some
+messages of a receiver that refuses all still come back together, and share one look at their records. The receiver may
+ask for a longer wait (Retry-After), which counts up to `max_backoff`. A consumer that gives a message back (nack) may
+name the wait.
 
-A code says why a hand-over failed (node/port/failure_code.py). People read `reason_of` it.
+A code says why a hand-over failed (node/port/failure_code.py). `reason_of` turns it into a word for people.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from api.port.port import RETRY_DEFAULTS
 from node.port.failure_code import MAX_AGE, REASONS
 
 JITTER: Final = 0.25
-"""The part of a wait that chance adds at most."""
+"""At most this part of a wait is added to it by chance."""
 
 GATHER_MS: Final = 100
-"""Where chance chooses, due times are multiples of this. If half of the most that chance adds is less, they are
-multiples of that."""
+"""Due times of retries are rounded up to multiples of this. For short waits they are rounded up to half of the most
+that chance may add, if that is less."""
 
 _DOUBLINGS_MAX: Final = 40
 """Any backoff has reached its maximum by then (1 ms doubled 40 times is 34 years)."""
@@ -100,7 +101,8 @@ def decide(
 
 
 def _due_ms(policy: Policy, attempts: int, jitter: float, now_ms: int) -> int:
-    """The due time after the backoff, before the end of the most that chance may add."""
+    """The due time after the backoff and a random part, rounded up as GATHER_MS says. It never lies more than JITTER of
+    the backoff behind its end."""
     doubled = policy.min_backoff_ms << min(max(attempts, 1) - 1, _DOUBLINGS_MAX)
     backoff_ms = min(policy.max_backoff_ms, doubled)
     most_ms = int(backoff_ms * JITTER)
@@ -110,7 +112,7 @@ def _due_ms(policy: Policy, attempts: int, jitter: float, now_ms: int) -> int:
 
 
 def too_old(policy: Policy, asked_due_ms: int, at_ms: int) -> bool:
-    """True if an attempt may not begin at this time any more."""
+    """True if the message's `max_age_ms` has passed at `at_ms`, so that no attempt may begin then."""
     return policy.max_age_ms > 0 and at_ms - asked_due_ms >= policy.max_age_ms
 
 

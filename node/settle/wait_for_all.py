@@ -1,4 +1,4 @@
-"""Waits for several results together. The caller may go away."""
+"""Waits for several results together. If the caller is cancelled, the work goes on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ async def all_ended(parts: Iterable[asyncio.Future[T]]) -> list[T | BaseExceptio
 
 
 async def all_of(parts: Iterable[asyncio.Future[T]]) -> list[T]:
-    """Wait until all have ended. Return the results in the order of the parts, or raise the first of their errors.
+    """Wait until all parts have ended. Return the results in the order of the parts, or raise the first of their
+    errors.
 
-    Shielded: a caller that goes away takes none of them back. Their errors are then dropped on purpose. Else the event
-    loop would log each as one that was never retrieved.
+    Shielded: if the caller is cancelled, the parts are not. Their errors are then dropped on purpose. Otherwise the
+    event loop would log each error as one that was never retrieved.
     """
     results: list[T] = []
     for each in await all_ended(parts):

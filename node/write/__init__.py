@@ -1,5 +1,6 @@
-"""Requests become one entry of the log.
+"""Requests become entries of the Raft log.
 
-In: commands of clients and of the leader itself, bounded by number and bytes. Out: an entry, and a result for each row.
-proposer.py puts entries together, one at a time, and as full as waiting makes them.
+In: commands of clients and of the leader itself, bounded by number and bytes. Out: entries, and a result for each row
+of a command. The proposer puts entries together one at a time, each with all that came while the one before was written
+(proposer.py).
 """

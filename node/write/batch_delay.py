@@ -1,10 +1,11 @@
-"""When the leader waits a moment before it proposes: for small requests that its own answers are about to bring.
+"""Decides if the leader waits a moment before it proposes, so that requests which its own answers will bring go in the
+same entry.
 
-Clients that send one message and wait for its answer come in waves. An entry answers half of them. The other half came
-meanwhile and is proposed at once in another entry. An entry costs every node about as much as twenty messages, so two
-halves cost more than the whole. So after an entry that answered few enough requests, the next one waits, for `GATHER_S`
-at most. It waits for as many requests as were answered and as wait already. A single client is never waited for,
-because its next request is all that can come.
+Clients that send one message and wait for its answer come in two waves. While an entry of one wave is written, the
+other wave comes and is proposed right after it. An entry costs every node about as much as twenty messages, so two half
+entries cost more than a whole one. So after an entry that answered a suitable number of requests, the next one waits
+for at most `GATHER_S`. It waits until there are as many requests as were answered and waited at that time. A single
+client is never waited for, because its next request is all that can come.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-#: The longest wait: enough for 64 clients on a busy machine, whose answers alone take a millisecond to write.
+#: The longest wait: enough for 64 clients on a busy computer, where to write their answers takes a millisecond.
 GATHER_S: Final = 0.004
-#: How many requests are worth a wait. Fewer are no load. More make an entry's own cost small beside theirs.
+#: Numbers of requests for which it waits. With fewer there is no load. With more an entry's own cost does not matter.
 GATHER_REQUESTS: Final = range(8, 1_000)
 
 
 class BatchDelay:
-    """Says if the next entry waits, and for how many requests. `flush` is called when it has waited long enough."""
+    """Says if the next entry waits for more requests, and for how many. `flush` is called when it has waited for
+    GATHER_S."""
 
     def __init__(self, flush: Callable[[], None]) -> None:
         self._flush = flush
@@ -28,8 +30,8 @@ class BatchDelay:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, answered: int, waiting: int) -> bool:
-        """Begin after an entry that answered so many requests of one message each, while so many wait. True if the next
-        entry waits for more."""
+        """Decide after an entry that answered `answered` requests of one message each, while `waiting` requests wait.
+        Return True if the next entry waits for more."""
         wanted = answered + waiting
         if not answered or wanted not in GATHER_REQUESTS:
             return False
@@ -38,7 +40,7 @@ class BatchDelay:
         return True
 
     def waits(self, waiting: int) -> bool:
-        """True if an entry of so many requests should still wait."""
+        """True if the next entry, for which `waiting` requests are there, should still wait."""
         return waiting < self._wanted
 
     def _over(self) -> None:
@@ -46,7 +48,7 @@ class BatchDelay:
         self._flush()
 
     def end(self) -> None:
-        """Wait no more. An entry is proposed, or no entry is proposed any more."""
+        """Stop waiting, because an entry is proposed or leadership is over."""
         self._wanted = 0
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,8 @@
-"""Commands that wait on the leader to be written, one queue per kind. Each queue gives a section when asked.
+"""Queues of commands that wait on the leader, one for each kind of command. When the proposer makes an entry, it takes
+sections from each queue.
 
-A queue turns all that waits in it, as far as an entry has room, into one section. It knows how to tell each caller its
-part of the section's result. So the proposer needs to know nothing about messages, acks or cancels.
+A queue turns all that waits in it, as far as an entry has room, into one section. It also knows how to give each caller
+its part of the section's result. So the proposer needs to know nothing about messages, acks or cancels.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from replication.command.message import Cancel, Redrive, Reschedule
 from replication.command.topic import DropTopic
 from storage.format.array import U8
 
-#: Acks of one entry, in rows of 16 bytes. A request past it waits for the next entry.
+#: Acks in one entry, in rows of 16 bytes. Requests beyond them wait for the next entry.
 ENTRY_ACKS_MAX = 100_000
-#: Moves of one entry, counted as in node.settle.move_size, 10 us each on every node. A request past it waits for the
-#: next.
+#: Moves in one entry, weighed as in node/settle/move_size.py: 10 us on every node for each. Requests beyond them wait
+#: for the next entry.
 ENTRY_MOVES_MAX = 1_000
-#: The weight of a move if the same entry moves that message before. Also that of a cancel if it cancels another
-#: revision of the message. Each of these is applied for itself.
+#: The added weight of a move if the same entry has a move of that message already. Also the weight of a cancel if the
+#: entry cancels another revision of the message. Such rows are applied one by one, not in one step of numpy.
 MOVE_AGAIN_WEIGHT = 100
-#: Bytes of the commands of one entry that go as sections of their own.
+#: The commands of a SingleQueue in one entry have at most so many bytes together, or are one command.
 ENTRY_SINGLES_BYTES_MAX = 1 << 20
 
 Taker = Callable[[Any, str | None, int], None]  # (the section's result, or the error; the log index if applied)
@@ -40,23 +41,24 @@ R = TypeVar("R")
 
 
 class Queue(Protocol):
-    """The calls that the proposer makes of each queue."""
+    """The methods that the proposer calls on each queue."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """Sections of all that waits, as far as an entry has room. Empty if nothing waits."""
+        """Remove what waits, as far as an entry has room, and return it as sections. Empty if nothing waits. `now_ms`
+        is the stamp of the entry."""
 
     def refuse(self) -> None:
-        """Tell the callers of all that waits that it was not proposed. Leadership is over."""
+        """Raise `no-leader` in the callers of all that waits. Leadership is over, and nothing of it was proposed."""
 
 
 class _Futures(Generic[T, R]):
-    """Things that wait, each with the future of its caller."""
+    """Values that wait in order, each with the future of its caller's result."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
 
     def add(self, thing: T) -> asyncio.Future[R]:
-        """Add a thing."""
+        """Add a value. Return the future of its result."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((thing, future))
         return future
@@ -77,9 +79,11 @@ HandOvers = TypeVar("HandOvers", Settle, Fail, Extend)
 
 
 class HandOverQueue(_Futures[HandOvers, U8]):
-    """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extensions.
-    Requests are joined into one command that weighs `weight_max` at most, or is one request. A request weighs as many
-    as it has rows, unless it was added with another weight."""
+    """Commands whose rows name hand-overs and have a result each (ACKED, STALE or INVALID): acks, failures, extends.
+
+    The requests that have waited longest are joined into one command that weighs at most `weight_max`, or is one
+    request. A request's weight is its number of rows, unless it was added with another one.
+    """
 
     def __init__(self, weight_max: int) -> None:
         super().__init__()
@@ -87,7 +91,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
         self._weights: list[int] = []  # of the commands that wait
 
     def add(self, thing: HandOvers, weight: int | None = None) -> asyncio.Future[U8]:
-        """Add a command."""
+        """Add a command. Return the future of its results, one for each row."""
         self._weights.append(len(thing.position) if weight is None else weight)
         future: asyncio.Future[U8] = asyncio.get_running_loop().create_future()
         self._waiting.append((thing, future))
@@ -99,7 +103,7 @@ class HandOverQueue(_Futures[HandOvers, U8]):
         super().refuse()
 
     def take(self, now_ms: int) -> list[Section]:
-        """A command of the requests that have waited longest."""
+        """Return a section of the requests that have waited longest. Empty if none waits."""
         count = _fitting(self._weights, self._weight_max)
         del self._weights[:count]
         if not count:
@@ -117,7 +121,8 @@ class HandOverQueue(_Futures[HandOvers, U8]):
 
 
 def _fitting(weights: Sequence[int], most: int) -> int:
-    """How many of the first weights are `most` at most together. The first is taken whatever it weighs."""
+    """Count the weights, from the first on, that are at most `most` together. A first weight that is greater counts as
+    1."""
     total = 0
     for count, weight in enumerate(weights):
         total += weight
@@ -127,7 +132,7 @@ def _fitting(weights: Sequence[int], most: int) -> int:
 
 
 def _join(commands: Sequence[HandOvers]) -> HandOvers:
-    """The rows of all, one behind the other."""
+    """Return one command with the rows of all these, in order."""
     first = commands[0]
     if len(commands) == 1:
         return first
@@ -148,7 +153,8 @@ def _texts(command: Settle | Fail | Extend) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrder:
-    """A message to cancel: its home, True if a dead leader may have handed it over, and the revision seen (0: any)."""
+    """A message to cancel, named by its home. `doubtful`: a former leader may have handed it over without a committed
+    Lease. `revision`: cancel only this one, 0 for any."""
 
     home: int
     doubtful: bool
@@ -164,7 +170,7 @@ class RescheduleOrder:
     revision: int
     due_ms: int | None
     delay_ms: int | None
-    weight: int = 1  # node.settle.move_size
+    weight: int = 1  # as in node/settle/move_size.py
 
     def due_at(self, now_ms: int) -> int:
         """The due time as asked. The past is now."""
@@ -172,11 +178,11 @@ class RescheduleOrder:
 
 
 class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
-    """Cancels. Each result is (result, attempts, prior) of replication.apply.message.settle."""
+    """Cancels that wait. Each result is (result, attempts, prior) of replication/apply/message/settle.py."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """A Cancel of the orders that have waited longest. It holds all, unless many name other revisions of one
-        message."""
+        """Return a Cancel of the requests that have waited longest, usually all of them. Some are left if many of them
+        name different revisions of the same message (MOVE_AGAIN_WEIGHT)."""
         if not self._waiting:
             return []
         taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
@@ -204,10 +210,11 @@ class CancelQueue(_Futures[CancelOrder, tuple[int, int, int]]):
 
 
 class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
-    """Messages to move. Each result is (result, due_ms, revision) of replication.apply.message.move.Rescheduled."""
+    """Reschedules that wait. Each result is (result, due_ms, revision) of Rescheduled in
+    replication/apply/message/move.py."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """A Reschedule of the orders that have waited longest."""
+        """Return a Reschedule of the requests that have waited longest, as many as ENTRY_MOVES_MAX allows."""
         if not self._waiting:
             return []
         taken = self._take(_fitting(list(self._weights()), ENTRY_MOVES_MAX))
@@ -235,11 +242,11 @@ class RescheduleQueue(_Futures[RescheduleOrder, tuple[int, int, int]]):
 
 
 class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
-    """Dead messages to try again, ENTRY_MOVES_MAX a request. Each result is 1 where a row was dead, and the log
-    index."""
+    """Redrives that wait, each of up to ENTRY_MOVES_MAX dead messages. Each result is 1 for every row that was dead
+    (else 0), and the entry's log index."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """The request that has waited longest."""
+        """Return the Redrive that has waited longest. One goes in an entry."""
         if not self._waiting:
             return []
         ((command, future),) = self._take(1)
@@ -251,10 +258,11 @@ class RedriveQueue(_Futures[Redrive, tuple[U8, int]]):
 
 
 class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
-    """Topics to remove. Each is judged when its entry is put together. The result is None if it is not to go then."""
+    """Topics to delete. For each there is a function that returns the command when the entry is put together, or None
+    to delete nothing. The result is None then."""
 
     def take(self, now_ms: int) -> list[Section]:
-        """A section for each topic that waits and is to go."""
+        """Return a section for each topic whose function returns a command."""
         sections: list[Section] = []
         for judge, future in self._take(len(self._waiting)):
             command = judge()
@@ -266,7 +274,7 @@ class DropQueue(_Futures[Callable[[], DropTopic | None], int | None]):
 
 
 class SingleQueue(_Futures[Packed, Any]):
-    """Commands that go as sections of their own: of topics, members, hours, dispatch, the cluster's first."""
+    """Commands that go as sections of their own: of topics, members, unlinked hours, dispatch, and the Genesis."""
 
     def take(self, now_ms: int) -> list[Section]:
         """The commands that have waited longest, as far as an entry has room for them."""
@@ -284,7 +292,7 @@ def _giver(future: asyncio.Future[Any]) -> Taker:
 
 
 def resolve(future: asyncio.Future[Any], result: Any, error: str | None) -> None:
-    """Give the caller the result, or the refusal that the error stands for, unless the caller has gone."""
+    """Give the caller the result or, if there is an error, the Problem for it. Do nothing if the caller has gone."""
     if future.done():
         return
     if error is None:
@@ -294,7 +302,7 @@ def resolve(future: asyncio.Future[Any], result: Any, error: str | None) -> None
 
 
 def problem_of(error: str) -> Problem:
-    """The refusal that a client sees for the error of its proposal."""
+    """The Problem that a client gets if its proposal ended with this error."""
     if error == "not-leader":
         return Problem("no-leader", "this node stopped leading before the request was written; nothing happened")
     if error == "overloaded":

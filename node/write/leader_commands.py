@@ -1,4 +1,4 @@
-"""The commands that a leader's dispatcher adds to each entry that leaves."""
+"""The commands of the leader itself that go into each entry."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from replication.command.handover import Lease, Release
 
 
 class LeaderCommands(NamedTuple):
-    """A field is None if there is no such command. The dispatcher is notified when the entry with `lease`, `planned` or
-    `release` is applied."""
+    """The Leases, Releases and dispatch state for one entry. A field is None if there is no such command. The
+    dispatcher is told when an entry with `lease`, `planned` or `release` is applied."""
 
-    lease: Lease | None = None  # of hand-overs made, and of strict ones that wait for it
+    lease: Lease | None = None  # of fast hand-overs that were made, and of strict ones that begin once it is applied
     state: DispatchState | None = None
-    planned: Lease | None = None  # of strict pushes to be made at their times
-    release: Release | None = None  # of strict ones that will not be made
+    planned: Lease | None = None  # of strict pushes that begin at their due times
+    release: Release | None = None  # takes back the leases of strict hand-overs that will not be made
 
     def commands(self) -> Iterator[DispatchState | Lease | Release]:
         """The commands that are there."""
@@ -24,7 +24,7 @@ class LeaderCommands(NamedTuple):
 
     @property
     def awaited(self) -> bool:
-        """True if anything but the state is there."""
+        """True if there is a command whose entry the dispatcher must be told of: any but the dispatch state."""
         return self.lease is not None or self.planned is not None or self.release is not None
 
 

@@ -1,8 +1,8 @@
-"""Messages that wait on the leader to be written: requests in, one Schedule per entry out.
+"""The queue of messages that wait on the leader to be written. Requests go in, and each entry takes out one Schedule.
 
-Requests are in turn: a block of rows of each, as many as an entry has room for. So one message waits for an entry or
-two, however large the batches before it are. A batch leaves the queue in several entries. Its request is answered when
-the last of them is.
+Requests take turns: an entry takes a block of rows of each, as many blocks as it has room for. So a single message
+waits for one entry or two, however large the batches before it are. A large batch goes into several entries, and is
+answered when the last of them is applied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from replication.apply.message.schedule import Scheduled as Applied
 from replication.command.schedule import Schedule
 from storage.format.array import U64
 
-#: Rows of one entry, and of one request at a time while others wait. Their bytes are bounded too (new_rows.py).
+#: At most so many rows go in one entry, and so many of one request before the next request has its turn. Their bytes
+#: are bounded, too (new_rows.py).
 ENTRY_ROWS_MAX = 20_000
 BLOCK_ROWS = 1_024
 #: Bytes of bodies that may wait to be written. If a disk stood still, they would fill the memory.
@@ -37,14 +38,14 @@ Part = tuple[int, int, Result]  # first row, number of rows, result
 
 @dataclass(slots=True)
 class Request:
-    """The messages of one request, or of several `requests`, in the queue. A large batch leaves it in several
-    entries."""
+    """One request in the queue, or several `requests` joined, with their rows. A large batch leaves the queue in
+    several entries."""
 
     rows: NewRows
     requests: int
     future: asyncio.Future[list[Part]]
     taken: int = 0  # rows that were put into entries
-    answered: int = 0  # rows whose part is known; invariant: answered <= taken
+    answered: int = 0  # rows whose result is known; invariant: answered <= taken
     parts: list[Part] = field(default_factory=list)
 
     def answer(self, start: int, rows: int, result: Result) -> None:
@@ -58,22 +59,23 @@ class Request:
 
 
 class MessageQueue:
-    """Requests with messages. `rows` of them wait, and `taken` were put into entries so far."""
+    """The messages that wait to be written. `rows` of them wait, and `taken` were put into entries so far."""
 
     def __init__(self, entropy: Entropy, rows_max: int) -> None:
         self.rows = 0
         self.taken = 0
-        #: Requests that wait, whole or in part.
+        #: Requests of which at least some rows wait.
         self.requests = 0
-        #: Requests that the newest entry answered, if each had but one message. The proposer sets it back.
+        #: The number of requests that the newest entry answered, if each had one message. The proposer resets it to 0.
         self.singles = 0
-        self._bytes = 0  # of the bodies of requests that wait, whole or in part
+        self._bytes = 0  # of the bodies of those requests
         self._entropy = entropy
         self._rows_max = rows_max
         self._requests: deque[Request] = deque()
 
     def add(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> asyncio.Future[list[Part]]:
-        """Add the messages of so many more requests. Raises `over-limit`."""
+        """Add messages that came in `requests` requests. Return the future of their results by part. Raises
+        `over-limit` if too many rows or bytes wait."""
         rows = DraftRows(messages) if isinstance(messages, Draft) else MessageRows(messages)
         if self.rows and self.rows + rows.count > self._rows_max:
             raise Problem(
@@ -93,7 +95,7 @@ class MessageQueue:
         return future
 
     def take(self, now_ms: int) -> list[Section]:
-        """A Schedule of the messages that have waited longest."""
+        """Return a Schedule of the messages that are next. Empty if none waits."""
         taken, pieces, singles = self._take_rows(now_ms)
         count = sum(rows for _, _, rows in taken)
         if not count:
@@ -113,8 +115,8 @@ class MessageQueue:
         return [(schedule.pack(), give)]
 
     def _take_rows(self, now_ms: int) -> tuple[list[tuple[Request, int, int]], list[Piece], bool]:
-        """Take the rows that have room. Return (request, first row, rows) of each piece, the pieces, and True if each
-        is a request of its own."""
+        """Take rows until the entry is full. Return (request, first row, rows) for each piece, the pieces, and True if
+        each row is a request of its own."""
         taken: list[tuple[Request, int, int]] = []
         pieces: list[Piece] = []
         room, left, singles = EntryRoom(now_ms), ENTRY_ROWS_MAX, True
@@ -138,7 +140,8 @@ class MessageQueue:
         return taken, pieces, singles
 
     def refuse(self) -> None:
-        """Refuse the messages that wait. Those that are in an entry already keep waiting for its outcome."""
+        """Refuse with `no-leader` the rows that wait. Rows that are in an entry already keep waiting for its
+        outcome."""
         requests, self._requests = self._requests, deque()
         self.rows = self._bytes = self.requests = 0
         for request in requests:
@@ -150,7 +153,8 @@ def _first_row(part: Part) -> int:
 
 
 def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
-    """The Schedule, in one pass over the structs if all pieces are structs. Else of drafts of all, joined."""
+    """Make the Schedule of these pieces. If all are structs it takes one pass over them. Otherwise all become drafts,
+    which are joined."""
     messages: list[MessageIn] = []
     for rows, start, stop in pieces:
         if not isinstance(rows, MessageRows):
@@ -161,9 +165,10 @@ def _stamped(pieces: list[Piece], now_ms: int, random: U64) -> Schedule:
 
 
 def _give(applied: Applied, taken: list[tuple[Request, int, int]]) -> None:
-    """Give each request its rows of an entry: numbers where it has one row, else columns as bytes."""
+    """Give each request its rows of an entry's result: numbers to a request with one row, columns as bytes to
+    others."""
     at = 0
-    many = 2 * len(taken) > len(applied.status)  # as a rule all requests of an entry have one message, or few have
+    many = 2 * len(taken) > len(applied.status)  # usually nearly all requests of an entry have one message, or few do
     numbers: list[list[int]] | None = None
     columns: list[bytes] | None = None
     for request, start, rows in taken:

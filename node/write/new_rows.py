@@ -1,5 +1,5 @@
-"""New messages of a request, as they wait: structs of a direct call, or a draft. And the room that an entry has for
-them."""
+"""New messages of a request, as they wait to be written: structs of a call in this process, or a draft. Also the count
+of the bytes that an entry has left for them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from api.port.port import MessageIn
 from node.port.draft import Draft, encode_draft, encode_target, headers_in, part_of
 from storage.format.position import HOUR_MS
 
-#: Bytes of messages in one entry, so that no request waits long while it is written or applied. 8,000 small messages
-#: have so many, and are encoded in 8 ms. Twice as many are no faster (`bench.run spread`).
+#: One entry has at most so many bytes of messages, so that other requests do not wait long while it is written and
+#: applied. That is 8,000 small messages, encoded in 8 ms. Entries of twice the size are no faster (`bench.run spread`).
 ENTRY_BYTES_MAX = 3 * 512 * 1024
-#: Bytes of one request at a time, while others wait: about a sixth of an entry.
+#: So many bytes of one request are taken before the next request has its turn: about a sixth of an entry.
 BLOCK_BYTES = 256 * 1024
-#: Bytes of a record and its columns, less the parts of variable length. And bytes of the columns alone.
+#: Bytes of a record and its columns, without the parts of variable length, and bytes of the columns alone.
 ROW_BYTES: Final = 160
 COLUMN_BYTES: Final = 64
-#: A header or a tag counts as so many bytes beside its own. It takes as long as 40 bytes do. But batches with many are
-#: large. While entries of 3 MiB of them went, an acknowledgement waited 0.15 s for its own.
+#: A header or a tag counts as so many bytes in addition to its own. It takes only as long as 40 bytes, but rows with
+#: many are large. While entries had 3 MiB of such rows, an ack had to wait 0.15 s for its entry.
 FIELD_BYTES: Final = 240
-#: The first row of an hour, or of a topic, counts as so many bytes beside its own. A new hour takes a node 1.3 us, as
-#: long as 1 KB of other rows. A new topic takes 6 to 10 us, as long as 8 KB.
+#: The first row of an hour, or of a topic, counts as so many bytes in addition to its own. A new hour takes a node
+#: 1.3 us more, as long as 1 KB of rows. A new topic takes 6 to 10 us, as long as 8 KB.
 HOUR_BYTES: Final = 1024
 TOPIC_BYTES: Final = 8 * 1024
 
@@ -33,7 +33,8 @@ _body = attrgetter("body")
 
 
 class EntryRoom:
-    """The bytes that one entry has room for: of rows, and of the hours and topics that they name."""
+    """Counts how many bytes of messages one entry may still take. The hours and topics that the messages name cost
+    bytes, too."""
 
     def __init__(self, now_ms: int) -> None:
         self.room = ENTRY_BYTES_MAX
@@ -42,8 +43,8 @@ class EntryRoom:
         self._topics: set[str] = set()
 
     def take(self, messages: Sequence[MessageIn]) -> int:
-        """How many of these, from the first on, are in the entry. It takes a block's bytes at most, and the message
-        that passes them. One loop over all that is scheduled, 0.25 us a row."""
+        """Put messages into the entry, from the first on, and return how many went in. They have at most BLOCK_BYTES,
+        except for the last message. This loops over every message that is scheduled, in 0.25 us a row."""
         now_ms, hours, topics, room = self._now_ms, self._hours, self._topics, self.room
         left = max(0, room - BLOCK_BYTES)
         rows = 0
@@ -67,7 +68,7 @@ class EntryRoom:
         return rows
 
     def take_draft(self, draft: Draft, start: int, stop: int) -> int:
-        """The same for these rows of a draft."""
+        """Put rows `start` to `stop` of a draft into the entry, as `take` does with messages."""
         if len(draft) == 1:
             return self._take_one(draft)
         rows = slice(start, stop)
@@ -92,7 +93,7 @@ class EntryRoom:
         return taken
 
     def _take_one(self, draft: Draft) -> int:
-        """The same for a draft of one row, without an array."""
+        """Put the one row of a draft into the entry, without making an array."""
         due_ms = int.from_bytes(draft.due_ms, "little", signed=True) + (self._now_ms if draft.relative[0] else 0)
         hour, topic = max(due_ms, self._now_ms) // HOUR_MS, draft.topics[0]
         price = len(draft.records) + COLUMN_BYTES + int.from_bytes(draft.fields, "little") * FIELD_BYTES
@@ -107,20 +108,20 @@ class EntryRoom:
 
 
 class NewRows(Protocol):
-    """The new rows of one request: how many, and how many bytes of bodies wait with it."""
+    """The new rows of one request: their number, and the bytes of bodies that wait with them."""
 
     count: int
     size: int
 
     def fit(self, room: EntryRoom, start: int, stop: int) -> int:
-        """How many of these rows an entry takes."""
+        """Put rows `start` to `stop` into an entry, from the first on. Return how many went in."""
 
     def draft(self, start: int, stop: int) -> Draft:
         """A draft of these rows."""
 
 
 class MessageRows:
-    """Messages of a direct call. See NewRows."""
+    """Messages of a call in this process, as structs. See NewRows."""
 
     __slots__ = ("count", "messages", "size")
 
@@ -138,7 +139,7 @@ class MessageRows:
 
 
 class DraftRows:
-    """A draft whose columns agree. See NewRows."""
+    """A draft that `check_draft` has accepted. See NewRows."""
 
     __slots__ = ("_draft", "count", "size")
 

@@ -1,6 +1,6 @@
-"""Entries of their own, beside the proposer's: a change of the members, a rise of the level.
+"""Proposes commands that need an entry of their own: a change of the members, or a rise of the level.
 
-They go to the group at once, one at a time, and carry nothing else.
+They go to the Raft group at once and not through the proposer's queues. Such an entry has one command.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from storage.format.level import FOUNDED
 
 
 class OwnEntries:
-    """The own entries of one node. `number`: the node's number in records."""
+    """Proposes entries of their own on one node. `number` returns the node's number in records."""
 
     def __init__(self, group: RaftGroup, driver: GroupDriver, clock: NodeClock, number: Callable[[], int]) -> None:
         self._group, self._driver, self._clock, self._number = group, driver, clock, number
 
     async def propose(self, section: Packed, version: int = FOUNDED) -> Outcome:
-        """Propose one command, packed. `version`: of the entry."""
+        """Propose one packed command. `version` is the level by which the entry is encoded. Return the outcome."""
         entry = encode_entry(
             group=self._group.number,
             term=self._group.term,

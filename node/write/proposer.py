@@ -10,8 +10,8 @@ Its client may send it again under its key.
 
     requests -> queues -> flush (once per loop iteration) -> sections -> RaftGroup.propose -> applied -> futures
 
-Leases go in every entry, and so does the dispatch state if it changed. When nothing else goes, they go on their own
-beat.
+Leases go in every entry, and so does the dispatch state if it changed. When no other command waits, they get an entry
+of their own after some ms (DispatchOptions).
 """
 
 from __future__ import annotations
@@ -56,34 +56,34 @@ from replication.raft.proposal import Outcome
 from storage.format.array import U8
 from storage.format.level import FOUNDED
 
-#: How often to look if an entry whose outcome was given up as unknown has been applied after all.
+#: While an entry was given up as unknown, this is how often the proposer looks if it has been applied after all.
 LATE_S = 0.05
-#: Errors of a proposal that did not get into the log.
+#: Errors which say that a proposal did not get into the Raft log.
 NOT_PROPOSED = ("not-leader", "overloaded")
-#: Once an entry has so many bytes, the other queues wait for the next one. So it stays below what the group takes, even
-#: with the fullest section of a queue (messages: ENTRY_BYTES_MAX and one body) and the Leases.
+#: Once an entry has so many bytes, the other queues wait for the next entry. So the group takes the entry even if the
+#: fullest section (messages: ENTRY_BYTES_MAX and one body) and the Leases are still added.
 ENTRY_BYTES_SOFT = 5 << 19
 
 
 class LeaderCommandSource(Protocol):
-    """The commands that go in every entry: the dispatcher's Leases and state (node.leader.dispatcher)."""
+    """The commands that go in every entry: Leases, Releases and the dispatch state (node/leader/leader_term.py)."""
 
     def collect(self, now_ms: int, *, going: bool) -> LeaderCommands:
-        """Return the commands that were not proposed yet, each once. If nothing else is `going`, only those that are
-        due."""
+        """Return the commands that were not proposed yet, each once. If the entry has no other command (`going` is
+        False), return only those that are due."""
 
     def committed(self) -> None:
-        """Note that the entry with the commands that `collect` gave first has been applied."""
+        """Note that one more entry with collected commands is applied. They are applied in the order of `collect`."""
 
     def returned(self) -> None:
-        """Note that the entry with the commands that `collect` gave last was not proposed."""
+        """Note that the entry with the commands that `collect` returned last was not proposed."""
 
 
 class Proposer:
-    """The queues of one group's leader, and their flushes. Lives in the event loop.
+    """The queues of one group's leader, from which it makes entries. Lives in the event loop.
 
-    A flush runs as a callback, and `fatal` gets its errors. Else no caller would hear of them, and the requests would
-    wait for ever.
+    To flush is to make an entry of what waits and propose it. That runs as a callback, so `fatal` gets its errors.
+    Otherwise they would only be logged, and the requests would wait for ever.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Proposer:
         self._clock = clock
         self._fatal = fatal
         self.node = node
-        self.level = FOUNDED  # the version of entries
+        self.level = FOUNDED  # the level by which entries are encoded
         self.riders: LeaderCommandSource | None = None
         self._messages = MessageQueue(entropy, waiting_max)
         self._settles: HandOverQueue[Settle] = HandOverQueue(ENTRY_ACKS_MAX)
@@ -124,15 +124,15 @@ class Proposer:
         )
         self._in_flight = False
         #: Entries with Leases that were given up as unknown, oldest first: their index, and the source of their
-        #: commands. While this node leads they are in the log and will be applied.
+        #: commands. While this node leads they are in the Raft log and will be applied.
         self._late: deque[tuple[int, LeaderCommandSource]] = deque()
         self._late_look: asyncio.TimerHandle | None = None
-        #: Set while `seal` waits, and resolved when the last entry is proposed.
+        #: A future while `seal` waits. It is resolved when the last entry is proposed.
         self._quiet: asyncio.Future[None] | None = None
         self._freeze: Callable[[], None] = _nothing
-        #: Set while `landed` waits.
+        #: A future while `landed` waits.
         self._landed: asyncio.Future[None] | None = None
-        #: While it is set nothing is proposed, until `resume` or another term.
+        #: While it is True nothing is proposed. `resume` and the end of the term reset it.
         self._held = False
         self._flush_soon = False
         #: Something other than messages asked for an entry since the last one was proposed.
@@ -150,71 +150,76 @@ class Proposer:
         """Messages proposed so far."""
         return self._messages.taken
 
-    # -- calls of requests. Each returns when its command is applied, or raises Problem. The group ends every proposal
-    # in time (`unknown` at the latest). A cancelled caller changes nothing, and its command may still be applied.
+    # -- calls of requests. The result comes when the command is applied, or a Problem is raised. The group ends every
+    # proposal in time, if need be with the error `unknown`. If a caller is cancelled, its command may still be applied.
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft, requests: int = 1) -> list[Part]:
-        """Return, for each entry that took a part of the messages, its rows and their result or error, in row order.
-        `requests`: of clients that brought them. Raises `over-limit` if full."""
+        """Schedule messages that came in `requests` requests. Return parts in row order: for each entry that took some
+        of the messages, their rows and their result or error. Raises `over-limit` if too many wait."""
         future = self._messages.add(messages, requests)
         if not self._in_flight and not self._gather.waits(self._messages.requests):
             self._flush_at_end()
         return await future
 
     def settle(self, settle: Settle, weight: int | None = None) -> asyncio.Future[U8]:
-        """A result per row: ACKED, STALE or INVALID (replication.apply.message.settle). `weight`: of its rows, None for
-        their number."""
+        """Settle hand-overs. The result has ACKED, STALE or INVALID for each row (replication/apply/message/settle.py).
+        `weight` is that of the request in an entry, None for its number of rows."""
         future = self._settles.add(settle, weight)
         self.kick()
         return future
 
     def fail(self, fail: Fail, weight: int | None = None) -> asyncio.Future[U8]:
-        """A result per row, as of `settle`. A future, because the units have to be held until it is known
-        (node.handover.command_holds). Else a hand-over made meanwhile would get the number of the one after the
-        failure. `weight`: of its moves (node.settle.move_size), None for their number."""
+        """Retry or end failed hand-overs, with results as `settle` has them. `weight` is that of its moves
+        (node/settle/move_size.py), None for the number of rows. Returns a future, because the units must be held until
+        the result is known (CommandHolds). Otherwise a hand-over made meanwhile would get the number of the one after
+        the failure."""
         future = self._fails.add(fail, weight)
         self.kick()
         return future
 
     def extend(self, extend: Extend, weight: int | None = None) -> asyncio.Future[U8]:
-        """A result per row, as of `settle`. A future, because the units have to be held until it is known."""
+        """Make leases longer, with results as `settle` has them. Returns a future, because the units must be held until
+        the result is known."""
         future = self._extends.add(extend, weight)
         self.kick()
         return future
 
     def cancel(self, order: CancelOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, attempts, prior) of replication.apply.message.settle. A future, because the unit is held until the
-        cancel has its result, however long the caller waits."""
+        """Cancel a message. The result is (result, attempts, prior) of replication/apply/message/settle.py. Returns a
+        future, because the unit is held until the result is known, even if the caller has gone."""
         future = self._cancels.add(order)
         self.kick()
         return future
 
     def reschedule(self, order: RescheduleOrder) -> asyncio.Future[tuple[int, int, int]]:
-        """(result, due_ms, revision) of replication.apply.message.move.Rescheduled. A future, as of `cancel`."""
+        """Give a message another due time. The result is (result, due_ms, revision) of Rescheduled
+        (replication/apply/message/move.py). Returns a future for the reason that `cancel` does."""
         future = self._reschedules.add(order)
         self.kick()
         return future
 
     async def redrive(self, redrive: Redrive) -> tuple[U8, int]:
-        """1 for each row that was dead and is due again, and the log index. At most ENTRY_MOVES_MAX rows."""
+        """Make dead messages due again, at most ENTRY_MOVES_MAX. Return 1 for each row that was dead (else 0), and the
+        log index."""
         assert len(redrive.home) <= ENTRY_MOVES_MAX, f"{len(redrive.home)} messages to redrive in one entry"
         future = self._redrives.add(redrive)
         self.kick()
         return await future
 
     async def put_topic(self, command: PutTopic) -> TopicPut:
-        """The topic as it is now, and True if the command changed it."""
+        """Create or change a topic. Return the topic as it is then, and True if the command changed it."""
         result: TopicPut = await self.propose_single(command)
         return result
 
     async def drop_topic(self, judge: Callable[[], DropTopic | None]) -> int | None:
-        """A result of replication.apply.topic. None if `judge`, asked when the entry is put together, gave none."""
+        """Delete a topic. `judge` returns the command, or None, when the entry is put together. Return a result of
+        replication/apply/topic.py, or None if there was no command."""
         future = self._drops.add(judge)
         self.kick()
         return await future
 
     async def propose_single(self, command: Command) -> Any:
-        """The result of any command that goes as a section of its own and has no queue here."""
+        """Propose any other command, as a section of its own. Return its result."""
         future = self._singles.add(command.pack())
         self.kick()
         return await future
@@ -247,7 +252,7 @@ class Proposer:
     def _propose(self) -> None:
         """Put one entry together and propose it, if there is anything to propose."""
         if self._quiet is not None:
-            self._freeze()  # in the step that collects the Leases: none is made after them
+            self._freeze()  # in the step that collects the Leases, so that no hand-over is made after it
         now_ms = self._clock.now_ms()
         self._asked = False
         sections = self._take_sections(now_ms)
@@ -273,7 +278,8 @@ class Proposer:
             self._hold()
 
     def _take_sections(self, now_ms: int) -> list[Section]:
-        """The sections that have room in the entry. A queue that found no room comes first in the next one."""
+        """Return sections of the queues until the entry is full. The queue that had no room is first in the next
+        one."""
         sections: list[Section] = []
         size = 0
         for at, queue in enumerate(self._queues):
@@ -308,8 +314,9 @@ class Proposer:
             self.kick()
 
     def _look_for_late(self) -> None:
-        """Tell the dispatcher of entries that were applied after they were given up. Disks that stand still for longer
-        than a proposal may take do not end a term. Without this call its hand-overs would never be committed."""
+        """Tell the dispatcher of entries that were applied after they had been given up as unknown. A disk may stand
+        still for longer than a proposal may take, and the term goes on. Without this call such hand-overs would never
+        be committed."""
         while self._late and (self._late[0][1] is not self.riders or self._late[0][0] <= self._group.applied_index):
             _, riding = self._late.popleft()
             if riding is self.riders:
@@ -326,12 +333,13 @@ class Proposer:
         return self.riders if riding.awaited else None
 
     async def seal(self, seconds: float, freeze: Callable[[], None]) -> bool:
-        """Propose one last entry before a leader steps down on purpose. It has all that waits and the Leases of all
-        hand-overs made, so that no successor repeats them. True when it is proposed. From then on new requests wait,
-        and no entry is proposed until `resume` or another term. False after `seconds`, or when leadership is lost.
+        """Propose one last entry before this leader gives leadership away. It has all that waits, and the Leases of all
+        hand-overs that were made, so that the next leader repeats none of them.
 
-        `freeze` ends hand-overs. It is called when the last entry is put together, not before. Until the entry in
-        flight is applied everything goes on, which shortens the gap by that time.
+        Return True when it is proposed. From then on new requests wait, and no entry is proposed until `resume` or
+        another term. Return False after `seconds`, or when leadership is lost. `freeze` must end hand-overs. It is
+        called only when the last entry is put together. While the entry before is in flight everything goes on, which
+        makes the pause shorter.
         """
         if self._held or not self._group.established:
             return self._held
@@ -362,12 +370,12 @@ class Proposer:
             resolve(self._quiet, None, None)
 
     def resume(self) -> None:
-        """Lead on after a `seal`."""
+        """Propose again after a `seal`, because this node leads on."""
         self._held = False
         self.kick()
 
     def step_down(self) -> None:
-        """End leadership. Requests that were never proposed are refused, so that their clients go to the new leader.
+        """End the term. Requests that were not proposed are refused, so that their clients go to the new leader.
         Requests in an entry keep waiting for its outcome."""
         self.riders = None
         self._held = False
@@ -378,7 +386,7 @@ class Proposer:
         self._refuse()
 
     def _refuse(self) -> None:
-        """Refuse all that waits, which was not proposed. In this node's next term no client may want it any more."""
+        """Refuse all that waits in the queues. In a later term of this node its clients may not want it any more."""
         for queue in self._queues:
             queue.refuse()
 
@@ -388,4 +396,4 @@ def _nothing() -> None:
 
 
 def _ignore(result: Any, error: str | None, index: int) -> None:
-    """Do nothing. No caller waits for Leases and state, and the dispatcher hears of them from the machine."""
+    """Do nothing: no caller waits for Leases and state. The dispatcher is told of them in other ways."""

@@ -1,8 +1,8 @@
-"""New messages on their way to the proposer: refusals that only the leader can make, row by row, and the answer.
+"""Takes new messages to the proposer: refuses those rows that only the leader can judge, and makes the answer.
 
-A message needs somewhere to go, which depends on its topic's settings. So this is checked here and not where the
-request was parsed. A batch in which no message has a target of its own and no topic is in push mode costs a set of its
-topics.
+A message must have somewhere to go, which depends on its topic's settings. The leader has those, so it checks that here
+and not the node that parsed the request. For a usual batch (no target in a message, no topic in push mode) the check
+only looks up its topics.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _to_come = attrgetter(*TO_COME)
 async def schedule_one(
     store: Store, proposer: Proposer, limits: WriteLimits, clock: NodeClock, message: MessageIn | Draft
 ) -> ScheduledRow:
-    """Schedule a request's only message. It is durable on a majority and applied on return. Raises its refusal,
-    BadColumns."""
+    """Schedule a request's only message. It is durable on a majority and applied on return. Raises the message's
+    refusal, or BadColumns for a draft that is not well formed."""
     messages = message if isinstance(message, Draft) else (message,)
     problems = _problems(store, messages, limits, clock)
     if problems:
@@ -54,9 +54,9 @@ async def schedule_messages(
     messages: Sequence[MessageIn] | Draft,
     requests: int = 1,
 ) -> Scheduled:
-    """Schedule messages. They are durable on a majority and applied on return. In a batch each message at fault has its
-    own problem, and the others go on. The problem of a single one is raised. `requests`: of clients that brought them.
-    Raises BadColumns."""
+    """Schedule messages that came in `requests` requests of clients. They are durable on a majority and applied on
+    return. In a batch each message at fault has its own problem, and the others are scheduled. The problem of a single
+    message is raised. Raises BadColumns for a draft that is not well formed."""
     if len(messages) == 1:
         message = messages if isinstance(messages, Draft) else messages[0]
         return _columns_of(await schedule_one(store, proposer, limits, clock, message))
@@ -81,7 +81,8 @@ def _problems(
 
 
 def _whole(parts: Sequence[Part], rows: int) -> Scheduled:
-    """The result of all rows of a request. Raises the error that all of them met in one entry."""
+    """The result of all `rows` rows of a request. If they went in one entry that failed, raises the Problem for its
+    error."""
     if len(parts) > 1:
         return join(parts, rows, {})
     _, _, result = parts[0]
@@ -96,15 +97,15 @@ def _columns_of(row: ScheduledRow) -> Scheduled:
 
 
 class WriteLimits(NamedTuple):
-    """`topics`: as many as schedules make. `delay_ms`: how far ahead a due time may lie."""
+    """`topics`: schedules create topics up to this number. `delay_ms`: a due time may be so far ahead."""
 
     topics: int
     delay_ms: int
 
 
 def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) -> dict[int, Problem]:
-    """The refusals by row: messages whose target does not go with their topic's mode now, and messages that would make
-    a topic too many."""
+    """The refusals by row number. A message is refused if its target does not fit its topic's present mode, or if its
+    topic would be one too many."""
     if len(messages) == 1 and messages[0].target is None:  # a message that comes alone: 0.2 us instead of 0.7
         topic = store.catalog.topic(messages[0].topic)
         if topic is not None and topic.settings.get("mode") != "push":
@@ -116,8 +117,9 @@ def refused(store: Store, messages: Sequence[MessageIn], limits: WriteLimits) ->
 
 
 def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> dict[int, Problem]:
-    """The same of a draft. Messages that the front let through by another clock are refused by this one. Raises
-    `not-supported-yet` for all of it, if it is of a kind that this build does not know."""
+    """The refusals of a draft's rows, as `refused` has them. Also refused are messages that are too far ahead by this
+    node's clock, though the front's clock let them through. Raises `not-supported-yet` for the whole draft if it has
+    columns that this build does not know."""
     if len(draft) == 1 and _is_usual(store, draft, limits, now_ms):  # a message that comes alone: 1 us instead of 10
         return {}
     for name in TO_COME:
@@ -139,7 +141,7 @@ def refused_draft(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) 
 
 
 def _is_usual(store: Store, draft: Draft, limits: WriteLimits, now_ms: int) -> bool:
-    """True if a draft of one row surely goes through. All others take the thorough way."""
+    """True if a draft of one row is surely accepted. Any other one gets the full check."""
     if any(_to_come(draft)):
         return False
     ahead_ms = int.from_bytes(draft.due_ms, "little", signed=True) - (0 if draft.relative[0] else now_ms)
@@ -152,7 +154,8 @@ def _pushes(settings: Mapping[str, object]) -> bool:
 
 
 class _Asked:
-    """The topics that a request names, as they are now."""
+    """The topics that a request names, with their present settings. `is_odd` is True if some are in push mode, or if
+    there are more new ones than may be created."""
 
     def __init__(self, store: Store, names: Iterable[str], limits: WriteLimits) -> None:
         self._most = limits.topics
@@ -168,8 +171,9 @@ class _Asked:
         self.is_odd = len(made) > self._room or any(each.get("mode") == "push" for each in self._settings.values())
 
     def refusals(self, rows: Iterable[tuple[str, bool]], refused: Container[int] = ()) -> dict[int, Problem]:
-        """The refusals by row. Each row names its topic and says if it has a target of its own. A row that is refused,
-        here or before (`refused`), makes no topic, so one client's mistake takes no room of others."""
+        """The refusals by row number. Each row is the name of its topic, and True if it has a target of its own.
+        `refused` are rows that were refused before. A refused row creates no topic, so it takes no place that another
+        client's topic could have."""
         problems: dict[int, Problem] = {}
         made: set[str] = set()
         for row, (name, targeted) in enumerate(rows):
@@ -197,7 +201,7 @@ def _fault(name: str, settings: Mapping[str, object], targeted: bool) -> str | N
 
 
 def join(parts: Sequence[Part], rows: int, problems: Mapping[int, Problem]) -> Scheduled:
-    """The result of a batch that went in several entries, joined from its parts. Rows without part are in
+    """Join the parts of a batch that went in several entries into one result of `rows` rows. Rows without a part are in
     `problems`."""
     refused = _refusals(problems)
     columns = [bytearray(8 * rows) for _ in range(3)]
@@ -218,7 +222,7 @@ def _refusals(problems: Mapping[int, Problem]) -> dict[int, Refusal]:
 
 
 def _spread(found: Scheduled, rows: Sequence[int], count: int, problems: Mapping[int, Problem]) -> Scheduled:
-    """The result of some rows of a batch as that of the whole batch."""
+    """Widen the result of some `rows` of a batch to one of the whole batch, which has `count` rows."""
     at = np.array(rows)
     columns = []
     for column in (found.position, found.random, found.due_ms):

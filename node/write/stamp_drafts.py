@@ -1,8 +1,9 @@
-"""From new messages to the columns of one Schedule: due times made absolute, random bits filled in.
+"""Stamps new messages and makes one Schedule of them: due times become absolute, random bits are filled in.
 
 All requests that wait are encoded together, at the moment they are proposed. So 64 clients with one message each cost
-one pass of numpy, not 64. Messages of a direct call take one pass over their columns. Drafts are joined as bytes and
-written into. A due time in the past is now: the message is due at once, and its lateness is measured from here.
+one pass of numpy, not 64. Structs are encoded in one pass over their fields. Drafts are joined as bytes, and due times
+and random bits are written into them. A due time in the past becomes now: the message is due at once, and its lateness
+is measured from now.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _due_times = attrgetter("due_ms")
 
 
 def stamp_messages(messages: Sequence[MessageIn], *, now_ms: int, random: U64) -> Schedule:
-    """The Schedule of these messages. `random` are the bits of their ids. The last step with Python work per
-    message."""
+    """Make the Schedule of these messages. `random` has the random bits of their ids. This is the last step that works
+    on each message in Python."""
     due_ms, (topics, topic) = _due(messages, now_ms), topics_of(messages)
     records, tags = encode_messages(messages, due_ms, random)
     keys = tuple(Key(*key) for key in keys_of(messages))
