@@ -75,7 +75,7 @@ class Connection(Answering):
         self._is_upgrade = False  # the newest request offers another protocol
         self._held = False  # other connections read first
         self._leaves = False  # the client closed its side while its request waited
-        #: Ends the wait of the request at work: its client may be gone, or the connection must be closed. None: no wait.
+        #: Ends the wait of the request at work: its client may be gone, or the connection has to end. None: no wait.
         self.ended: Callable[[], None] | None = None
 
     # -- what comes

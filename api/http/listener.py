@@ -16,8 +16,8 @@ from api.http.watch import Watch
 from api.port.budget import Budget
 from api.port.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 
-#: A connection that began to ask for nothing within this time is not closed to admit another, if another one that may
-#: be closed has kept the node waiting for longer.
+#: A connection that began to ask for nothing within this time is not the first to be closed for another. A connection
+#: that has kept the node waiting for longer is closed before it.
 IDLE_LEAST_S: Final = 2.0
 #: Connections that the search for overdue ones checks before it gives the loop back.
 LOOK_AT: Final = 1_000
