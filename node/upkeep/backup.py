@@ -5,9 +5,9 @@
     copy         a MiB at a time in a thread, no faster than configured: the journal needs the disk too
     finish       sync the copy, and give it its name
 
-Any node can write a backup, on its own disk: it holds what was applied there, at one index of the log. It is better to
-ask a follower, because the leader's disk has more to do. Serving does not wait for a backup. An error at the target is
-an answer to the caller and never ends the node. A fault of the node's own files does.
+Any node can write a backup, on its own disk: it holds what was applied there, at one index of the log. Ask a follower
+rather than the leader. Serving does not wait for a backup. An error at the target is an answer to the caller and never
+ends the node. A fault of the node's own files does.
 """
 
 from __future__ import annotations
