@@ -1,4 +1,4 @@
-"""Start the server of a node, with every route of the contract, on a socket."""
+"""Starts the HTTP server of a node, with every route of the contract."""
 
 from typing import Final
 

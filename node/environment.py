@@ -1,8 +1,9 @@
-"""The outside of a node: clocks, chance, the disk, its thread, its sockets. One object makes them all.
+"""Everything outside a node that it touches: clocks, chance, the disk, its thread, its sockets. One object makes all of
+it.
 
-`Environment` is the real world. The simulator (chaos/simulator) puts another one in its place and drives the whole
-node, as it is, on virtual time. So each part that reaches outside a node is made here. Nothing else in `node` may do
-so.
+`Environment` makes the real parts. The simulator (chaos/simulator) puts another environment in its place and drives the
+whole node, unchanged, on virtual time. So every part that reaches outside a node is made here. No other file in `node`
+may make one.
 """
 
 from __future__ import annotations
@@ -40,54 +41,56 @@ class Serving(Protocol):
 
 
 class Environment:
-    """The real world. Each part is made once for a node, when it is opened."""
+    """Makes the real parts. Each is made once for a node, when the node is opened."""
 
     def clock(self) -> NodeClock:
-        """Wall clock and monotonic clock, and the node clock between them."""
+        """Make the node clock, from the wall clock and the monotonic clock of the machine."""
         return NodeClock()
 
     def disk(self) -> Disk:
-        """The disk, which takes every byte."""
+        """Make the disk, through which every byte is read and written."""
         return Disk()
 
     def entropy(self) -> Entropy:
-        """The source of chance."""
+        """Make the source of chance."""
         return Entropy()
 
     def boot(self) -> int:
-        """The number of this run of the machine's kernel."""
+        """Return a number that names this boot of the machine."""
         return read_boot(self.disk(), self.entropy())
 
     def transport(self, identity: Identity, listen: Address, peers: dict[str, Address]) -> Transport:
-        """The connections to the Raft peers."""
+        """Make the connections to the Raft peers."""
         return AsyncTransport(identity, listen, peers)
 
     def writer(self) -> Writer:
-        """The writer of the journal."""
+        """Make the writer of the journal."""
         return WriterThread()
 
     def forwarder(self, leader_http: Callable[[], str | None]) -> Forwarding:
-        """The way to the leader. `leader_http` gives its host:port, None while there is none."""
+        """Make the forwarder of requests to the leader. `leader_http` returns the leader's host:port, None while there
+        is no leader."""
         return Forwarder(leader_http)
 
     def push_client(
         self, allow: Iterable[str], now_ms: Callable[[], int], may_send: Callable[[PushWork], bool], ended: Ended
     ) -> Client:
-        """The connections to receivers of webhooks: public ones, and those in these networks."""
+        """Make the connections to receivers of webhooks. They may go to public addresses, and to the networks in
+        `allow`."""
         return PushClient(Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
-        """The way from a group to the push wire. Here it is a call."""
+        """Return the push wire as groups call it: here the wire itself."""
         return wire
 
     def fronted(self, port: GroupPort) -> GroupPort:
-        """The way from the front to a group. Here it is a call."""
+        """Return the group as the front calls it: here its port itself."""
         return port
 
     def watchdog(self, held_ms: int) -> Watchdog:
-        """The watchdog of the event loop."""
+        """Make the watchdog of the event loop. It notices if a callback holds the loop for longer than `held_ms`."""
         return LoopWatchdog(held_ms)
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """The HTTP server. Raises api.http.listening.ListenFailed."""
+        """Start the HTTP server. Raises api.http.listening.ListenFailed."""
         return await serve(port, host, listen_port)

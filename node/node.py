@@ -6,8 +6,8 @@
                  '---- other nodes
 
 No other part knows how many groups there are, or which parts share a process. A group that fails ends the process. A
-group that has fetched a snapshot is closed and opened again, while the front goes on. For its clients that is like an
-election.
+group that has fetched a snapshot is closed and opened again, while the front goes on. The clients of such a group
+notice no more than at an election.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Opened = Callable[[Group], None]
 
 
 class Node:
-    """The parts of one process. `run` serves until `life` ends. `groups`: by number, the configuration of each."""
+    """The parts of one process. `run` serves until `life` ends. `groups` has the open groups by number."""
 
     def __init__(
         self,
@@ -59,8 +59,9 @@ class Node:
         groups: Mapping[int, Config] | None = None,
         opened: Opened = lambda group: None,
     ) -> None:
-        """Open the directories and everything in them. None for `groups`: one of number 0. `opened` is called with
-        every group before it takes part. Raises DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
+        """Open the directories and everything in them. `groups` has the configuration of each group by number; None
+        means one group, number 0, with `config`. `opened` is called with every group before it takes part. Raises
+        DirectoryRefused, FormatRefused, Corrupt, DiskFailed."""
         self.config, self._opened = config, opened
         self.outside = outside = outside or Environment()
         self.life = Lifecycle(lambda error: None)
@@ -108,7 +109,8 @@ class Node:
         )  # fmt: skip
 
     def _lead_elsewhere(self, place: Place) -> None:
-        """Make the way to a group's leader on another node, and the way of other nodes to the group here."""
+        """Make the way from here to the group's leader on another node, and the way from other nodes to the group
+        here."""
         served = ServedGroup(lambda: place.port, lambda: place.status.term, self._numbers, self.clock.monotonic)
         wire = PeerWire(lambda: place.status, served.answer)
         to_leader = ToLeader(lambda: place.status, lambda: place.port, wire, self.clock.monotonic)
@@ -122,7 +124,7 @@ class Node:
         )
 
     def _open(self, number: int) -> None:
-        """Open a group. Nothing is asked of it yet."""
+        """Open a group. No part calls it before `_attach`."""
         receivers = self.outside.receivers(self.push_wire)
         peers = self._peers[number]
         group = Group(number, self._configs[number], self.outside, receivers, peers, self.watchdog.beat)
@@ -131,12 +133,12 @@ class Node:
         self._opened(group)
 
     def _attach(self, number: int) -> None:
-        """Let the front ask it, in the step in which it takes part. From then on something may end it."""
+        """Let the front call the group from this step of the loop on. From then on a call may end the group."""
         self.group_directory.attach(self.outside.fronted(self.groups[number].port))
 
     @property
     def group(self) -> Group:
-        """The only group, for tests and the simulator, which look into a node that has one."""
+        """The only group of a node with one group. Tests and the simulator use it to look inside."""
         (group,) = self.groups.values()
         return group
 
@@ -175,7 +177,8 @@ class Node:
             ended.cancel()
 
     async def _keep(self, number: int) -> None:
-        """Serve a group until it is to end. Open it again as often as it takes a snapshot over. Raises what failed."""
+        """Serve a group until it ends for good. Each time it has fetched a snapshot, close it and open it again. Raises
+        the error of an opening that failed."""
         while True:
             group = self.groups[number]
             await group.until_ended()
@@ -193,7 +196,8 @@ class Node:
             log.info("opened again", group=number, applied_index=self.groups[number].machine.applied_index)
 
     async def _end(self, http: Serving | None, keeping: list[asyncio.Task[None]], *, served: bool) -> None:
-        """End all: groups give leadership away, then clients have a moment, then all is closed."""
+        """End everything: groups give leadership away, clients have up to GRACE_S for requests at work, and then all is
+        closed."""
         self.life.stop()
         for group in self.groups.values():
             group.life.draining = True

@@ -1,9 +1,10 @@
-"""Tells the service manager that the node serves, that its loop turns, that it ends (systemd's sd_notify).
+"""Tells the service manager when the node serves, that its loop turns, and when it ends (systemd's sd_notify).
 
 The protocol is one datagram of NAME=VALUE lines to the socket that NOTIFY_SOCKET names. There is no answer. It is so
-little that it needs no library. READY says that the process answers over HTTP, which a node does before there is a
-leader. Units that follow it must not wait for a majority, or no cluster would ever start. WATCHDOG comes from the event
-loop, so the manager ends a loop that hangs and starts it again. A lost majority is no reason to do so.
+small that it needs no library. READY says that the process answers over HTTP, which a node does before there is a
+leader. Services that start after it must not wait for a majority, or no cluster would ever start. WATCHDOG comes from
+the event loop, so the manager ends a process whose loop hangs, and starts it again. A lost majority is no reason to do
+so.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from api.port.port import Port
 from node.environment import Environment, Serving
 
 _BEATS: int = 3
-"""Beats within the watchdog's time, so that one late beat ends nothing."""
+"""WATCHDOG is sent this many times within the manager's limit, so that one late datagram does not end the process."""
 
 
 class Notifier:
-    """The way to the service manager. There is none if no manager asked. A failure here ends no node."""
+    """Sends notices to the service manager. If no manager set NOTIFY_SOCKET, it sends nothing. A failure to send is
+    ignored."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
@@ -32,7 +34,7 @@ class Notifier:
         """How often WATCHDOG is due, seconds. 0: never."""
 
     def tell(self, *lines: str) -> None:
-        """Send these lines, such as `READY=1`. Never waits."""
+        """Send these lines, such as `READY=1`. Never blocks."""
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
@@ -41,20 +43,20 @@ class Notifier:
             sender.sendto("\n".join(lines).encode(), address)
 
     async def beat(self, status: Callable[[], str]) -> None:
-        """Say that the loop turns, and the `status`, as often as it is wanted, until cancelled."""
+        """Send WATCHDOG and the text that `status` returns, every `beat_s` seconds, until cancelled."""
         while self.beat_s:
             self.tell("WATCHDOG=1", f"STATUS={status()}")
             await asyncio.sleep(self.beat_s)
 
 
 class Announced(Environment):
-    """The real world, with a notifier that is told when the node serves."""
+    """The real environment, which also tells the service manager when the HTTP server runs."""
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
 
     async def serve(self, port: Port, host: str, listen_port: int) -> Serving:
-        """The HTTP server. Raises api.http.listening.ListenFailed."""
+        """Start the HTTP server, and tell the manager. Raises api.http.listening.ListenFailed."""
         serving = await super().serve(port, host, listen_port)
         self._notifier.tell("READY=1")
         return serving

@@ -18,8 +18,8 @@ from storage.file.disk import missing_calls
 
 log = structlog.get_logger()
 
-#: How long the loop may keep the interpreter while the journal's thread waits for it. On a busy leader every fdatasync
-#: waits for it once before and once after. Python's default is 5 ms.
+#: Seconds for which the loop may keep the interpreter's lock while the journal's thread waits for it. On a busy leader
+#: every fdatasync waits for it once before and once after. Python's default is 5 ms.
 SWITCH_S = 0.0005
 
 
@@ -49,7 +49,7 @@ async def run(config: Config) -> None:
 
 
 def standing(node: Node) -> str:
-    """The node's part in its cluster, as one line for people."""
+    """Return one line for people: if the node leads, and in which term, or which leader it follows."""
     status = node.group_directory.home.status
     if status.leads:
         return f"leads term {status.term}"

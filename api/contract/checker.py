@@ -45,9 +45,9 @@ _NAMES: Final = {str: "a string", int: "a whole number", float: "a number with a
 
 
 class Fault(Exception):
-    """A field's value is refused. `code` is a row of the problem table, `detail` says what to do.
+    """A field's value is refused. `code` is a key of the problem table, `detail` says what is wrong and what to do.
 
-    - `below`: a pointer inside the field.
+    - `below`: a pointer inside the field to the part at fault, "" for the whole.
     - `also`: further faults of the same value, when it is an object with several members at fault.
     """
 
@@ -60,14 +60,14 @@ class Fault(Exception):
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a decoded value, in words."""
+    """Return the JSON type of a decoded value, in words."""
     if value is None:
         return "null"
     return _NAMES.get(type(value), "an array" if isinstance(value, list | tuple) else "an object")
 
 
 def wrong_type(expected: str, value: object) -> Fault:
-    """The refusal of a value of another JSON type."""
+    """Return the refusal of a value of another JSON type than `expected`, which is given in words."""
     hint = "; leave the field out instead" if value is None else ""
     return Fault("invalid-field", f"expected {expected}, got {kind_of(value)}{hint}")
 
@@ -88,7 +88,7 @@ def read_topic(value: object) -> str:
 
 @lru_cache(maxsize=4096)
 def read_topic_text(name: str) -> str:
-    """Return a topic's name that is known to be text."""
+    """Return a topic's name, checked. `name` is known to be text."""
     if _TOPIC.fullmatch(name) is None:
         raise Fault(
             "invalid-field",
@@ -252,7 +252,7 @@ def read_words(value: object, bytes_max: int, name: str = "it", hint: str = "") 
 
 
 def read_on_conflict(value: object) -> str:
-    """Return the client's choice for a key that another request holds."""
+    """Return a choice of ON_CONFLICT: what to do if another request holds the key."""
     return read_choice(value, ON_CONFLICT, ("replace", "extend"))
 
 

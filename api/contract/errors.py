@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from api.contract.operation import Operation
 from api.port.problem import TABLE
 
-#: Codes of every route, and of every one that takes a body: told once.
+#: Codes that every route may answer, and codes that every route with a body may answer. Pages name them once.
 ALWAYS: Final = ("malformed-request", "forbidden", "invalid-field", "unknown-field", "busy", "internal", "draining")
 WITH_BODY: Final = ("malformed-json", "request-timeout", "too-large", "unsupported-media-type")
 _FIELDS: Final = ("invalid-field", "unknown-field", "not-supported-yet")
@@ -55,11 +55,11 @@ ADVICE: Final[Mapping[str, str]] = {
 
 
 class Answering(Protocol):
-    """A route, as far as it says which errors it may answer."""
+    """A route, as far as this file needs it: what decides which errors it may answer."""
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
+        """The HTTP method."""
 
     @property
     def leader(self) -> bool:
@@ -67,7 +67,8 @@ class Answering(Protocol):
 
 
 def refusals(route: Answering, says: Operation) -> dict[int, list[str]]:
-    """Codes by status: its own, and those of such routes."""
+    """Return the codes that a route may answer, by status: those of its operation, and those of its kind of route.
+    ALWAYS and WITH_BODY are left out, and so is a status that is a success here."""
     codes = list(says.errors)
     if says.request is not None or says.parameters:
         codes += _FIELDS if says.request is not None else _FIELDS[:2]
@@ -81,5 +82,5 @@ def refusals(route: Answering, says: Operation) -> dict[int, list[str]]:
 
 
 def listed(codes: Sequence[str]) -> str:
-    """The codes, as a sentence has them."""
+    """Return the codes as a list within a sentence."""
     return ", ".join(f"`{code}`" for code in codes)

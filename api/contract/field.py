@@ -1,11 +1,12 @@
 """A field of a message as a row: its values, its place in the record, its clashes, and its texts for people.
 
 `MessageFields` makes from the rows:
-- the two decoders of the quick path, and the checkers of the thorough one
-- the names that are refused, that the fingerprint covers, and that a PATCH may not change
+
+- the two decoders of the quick path, and the checkers of the thorough one (api/read/message.py)
+- the lists of names: those that are refused, those in the fingerprint, and those that a PATCH may not change
 - the extension of a record.
 
-A wrong row is refused at import, by name.
+A row that is wrong ends the import with an error that names it.
 """
 
 import re
@@ -26,7 +27,7 @@ from storage.record.record import EXTENSION_OF_APPLY, Record
 
 #: `since` of a field that is in the contract, and that this version refuses with `not-supported-yet`.
 PLANNED: Final = "planned"
-#: `stored` of a field that the record's extension keeps under its name.
+#: `stored` of a field that stands in the record's extension, under its name.
 EXTENSION: Final = "extension"
 #: Members of the answers of a look-up and a pull. These answers also show the fields of the extension.
 OF_ANSWERS: Final = frozenset(
@@ -57,17 +58,17 @@ class BadField(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a message.
+    """A field of a message. `said` and `example` are for the documents.
 
     - `since`: the first build that serves it, or PLANNED.
     - `stored`: EXTENSION, NOT_STORED, or the column of the record.
     - `fingerprinted`: true if another value makes another request.
-    - `clash`: fields that may not stand beside it, each with the detail of the refusal.
-    - `harmless`: a value that clashes with no field.
-    - `required`: the detail of the refusal when it is missing.
+    - `clash`: the names of fields that may not be sent beside it, each with the detail of the refusal.
+    - `harmless`: a value with which it clashes with no field.
+    - `required`: the detail of the refusal when it is missing; "" for an optional field.
     - `movable`: a PATCH may send it.
-    - `rare`: the decoder looks for it after the others.
-    - `pulled`: a pull shows it too (for a field in the extension).
+    - `rare`: few messages have it, so the decoder looks for it after the others.
+    - `pulled`: if it is in the extension, pulled messages show it too.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Field:
 
 
 def registered(rows: Iterable[Field]) -> dict[str, Field]:
-    """Return the rows by name. Raises BadField."""
+    """Return the rows by name. Raises BadField if a row is wrong, or if the rows do not fit together."""
     found: dict[str, Field] = {}
     for row in rows:
         _check(row)
@@ -162,7 +163,7 @@ class MessageFields:
     def set(self, rows: Iterable[Field]) -> None:
         """Replace the fields. Raises BadField, and changes nothing then."""
         self.rows = registered(rows)
-        #: In the order in which people read of them.
+        #: Fields that this build serves, in the order of the pages.
         self.served = tuple(row for row in self.rows.values() if row.since != PLANNED)
         self.planned = tuple(row.name for row in self.rows.values() if row.since == PLANNED)
         self.movable = tuple(row for row in self.served if row.movable)
@@ -175,7 +176,8 @@ class MessageFields:
         self.fingerprinted = tuple(sorted(row.name for row in self.served if row.fingerprinted and row.name != BODY))
         #: Fields that clash, the ones about the body last.
         self.clashing = tuple(sorted((row for row in self.served if row.clash), key=lambda row: BODY in row.clash))
-        #: Pairs that the quick path has to look for. It leaves out two due times and two bodies.
+        #: Pairs of clashing fields that the quick path looks for here. It finds two due times, and two bodies, by
+        #: itself.
         self.clashes = tuple(
             (row.name, other)
             for row in self.clashing
@@ -190,12 +192,12 @@ class MessageFields:
         self.opaque: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self.opaque_message)
         self.json_covered = _within(self.json_message, self.fingerprinted)
         self.opaque_covered = _within(self.opaque_message, self.fingerprinted)
-        #: Gets the extension's fields of a decoded message. Where it sent none, the result is `none_sent`.
+        #: A function that gets the extension's fields of a decoded message. If none was sent, it returns `none_sent`.
         self.rare, self.none_sent = _getter([row.name for row in self.extension])
 
     def kept(self, extension: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields in a record's extension, as they are kept. Its other members belong to apply, or to a later
-        build."""
+        """Return those members of a record's extension that are fields of a message. Its other members belong to apply,
+        or to a later build."""
         return {row.name: extension[row.name] for row in self.extension if row.name in extension}
 
     def pulled(self, extension: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,7 +228,8 @@ def _within(message: type[Any], names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _getter(names: list[str]) -> tuple[Callable[[Any], Any], Any]:
-    """Return a function that gets these members of a decoded message at once, and its result where none was sent."""
+    """Return a function that gets these members of a decoded message at once, and its result for a message that sent
+    none."""
     if not names:
         return lambda wire: UNSET, UNSET
     return attrgetter(*names), UNSET if len(names) == 1 else (UNSET,) * len(names)

@@ -27,12 +27,13 @@ def same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A field's value: how it is read, bounded and shown.
+    """The values that a field may hold: how they are checked, bounded and shown.
 
-    - `read`: takes the decoded value, the clock and the limits, and returns the checked value. Raises `Fault`. A value
-      for a record's extension is plain: text, numbers, and lists and maps of them.
+    - `read`: takes the decoded value, the clock (ms) and the limits, and returns the checked value. Raises `Fault`. A
+      value for a record's extension is plain: text, numbers, and lists and maps of them.
     - `wire`: the type that the quick decoder lets pass, as it was sent.
-    - `bytes_max`: the most bytes of a value, packed where the extension keeps it.
+    - `bytes_max`: the most bytes of a value; if the extension keeps it, of the packed value.
+    - `schema`: the JSON Schema of a sent value.
     - `show`: makes the member of an answer from the kept value.
     """
 

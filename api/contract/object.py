@@ -1,7 +1,7 @@
-"""Check the members of a JSON object of the contract, and the names that it may carry.
+"""Checks the members of a JSON object of the contract, and their names.
 
-Unknown names are refused, because a misspelt `dealy` must not deliver now. The refusal suggests the name that was
-probably meant. It says so if the name is of the contract and this version does not serve it yet.
+Unknown names are refused, because a message with a misspelt `dealy` must not be delivered now. The refusal suggests the
+name that was probably meant. If a later version will serve the name, the refusal says so.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -27,14 +27,15 @@ def or_null(checker: Checker) -> Checker:
 
 
 class Fields(msgspec.Struct, frozen=True):
-    """The names that an object of the contract may carry.
+    """The names that an object of the contract may carry, and what refuses all others.
 
     - `served`: name -> checker.
     - `raw`: served names whose checker gets the value's bytes as they came.
     - `planned`: names of the contract that are not supported yet.
     - `read_only`: names that only answers carry.
-    - `fixed`: names set when the thing was made, which cannot be changed here.
-    - `required`: served names that must be there, each with the detail of the refusal (not used by `read_members`).
+    - `fixed`: names that are set when a message or topic is made, and that this request cannot change.
+    - `required`: served names that must be there, each with the detail of the refusal. `read_members` leaves these to
+      its caller.
     """
 
     served: Mapping[str, Checker]
@@ -45,7 +46,7 @@ class Fields(msgspec.Struct, frozen=True):
     raw: Collection[str] = ()
 
     def refuse(self, name: str) -> tuple[str, str]:
-        """Return code and detail for a name that is not served."""
+        """Return the code and the detail of the refusal of a name that is not served."""
         if name in self.planned:
             return "not-supported-yet", f"{name} is part of the contract but not supported yet; leave it out"
         if name in self.read_only:
@@ -70,14 +71,15 @@ def pointer_to(name: str) -> str:
 
 
 def told(fault: Fault) -> list[tuple[str, str, str]]:
-    """Return code, pointer and detail of each fault of a value. The faults themselves are dropped: a fault holds its
-    frames, and these would hold the fault. That is 20 KB a line of a batch until the collector finds the circle."""
+    """Return code, pointer and detail of each fault of a value. The caller drops the `Fault` itself: it holds its
+    frames, and these would hold the fault. That is 20 KB for each line of a batch until the collector finds the
+    circle."""
     return [(each.code, each.below, each.detail) for each in (fault, *fault.also)]
 
 
 def read_inner(value: Any, fields: Fields) -> dict[str, Any]:
-    """Check the members of a decoded object inside the document. Raises one `Fault` that holds the faults of all
-    members."""
+    """Check the members of an object that is a value inside the document. Return the checked values. Raises one `Fault`
+    that holds the faults of all members."""
     if type(value) is not dict:
         raise wrong_type("an object", value)
     values: dict[str, Any] = {}

@@ -104,7 +104,7 @@ def document(routes: Iterable[Described], version: str) -> dict[str, Any]:
 
 
 class _Shapes:
-    """The shapes met so far in the document. A name belongs to one shape."""
+    """The shapes that the document has referred to so far, as schemas. Two shapes may not have one name."""
 
     def __init__(self) -> None:
         self._met: dict[str, Shape] = {}

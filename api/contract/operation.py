@@ -24,7 +24,7 @@ class BadOperation(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the query, the path or a header (`where`)."""
+    """A parameter of the query, of the path or of a header; `where` is query, path or header."""
 
     name: str
     schema: Schema
@@ -41,14 +41,14 @@ CURSOR: Final = Parameter("cursor", schema.text(1024), "The `next_cursor` of the
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A request and its answer on a cluster where one node led all the while.
+    """A request and its answer, on a cluster in which one node led all the while.
 
     - `target`: the path and query.
     - `body`: a JSON value, or text of lines for NDJSON.
-    - `answer`: the same. None if it is too long to be shown.
+    - `answer`: likewise. None if it is too long to be shown.
     - `turn`: examples run in the order of their turns, and within a turn in the order of the document. An id, receipt
       or cursor shown by one example stands for the real one in the examples after it.
-    - `alone`: one node can show it. Other examples run against a port in memory.
+    - `alone`: true if a cluster of one node can show it. Other examples run against a port in memory.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """A row of the contract.
+    """An operation of the contract, as the documents show it.
 
     - `name`: one word for clients, such as `scheduleMessage`.
-    - `answers`: status -> answer, with the headers that come along.
-    - `errors`: codes of this operation.
-    - `optional`: the body may be left out.
+    - `answers`: the status of each success -> its answer.
+    - `errors`: the codes that this operation may answer, beside those of every route.
+    - `optional`: true if the request's body may be left out.
     """
 
     name: str

@@ -76,7 +76,7 @@ def _read(value: object, fields: Fields) -> dict[str, Any]:
 
 
 def show_retry(policy: RetryPolicy) -> dict[str, Any]:
-    """Return a policy as answers show it, with defaults where it leaves a field open."""
+    """Return a topic's policy as answers show it, with RETRY_DEFAULTS for fields that it does not set."""
     shape: dict[str, Any] = {}
     for name, field in _NAMES.items():
         number = getattr(policy, field)

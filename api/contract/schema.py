@@ -20,12 +20,14 @@ Schema = Mapping[str, Any]
 
 
 def said(value: Schema, words: str) -> dict[str, Any]:
-    """The same, with what it means. Pages print that beside its name (deploy/http_pages.py)."""
+    """Return the schema with the text that says what the value means. Pages print that text beside the field's name
+    (deploy/http_pages.py)."""
     return {**value, "description": words}
 
 
 def text(chars_max: int, chars_min: int = 1, **more: Any) -> dict[str, Any]:
-    """A string. Where the bound is in bytes, the same number bounds the characters."""
+    """A string of `chars_min` to `chars_max` characters. If a checker bounds the bytes, the same number bounds the
+    characters here."""
     return {"type": "string", "minLength": chars_min, "maxLength": chars_max, **more}
 
 
@@ -35,17 +37,17 @@ def whole(low: int, high: int) -> dict[str, Any]:
 
 
 def choice(words: Sequence[str]) -> dict[str, Any]:
-    """A word of `words`."""
+    """A string that is one of `words`."""
     return {"type": "string", "enum": list(words)}
 
 
 def listed(items: Schema, most: int, least: int = 0) -> dict[str, Any]:
-    """An array of `least` to `most` such items."""
+    """An array of `least` to `most` of these items."""
     return {"type": "array", "items": items, "minItems": least, "maxItems": most}
 
 
 def duration(bound: str, words: str, **more: Any) -> dict[str, Any]:
-    """A duration that is sent. `bound`: in words, as `1s to 12h`."""
+    """A duration that a client sends. `words` say what it means, `bound` its range, such as `1s to 12h`."""
     return {**DURATION, "description": words, "x-bound": bound, **more}
 
 
@@ -71,7 +73,7 @@ HEADERS: Final[Schema] = {
 }
 KEY: Final = text(KEY_BYTES_MAX)
 CONTENT_TYPE: Final = text(CONTENT_TYPE_BYTES_MAX, chars_min=3)
-#: The following are as answers have them.
+#: The schemas from here on are of values in answers.
 ID: Final = text(64, description="The id of the message; opaque.")
 RECEIPT: Final = text(512, description="Names this delivery, for ack, nack and extend; opaque.")
 AT: Final[Schema] = {"type": "string", "format": "date-time"}

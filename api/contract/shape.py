@@ -13,11 +13,11 @@ from api.contract.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An object of a request or an answer.
+    """An object of a request or an answer, which the document knows by `name`.
 
-    - `members`: name -> schema or shape, or a function that returns those, where they come from rows.
-    - `optional`: members that an answer may leave out. All others are there.
-    - `sent`: true for a request. It has the `required` members, and only names of `members`.
+    - `members`: name -> schema or shape, or a function that returns those, if they are made from rows.
+    - `optional`: members that an answer may leave out. All others are always there.
+    - `sent`: true for a request. It must have the members in `required`, and may have only names of `members`.
     - `rules`: further JSON Schema, such as which members may stand together.
     """
 
@@ -30,7 +30,7 @@ class Shape:
     rules: Mapping[str, Any] | Callable[[], Mapping[str, Any]] = field(default_factory=dict)
 
     def schema(self) -> dict[str, Any]:
-        """Return it as JSON Schema. Shapes inside stay shapes."""
+        """Return the shape as JSON Schema. Shapes among its members stay `Shape` objects."""
         members, optional = _now(self.members), _now(self.optional)
         required = [name for name in members if (name in self.required if self.sent else name not in optional)]
         return {

@@ -48,7 +48,7 @@ def _bad(detail: str) -> Fault:
 
 
 def read_url(value: object, limits: Limits) -> str:
-    """Return an http or https address that a push may go to, as it was sent."""
+    """Return an http or https URL unchanged, if a push may go to its host. Raises `Fault`."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     address, allow = _address_in(value), limits.push_allow

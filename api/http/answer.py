@@ -24,7 +24,8 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class Answer:
-    """Status, head and body, ready to send. Made by `Answer.of` and sent once."""
+    """An HTTP answer as bytes: the head (status line and headers) and the body. Make it with `Answer.of`, and send it
+    once."""
 
     __slots__ = ("_content", "_head", "keep_alive", "status")
 
@@ -46,8 +47,8 @@ class Answer:
         keep_alive: bool = True,
         bodyless: bool = False,
     ) -> "Answer":
-        """Make an answer. `stamp` holds whole header lines, each with its CRLF. `bodyless` is for HEAD: the length
-        without the body.
+        """Make an answer. `stamp` is text of whole header lines, each with its CRLF. With `bodyless`, for HEAD, the
+        answer has the body's length and leaves the body out.
 
         Header values come from tables, checked names and numbers. So no value can hold a line break.
         """

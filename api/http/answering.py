@@ -1,8 +1,8 @@
 """Answers the requests of a connection, one behind the other.
 
 aiohttp makes a task, a writer and an idle timer for each request, and looks after responses of its own. Our stages have
-deadlines (`api.http.stage`), and an answer is one write (`api.http.answer`). So a request here is a call, which takes 6
-us less of the 85 that a message costs.
+deadlines (`api.http.stage`), and an answer is one write (`api.http.answer`). So one task per connection calls the
+handler for each request. That saves 6 us of the 85 us that a message costs.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from api.port.traceback import let_go
 
 _log = logging.getLogger("api")
 
-#: Makes an answer from the problem of bytes that are no HTTP request.
+#: Makes the answer to bytes that are no HTTP request. The problem says what is wrong with them.
 Refuse = Callable[[Problem], Answer]
 _Handler = Callable[[web.BaseRequest], Awaitable[Answer]]
 #: Answers write to the transport, so no writer is needed. A cancelled task would refer to its request, and the request
@@ -37,7 +37,10 @@ _UNREAD: Final = RuntimeError("the request is answered: nobody reads its body an
 
 
 class Answering(RequestHandler):
-    """aiohttp's protocol without a task for each request."""
+    """aiohttp's protocol of one connection, without a task for each request. `Connection` adds the stages.
+
+    `refuse` makes the answers to bytes that are not HTTP. `more` is true if the newest piece was full.
+    """
 
     __slots__ = ("_last", "_refuse", "more")
 
@@ -73,7 +76,7 @@ class Answering(RequestHandler):
                 self.transport.close()
 
     async def _come(self) -> None:
-        """Wait for a request. Cancelled if the connection is closed meanwhile."""
+        """Wait until a request has come. Raises CancelledError if the connection is closed meanwhile."""
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
@@ -113,7 +116,8 @@ class Answering(RequestHandler):
         return answer.keep_alive and not self._close
 
     async def _answer(self, message: RawRequestMessage, body: StreamReader) -> Answer:
-        """Return the answer of the server's handler, which raises nothing."""
+        """Return the answer of the server's handler. The handler should raise nothing. If it does, log it and return
+        500."""
         request = self._current_request = web.BaseRequest(message, body, self, _NO_WRITER, _NO_TASK, self._loop)
         try:
             return await cast(_Handler, self._request_handler)(request)
@@ -129,10 +133,12 @@ class Answering(RequestHandler):
 
     @abstractmethod
     def answered(self, body: StreamReader) -> None:
-        """Note that the answer to the request of this body is written, and taken."""
+        """Note that an answer was written and the socket has taken it. `body` is the body of its request, perhaps
+        unread."""
 
     async def _linger(self, body: StreamReader) -> None:
-        """Drop the rest of a body that was refused, so that its client reads the answer."""
+        """Read and drop the rest of a refused body for LINGER_S, so that its client reads the answer. Close if there is
+        more."""
         try:
             async with asyncio.timeout(LINGER_S):
                 while not body.is_eof():
@@ -155,7 +161,8 @@ class Answering(RequestHandler):
             paused = True
 
     def drop_unread(self) -> int:
-        """Drop the bytes that are here. Return how many."""
+        """Read what waits in the socket, 256 KB at most, and drop it. Return the number of bytes: 0 if none wait or the
+        connection is closed."""
         if self.transport is None or self.transport.is_closing():
             return 0
         try:

@@ -1,10 +1,10 @@
-"""The protocol of a client's socket. It reads in pieces, and makes the parser when the client asks for something.
+"""The protocol of a client's socket. It reads in pieces, and makes the connection when the client asks for something.
 
-aiohttp's protocol comes with a parser and a task. It is made with the first byte, because an idle connection without
-them costs a fifth of the time. A body of known length is read in large pieces, to its end and no further, because its
-bytes only have to be kept. All else is read in small pieces. 256 KB may hold 43,000 chunks, or 4,000 requests of which
-eight are parsed and the rest is held. After a full piece the connection waits until the loop has come round, and other
-connections have read theirs.
+A `Connection` is aiohttp's protocol, with a parser and a task. It is made with the client's first byte. A client that
+asks for nothing costs a fifth of the time without it. A body of known length is read in large pieces, to its end and no
+further, because its bytes are only stored and not parsed. Everything else is read in small pieces. 256 KB may hold
+43,000 chunks, or 4,000 requests of which eight are parsed and the rest is held. After a full piece the connection waits
+until the loop has come round, and other connections have read their pieces.
 
 Thousands may connect in one moment. Older connections go on, and the new ones begin a few at a time. A request for the
 node's health begins at once. Otherwise a load balancer would take the node for dead.
@@ -19,18 +19,20 @@ from api.http.connection_keeper import ConnectionKeeper
 from api.http.stage import HEADER_MAX_S, Stage
 from api.port.loop_turn import Crowd
 
-#: Bytes read at once, of a body whose bytes only have to be kept, and of all else.
+#: Bytes read at once: large pieces of a body that is only stored, small pieces of everything else.
 LARGE_BYTES: Final = 256 * 1024
 SMALL_BYTES: Final = 4 * 1024
-#: A client that waits for its turn to begin keeps the node from nothing. So it is the last that makes room for others.
+#: `since_s` of a client whose first request waits for its turn. The node keeps that client waiting, not the other way
+#: round. So it is the last one to be closed for another.
 _NO_TIME_S: Final = float("inf")
 
 
 class Room(ConnectionKeeper, Protocol):
-    """The keeper of all connections (listener.py), as an inlet sees it.
+    """The keeper of all connections (listener.py), as a `ClientProtocol` sees it.
 
     - `opened`: connections whose client has asked for nothing yet, the oldest first.
     - `small` and `large`: the common buffers that all connections read into.
+    - `refuse`: makes the answers to bytes that are not HTTP, and to clients that are not admitted.
     - `health`: the first bytes of requests that begin without a wait.
     """
 
@@ -43,21 +45,23 @@ class Room(ConnectionKeeper, Protocol):
 
     @property
     def beginnings(self) -> Crowd:
-        """Connections that ask for something for the first time, a few at a time."""
+        """Begins connections whose client asks for something for the first time, a few at a time."""
 
     @property
     def readings(self) -> Crowd:
-        """Connections that have sent more than is read at once."""
+        """Lets connections that sent a full piece read on, a few at a time."""
 
     def admits(self) -> bool:
-        """True if there is room for one more connection, perhaps in place of another."""
+        """True if one more connection may be open. Another one may be closed for it."""
 
     def turn_away(self, transport: asyncio.Transport) -> None:
-        """Tell a client that there is no room, and close."""
+        """Tell a client that the node has too many connections, and close its connection."""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
-    """The protocol of one client. Until it has a connection, it counts as a connection itself."""
+    """The protocol of one client's socket; asyncio calls it. It makes a `Connection` for the client's first request,
+    and passes all bytes to it. Before that it stands for the client itself: it has a stage and can be closed for
+    another client."""
 
     __slots__ = ("_first", "_into", "_room", "_transport", "connection", "since_s")
 
@@ -74,7 +78,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected. If it is one too many, it gets a refusal and is closed."""
+        """A client has connected. If the node has too many connections, the client gets a refusal and is closed."""
         room, opened = self._room, cast(asyncio.Transport, transport)
         if not room.admits():
             room.turn_away(opened)
@@ -104,7 +108,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return self._into
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take a piece of `nbytes` bytes. Behind a full piece there is more."""
+        """Take a piece of `nbytes` bytes from the buffer. A client's first piece waits for its turn, unless it asks for
+        the node's health."""
         piece = bytes(self._into[:nbytes])
         if self.connection is not None:
             self._take(self.connection, piece)
@@ -118,7 +123,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._room.beginnings.add(self._begin)
 
     def _begin(self) -> None:
-        """Begin, now that the turn has come. A client that has gone meanwhile is forgotten."""
+        """Make the connection and parse the first piece, now that its turn has come. Do nothing if the client has gone
+        meanwhile."""
         if self.may_go():
             piece, self._first = self._first, b""
             connection = self.make_connection()
@@ -126,7 +132,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 connection.read_on()
 
     def _take(self, connection: Connection, piece: bytes) -> bool:
-        """Parse the piece. True if the connection now waits until others have read."""
+        """Give the piece to the connection. True if the connection now waits, after a full piece, until others have
+        read."""
         connection.more = len(piece) in (SMALL_BYTES, LARGE_BYTES)
         connection.data_received(piece)
         waits = connection.more and (len(piece) == LARGE_BYTES or not connection.only_kept(1))
@@ -142,7 +149,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._room.watch.again(self.connection)
 
     def eof_received(self) -> bool:
-        """The client has sent its last byte. If it has asked for nothing, it is closed soon."""
+        """The client has sent its last byte. If it has asked for nothing, its connection is closed soon."""
         if self.connection is not None:
             return self.connection.eof_received()
         self._room.closings.add(self._close)
@@ -171,28 +178,29 @@ class ClientProtocol(asyncio.BufferedProtocol):
     # -- how it ends, before the client asks for something
 
     def asks_nothing(self) -> bool:
-        """True if no part of a request is here."""
+        """True if no byte of a request has come."""
         return not self._first
 
     def may_go(self) -> bool:
-        """True if it may make room for another."""
+        """True if the listener may close it to admit another client."""
         return self.connection is None and self._transport is not None and not self._transport.is_closing()
 
     def make_room(self) -> None:
-        """Close it for another. A client that waits to begin gets the reason."""
+        """Close it, so that another client can be admitted. If its first request waits to begin, it is answered 429
+        `busy`."""
         if self._first and self._transport is not None:
             self._transport.write(self._room.refuse(self._room.budget.full()).whole())
         self._close()
 
     def end(self) -> None:
-        """The server ends: close it. But a request that waits for its turn begins, so that it is answered."""
+        """The server ends: close it. But a first request that waits for its turn begins now, so that it is answered."""
         if self._first:
             self._begin()
         else:
             self._close()
 
     def close_overdue(self, now_s: float) -> None:
-        """Close it if the client has asked for nothing for too long."""
+        """Close it if the client has asked for nothing for HEADER_MAX_S. `now_s` is the loop's time."""
         if now_s > self.since_s + HEADER_MAX_S and not self._first:
             self._close()
 
@@ -202,8 +210,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _forget(self) -> None:
-        """Drop the first piece and its turn: only connected clients get turns, and the budget does not count the
-        piece."""
+        """Drop the first piece and its turn, because the client has gone. The budget does not count the piece."""
         if self._first:
             self._first = b""
             self._room.beginnings.remove(self._begin)

@@ -1,9 +1,9 @@
 """A client's connection: aiohttp's, and what aiohttp leaves out.
 
 The connection knows its stage (`api.http.stage`), so no stage lasts longer than its deadline. A client that sends its
-header drop by drop, or reads its answer so, holds the connection no longer than others. Answers wait until the socket
-has taken them. A client that has closed its side still gets its answers. Bytes that are not HTTP get an answer in the
-same shape as every other error.
+header, or reads its answer, drop by drop holds it no longer than others. Answers wait until the socket has taken them.
+A client that has closed its side still gets its answers. Bytes that are not HTTP get an answer in the shape of every
+error. Here the request "at work" is the one that is being answered.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from api.port.traceback import let_go
 
 #: Stages that await a request.
 _AWAITING: Final = (HEADER, IDLE)
-#: Stages in which the request is here whole, and its answer is not.
+#: Stages in which the whole request has come, and its answer has not left.
 _AT_WORK: Final = (WORKING, ANSWERING)
 _NEVER_S: Final = float("inf")
 #: Requests parsed ahead on one connection, 3 KB each. The budget does not count them. aiohttp has no argument for it.
@@ -49,7 +49,7 @@ web_protocol.MAX_MSG_QUEUE_SIZE = AHEAD_MAX
 
 
 class Connection(Answering):
-    """aiohttp's protocol with the stages of `api.http.stage` and our error shape."""
+    """One client's connection, with its stage and what has come of its next requests. `host` keeps all connections."""
 
     __slots__ = (
         *("_ahead_s", "_cut_off", "_framing", "_held", "_host", "_is_upgrade", "_leaves", "_newest"),
@@ -63,7 +63,7 @@ class Connection(Answering):
         self.stage = HEADER
         self.since_s = 0.0  # loop time at which the stage began, or the wait in it
         self._until_s = _NEVER_S  # loop time at which the stage has lasted too long
-        self._newest: StreamReader | None = None  # the newest request's body, until it is here
+        self._newest: StreamReader | None = None  # the newest request's body, until all of it has come
         self._ahead_s = 0.0  # since when a part of the next request is here, behind one at work; 0: no part
         self._framing = Framing()
         self.is_ascii = True  # all bytes so far
@@ -75,13 +75,13 @@ class Connection(Answering):
         self._is_upgrade = False  # the newest request offers another protocol
         self._held = False  # other connections read first
         self._leaves = False  # the client closed its side while its request waited
-        #: Called when perhaps no client waits for the answer any more, or another connection needs the room.
+        #: Ends the wait of the request at work: its client may be gone, or the connection has to end. None: no wait.
         self.ended: Callable[[], None] | None = None
 
     # -- what comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """An admitted client (`api.http.client_protocol`) sends its first bytes."""
+        """Begin with an admitted client (`api.http.client_protocol`) that has sent its first bytes."""
         cast(asyncio.Transport, transport).set_write_buffer_limits(0)  # so that `taken` sees every byte left
         super().connection_made(transport)
         self._enter(HEADER, HEADER_MAX_S)
@@ -91,7 +91,7 @@ class Connection(Answering):
         self._host.closings.add(partial(self._end, exc))
 
     def _end(self, exc: BaseException | None) -> None:
-        """End the work for the connection."""
+        """Cancel the task that answers the connection's requests, and drop its parser."""
         if self._task_handler is not None and not self._task_handler.done():
             self._task_handler.cancel()
         super().connection_lost(exc)
@@ -136,7 +136,7 @@ class Connection(Answering):
         return True
 
     def _requests_begin(self, data: bytes, count: int, awaited: bool) -> None:
-        """Note that `count` headers are complete with this piece."""
+        """Note that `count` headers are complete with this piece. `awaited`: no request was at work before it."""
         (message, body), piece = self._messages[-1], data or self._unparsed
         self._newest = None if (is_whole := body.is_eof()) else body
         if isinstance(message, RawRequestMessage):
@@ -154,9 +154,10 @@ class Connection(Answering):
             self._end_wait()
 
     def _ends_in(self, piece: bytes, ahead: int) -> None:
-        """A request ended in this piece, or goes on behind it, and `ahead` bytes stand behind its end. They are a part
-        of the next header, unless the parser stopped: it goes on when fewer requests wait. Behind a request that offers
-        another protocol the parser drops them. After the change of protocol it drops all bytes."""
+        """Note that a request ended in this piece, or goes on behind it, and `ahead` bytes of the piece stand behind
+        its end. They are a part of the next header, unless the parser stopped: it goes on when fewer than AHEAD_MAX
+        requests wait. Behind a request that offers another protocol (Upgrade) it drops them; after the change of
+        protocol, all bytes."""
         self._cut_off |= self._is_upgrade and (ahead > 0 or self._upgraded)
         stopped = len(self._messages) >= AHEAD_MAX
         self._unparsed, self._unparsed_ahead = (piece, ahead) if stopped else (b"", 0)
@@ -173,7 +174,7 @@ class Connection(Answering):
         self._end_wait()
 
     def needs_no_body(self) -> None:
-        """The request at work is carried out, though its body may not be here."""
+        """Take the request at work for whole, though its body may not have come: its route reads no body."""
         if self.stage is READING:
             self._enter(WORKING)
 
@@ -212,8 +213,7 @@ class Connection(Answering):
             self._enter(HEADER, HEADER_MAX_S)
 
     def only_kept(self, most: int) -> int:
-        """Return how many of the next bytes, up to `most`, only need keeping: the rest of a body, with little beside
-        it."""
+        """Return how many of the next bytes, up to `most`, surely belong to a body: they are stored, not parsed."""
         return 0 if self._newest is None else self._framing.only_kept(self._newest.total_bytes, most)
 
     def hold_reading(self) -> bool:
@@ -275,18 +275,18 @@ class Connection(Answering):
             super().resume_reading()
 
     def _pause_reading_for_buffer(self) -> None:
-        """Pause: more requests are here than are parsed ahead. The client's end cannot be seen behind them."""
+        """Pause reading: AHEAD_MAX requests wait. The client's end cannot be seen behind them, so a wait ends."""
         super()._pause_reading_for_buffer()
         self._end_wait()
 
     def goes_on(self) -> bool:
-        """True if another request may come, or is here."""
+        """True if another request may be answered on this connection after the one at work."""
         if self._last or (self.half_closed and not self._is_next_here()):
             return False
         return not (self.oversized or self._cut_off) or bool(self._messages)
 
     def _is_next_here(self) -> bool:
-        """True if a whole request stands behind the one at work."""
+        """True if another whole request has come behind the one at work."""
         return len(self._messages) > 1 or (bool(self._messages) and self._newest is None)
 
     def wait(self, ended: Callable[[], None]) -> None:
@@ -301,29 +301,28 @@ class Connection(Answering):
         self._host.watch.end(self)
 
     def awaits_its_end(self) -> int | None:
-        """Return the socket's descriptor if a request waits and only the client's end is to come soon. None
-        otherwise."""
+        """Return the socket's descriptor if a request waits and only its client's end should come. None otherwise."""
         transport = self.transport
         if self.ended is None or self.half_closed or self._held or self._newest is not None or transport is None:
             return None
         return None if transport.is_closing() else descriptor_of(transport)
 
     def has_left(self) -> bool:
-        """True if the client has gone, or has closed its side, while its request waits. The end may be unread."""
+        """True if a request waits whose client has gone or has closed its side, even if that end is not read yet."""
         return self.ended is not None and (self._leaves or self._host.watch.has_left(self))
 
     def asks_nothing(self) -> bool:
-        """True if no part of a request is here."""
+        """True if no byte of another request has come since the last answer."""
         return self.stage is IDLE
 
     def may_go(self) -> bool:
-        """True if it may make room for another: it keeps the node waiting, or waits itself."""
+        """True if it may be closed to admit another: the node waits for its client, or its request waits."""
         waits = self.stage is not WORKING or self.ended is not None
         return waits and not self._last and self.transport is not None and not self.transport.is_closing()
 
     def make_room(self) -> None:
-        """End it for another connection. A wait is answered as one that found nothing. A request that is not here whole
-        is refused with `busy`."""
+        """End it, so that another client can be admitted. A wait is answered as one that found nothing. A request that
+        has not come whole is refused with `busy`. An unread answer is dropped."""
         if self.ended is not None:
             self._last = True
             self.ended()
@@ -341,7 +340,7 @@ class Connection(Answering):
             self.drop_unread()
 
     def unwatched(self) -> bool:
-        """True if nothing would show that the client is gone, or if bytes behind the request would be held."""
+        """True if no wait may begin: the client's end would not show, or uncounted bytes would be held."""
         return self.half_closed or self._buffer_paused or self._cut_off or self._holds_uncounted()
 
     def _holds_uncounted(self) -> bool:
@@ -383,7 +382,7 @@ class Connection(Answering):
     # -- the stage
 
     def _enter(self, stage: Stage, within_s: float | None = None) -> None:
-        """Enter this stage, for `within_s`. None: without a deadline of this kind."""
+        """Enter this stage, which may last `within_s`. None: only the route may set a deadline."""
         self.stage = stage
         self.since_s = self._loop.time()
         if self.half_closed and stage is WORKING:

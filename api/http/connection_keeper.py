@@ -1,4 +1,4 @@
-"""The keeper of all connections as one connection sees it: a common budget, and turns."""
+"""The keeper of all connections as one connection sees it: the budget that all share, and crowds that take turns."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from api.port.loop_turn import Crowd
 
 
 class ConnectionKeeper(Protocol):
-    """The keeper (listener.py). It is aiohttp's server too."""
+    """The keeper (`api.http.listener.Listener`). It is aiohttp's server too."""
 
     @property
     def budget(self) -> Budget:
@@ -27,4 +27,5 @@ class ConnectionKeeper(Protocol):
         """Ends the work for closed connections, a few at a time."""
 
     def unburden(self, newest: object) -> None:
-        """Close another connection, if unread answers hold too much."""
+        """Close the connection whose answer is unread for longest, but not `newest`, if unread answers hold too much
+        memory."""

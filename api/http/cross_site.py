@@ -24,7 +24,8 @@ def refuse_other_sites(headers: Mapping[str, str], names: Collection[str]) -> No
 
 def is_own_name(host: str, names: Collection[str]) -> bool:
     """True if a browser with this Host header has reached the node that it meant. The owner of any other name may have
-    given that name this node's address. A written-out address cannot be redirected so."""
+    given that name this node's address. A Host that is an IP address leaves nothing to redirect, so it is always
+    own."""
     name, _, number = host.rpartition(":")
     if not number.isdigit():
         name = host

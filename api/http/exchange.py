@@ -1,4 +1,4 @@
-"""A request, and what its handler needs to answer it.
+"""One request and its answer, as the handler of its route sees them.
 
 The exchange reads the body within the route's limit and the time allowed, and checks its media type. It makes answers
 that carry the headers of the contract. Every request makes an exchange, so it holds plain attributes and does nothing
@@ -36,7 +36,8 @@ class Serving(Protocol):
     draining: bool
 
     def stamp(self, answered: Answered | None) -> str:
-        """Date, node and term as header lines."""
+        """Return the header lines of date, node and term. `answered` is the node that answered, if it is another
+        one."""
 
     def date(self) -> str:
         """Return the line of the Date header."""
@@ -48,11 +49,15 @@ class Serving(Protocol):
         """Pass the request to the leader as it came, and return its answer."""
 
     def end_waits(self, node_id: str, number: int | None = None) -> int:
-        """End the waits that a node passed on, or only the one with this number there. Return how many."""
+        """End the waits that the node `node_id` passed on to this one, or only the one that it gave this number. Return
+        how many."""
 
 
 class Exchange:
-    """A request on its way through a handler. `params` are the decoded ones of the path; `principal` is the caller."""
+    """A request on its way through a handler. `params` are the path's parameters, decoded; `principal` is the caller.
+
+    The server makes one for each request, and calls `release` once the answer is made.
+    """
 
     __slots__ = (
         *("_data", "_held", "answered", "bytes_max", "connection", "line", "once", "params", "passed_on"),
@@ -77,8 +82,8 @@ class Exchange:
         self.line: Line | None = None  # the line in which requests of its kind begin
 
     async def go_on(self) -> None:
-        """Wait until there is time for more of this request. Hundreds of requests may have waited for the same
-        event."""
+        """Wait for the next turn of this request. Call it after an event that hundreds of requests may have waited
+        for."""
         if self.line is not None:
             await self.line.turn()
 
@@ -90,7 +95,8 @@ class Exchange:
     # The request
 
     def query(self, known: Collection[str], planned: Collection[str] = ()) -> dict[str, str]:
-        """Return the query's parameters. An unknown one is refused like an unknown field."""
+        """Return the query's parameters by name. `known` are the names that the route takes, `planned` those that a
+        later version will take. Any other name is refused like an unknown field."""
         _, _, text = self.target.partition("?")
         if not text:
             return {}
@@ -138,8 +144,8 @@ class Exchange:
             )
 
     async def read(self) -> bytes:
-        """Return the whole body, also on later calls. Raises `too-large` over the limit, `request-timeout` if it does
-        not come, 415 if it is encoded."""
+        """Return the whole body; it is read once and kept. Raises `too-large` over the limit, `request-timeout` if it
+        comes too slowly, 415 if it has a Content-Encoding."""
         if self._data is None:
             self._data = await self._read()
         return self._data
@@ -171,8 +177,8 @@ class Exchange:
             raise Problem("malformed-request", f"the body is not what the header says: {error}") from None
 
     async def read_optional(self, accepted: Collection[str]) -> bytes:
-        """Return a body that may be left out, `{}` then. Its type counts only if it is there, because clients name one
-        without."""
+        """Return the body, or `{}` if there is none. The Content-Type is checked only if there is a body, because some
+        clients send the header without one."""
         data = await self.read()
         if not data:
             return b"{}"
@@ -224,7 +230,7 @@ class Exchange:
         self._held += size
 
     def release(self) -> None:
-        """Give the counted bytes back, because the body is gone."""
+        """Give the bytes that `hold` counted back to the node's budget, once the request is answered."""
         if self._held:
             self.port.budget.give(self._held)
             self._held = 0

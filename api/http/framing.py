@@ -14,14 +14,16 @@ from api.port.problem import Problem
 
 #: The header of a request.
 HEADER_BYTES_MAX: Final = 32 * 1024
-#: The bytes beside a body in chunks are at most as many as the body's and this.
+#: A body in chunks may have as many bytes beside it (the sizes of chunks and such) as it has itself, and this many
+#: more.
 CHUNKS_BYTES_MAX: Final = 64 * 1024
 #: A body in chunks is cheap to read if at most one byte in this many is beside it.
 CHUNKS_SHARE: Final = 8
 
 
 class Framing:
-    """Counts the bytes of a connection: the header that is not complete, and the newest body, until it is here."""
+    """Counts the bytes of a connection: those of a header that is not complete, and those of the newest body until it
+    ends."""
 
     __slots__ = ("_chunked", "_header", "_length")
 
@@ -56,8 +58,8 @@ class Framing:
         return self._chunked > CHUNKS_BYTES_MAX + 2 * body
 
     def only_kept(self, body: int, most: int) -> int:
-        """Return how many of the next bytes, up to `most`, only need keeping: the rest of the body, which has `body` so
-        far. 0 if it has too much beside it."""
+        """Return how many of the next bytes, up to `most`, surely belong to the body, which has `body` bytes so far.
+        They are stored and not parsed. 0 if a body in chunks has too much beside it."""
         if self._chunked is None:
             return max(0, min(most, self._length - body))
         return most if self._chunked * (CHUNKS_SHARE - 1) < body * CHUNKS_SHARE else 0
@@ -69,7 +71,7 @@ class Framing:
 
 
 def is_too_large(header: Iterable[tuple[bytes, bytes]]) -> bool:
-    """True if the header of a request is over the limit."""
+    """True if the names and values of a request's header have more than HEADER_BYTES_MAX bytes."""
     return sum(len(name) + len(value) for name, value in header) > HEADER_BYTES_MAX
 
 

@@ -1,4 +1,4 @@
-"""All connections of clients: in which order they begin, read and end, and which of them make room for others."""
+"""All connections of clients: the order in which they begin, read and end, and which are closed to admit others."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,12 @@ from api.http.watch import Watch
 from api.port.budget import Budget
 from api.port.loop_turn import CLOSED_A_TURN, Crowd, Pieces
 
-#: A client that has just asked for something makes no room for this long, if another keeps the node waiting for longer.
+#: A connection that began to ask for nothing within this time is not the first to be closed for another. A connection
+#: that has kept the node waiting for longer is closed before it.
 IDLE_LEAST_S: Final = 2.0
-#: Connections checked in a piece.
+#: Connections that the search for overdue ones checks before it gives the loop back.
 LOOK_AT: Final = 1_000
-#: One pass over all connections finds at most this many that may make room.
+#: One pass over all connections remembers at most this many that may be closed for others.
 OUT_AT: Final = 64
 
 #: Connections that begin each time the loop comes round. Each takes 0.1 ms, and the work for its request on top.
@@ -28,15 +29,16 @@ BEGUN_A_TURN: Final = 6
 #: Connections that resume reading each time the loop comes round.
 READ_A_TURN: Final = 2
 
-#: If no connection may make room, the next pass over all connections comes this much later. A pass over 10,000 takes a
-#: millisecond.
+#: If no connection may be closed for another, the next pass over all connections comes this much later. A pass over
+#: 10,000 takes a millisecond.
 FULL_S: Final = 0.05
-#: Clients that may read the refusal "no room" at a time. All others may see a reset.
+#: Turned-away clients that have a moment to read their refusal, at a time. All others are closed at once and may see a
+#: reset.
 TURNED_AWAY_MAX: Final = 32
 
 #: A client's connection, before and after it asks for something.
 Client = Connection | ClientProtocol
-#: Connections, each with the time since which it stands as it did.
+#: Connections, each with its `since_s` when it was found. If its `since_s` is another one later, it no longer counts.
 Stood = list[tuple[float, Client]]
 
 
@@ -53,19 +55,20 @@ class FirstRequests(Crowd):
         """Connections since the loop came round."""
 
     def few(self) -> int:
-        """See Crowd."""
+        """Return how many connections begin in this round of the loop: 1 while many clients connect."""
         came, self.came = self.came, 0
         return 1 if came >= ACCEPTS else super().few()
 
 
 class Listener(web.Server):
-    """The keeper of all connections. At the bound on connections, one that keeps the node waiting makes room. The work
-    for a connection ends soon after it is closed."""
+    """The keeper of all connections. If a client connects at the bound on connections, it closes one that keeps the
+    node waiting, or refuses the client. The work for a connection ends soon after the connection is closed."""
 
     def __init__(
         self, handler: Callable[..., object], refuse: Refuse, budget: Budget, health: tuple[bytes, ...] = ()
     ) -> None:
-        """`health`: the first bytes of requests that begin without a wait."""
+        """`handler` answers a request; `refuse` makes the answers to bytes that are not HTTP. `health`: the first bytes
+        of requests that begin without a wait."""
         super().__init__(handler)  # type: ignore[arg-type]
         self.loop = self._loop
         #: Ends waits whose client may be gone.
@@ -84,14 +87,15 @@ class Listener(web.Server):
         self.health = health
         #: Connections whose client has asked for nothing yet, the oldest first.
         self.opened: dict[ClientProtocol, None] = {}
-        #: The next connections that make room, and the next whose unread answer goes. The first of each stands last.
+        #: The next connections to close for others, and the next to close because of an unread answer. The first stands
+        #: last.
         self._next_out: Stood = []
         self._next_unread: Stood = []
         self._full_until_s = 0.0  # until then no search for a connection that may make room
         self._turned_away: set[asyncio.Transport] = set()  # closed in a moment
 
     def admits(self) -> bool:
-        """True if there is room for one more connection, perhaps in place of another."""
+        """True if one more connection may be open. Another one may be closed for it."""
         self.beginnings.came += 1
         if self.budget.connections < self.budget.connections_max:
             return True
@@ -106,8 +110,8 @@ class Listener(web.Server):
         return True
 
     def turn_away(self, transport: asyncio.Transport) -> None:
-        """Tell a client that there is no room. It has a moment to read that. Bytes that it has sent meanwhile are
-        dropped, and a connection closed with unread bytes is reset."""
+        """Tell a client that the node has too many connections, and close. The client has a moment to read that. Bytes
+        that it has sent meanwhile are dropped, because a connection closed with unread bytes is reset."""
         transport.write(self.refuse(self.budget.full()).whole())
         if len(self._turned_away) == TURNED_AWAY_MAX:
             transport.close()
@@ -121,11 +125,12 @@ class Listener(web.Server):
         transport.close()
 
     def _take_longest(self) -> Client | None:
-        """Return the connection that makes room: of those that ask for nothing, the one that does so for longest.
+        """Return the connection to close for another: the one that has asked for nothing for longest. None if none may
+        be closed.
 
-        A client that has just asked for something makes no room while another keeps the node waiting for longer.
-        Otherwise a client with thousands of requests that lack their last byte would close connections in steady use,
-        such as other nodes'.
+        A connection that has asked for nothing for less than IDLE_LEAST_S counts among those that ask for something. If
+        all do, the one whose stage or wait began first is taken. Otherwise a client with thousands of requests that
+        lack their last byte would close connections in steady use, such as other nodes'.
         """
         fresh_s = self.loop.time() - IDLE_LEAST_S
 
@@ -135,8 +140,8 @@ class Listener(web.Server):
         return self._first(self._next_out, lambda each: each.may_go(), order)
 
     def unburden(self, newest: object) -> None:
-        """If unread answers hold too much, close the connection whose answer is unread for longest. A client that reads
-        is in that stage for a moment only."""
+        """If unread answers hold too much memory, close the connection whose answer is unread for longest, but not
+        `newest`. A client that reads its answers is at the stage ANSWERING for a moment only."""
         if self.budget.is_unread():
 
             def leaves_unread(each: Client) -> bool:
@@ -147,8 +152,9 @@ class Listener(web.Server):
                 longest.make_room()
 
     def _first(self, those: Stood, fits: Callable[[Client], bool], order: Callable[[Client], Any]) -> Client | None:
-        """Return the first of `those` that still stands as it did. If none does, one pass over all connections fills
-        `those`, for later calls too."""
+        """Return the first of `those` that `fits` and that has not changed its stage or wait since it was found. If
+        there is none, one pass over all connections fills `those` by `order`, for later calls too. None if no
+        connection fits."""
         for looked in (False, True):
             if looked:
                 fitting = (each for each in self._all() if fits(each))
@@ -163,7 +169,7 @@ class Listener(web.Server):
         return [*self.opened, *cast(list[Connection], self.connections)]
 
     def close_overdue(self, now_s: float) -> Pieces[None]:
-        """Close connections that stood at one stage for too long."""
+        """Close connections that stood at one stage for too long. `now_s` is the loop's time."""
         for number, each in enumerate(self._all()):
             if number % LOOK_AT == LOOK_AT - 1:
                 yield

@@ -8,8 +8,8 @@ from typing import Final
 
 #: Connections that the kernel keeps until they are accepted.
 BACKLOG: Final = 2048
-#: Connections accepted each time the loop comes round. On each socket uvloop accepts one. So 500 connections of one
-#: client would keep the next one waiting for 500 rounds.
+#: Sockets for each address, and so connections accepted each time the loop comes round: uvloop accepts one per socket.
+#: With one socket, 500 connections of one client would keep the next client waiting for 500 rounds.
 ACCEPTS: Final = 24
 
 
@@ -18,7 +18,8 @@ class ListenFailed(Exception):
 
 
 async def listen(make: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> list[asyncio.Server]:
-    """Open ACCEPTS sockets for each address of the host. Raises `ListenFailed` with the reason."""
+    """Listen on each address of the host, with ACCEPTS sockets each. `make` makes the protocol of each client. Raises
+    `ListenFailed` with the reason."""
     loop = asyncio.get_running_loop()
     try:
         opened = await loop.create_server(make, host, port, backlog=BACKLOG)

@@ -1,4 +1,7 @@
-"""Select messages of a topic by a range of due times, a tag and a state. The values come in a query or a body."""
+"""Checks the parameters that choose messages: a range of due times, a tag, a page. They come in a query or a body.
+
+The readers of single values raise a `Fault`, which the caller turns into a problem with the value's place.
+"""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +20,7 @@ WHOLE: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 def read_time(value: object) -> int:
-    """Return a time in ms."""
+    """Return a time, sent as RFC 3339 or milliseconds, in milliseconds since 1970."""
     try:
         return parse_time(value)
     except BadTime as error:
@@ -25,7 +28,7 @@ def read_time(value: object) -> int:
 
 
 def read_tag(value: object) -> str:
-    """Return one tag."""
+    """Return one tag, checked as the tags of a message are."""
     if type(value) is not str:
         raise wrong_type("a string", value)
     try:
@@ -42,7 +45,7 @@ def query_time(text: str) -> int:
 
 
 def query_limit(text: str) -> int:
-    """Return how many entries a page holds."""
+    """Return the number of entries that a page shall hold, from 1 to PAGE_MAX."""
     if not WHOLE.fullmatch(text) or not 1 <= int(text) <= PAGE_MAX:
         raise Fault("invalid-field", f'a page holds 1 to {PAGE_MAX}, got "{text[:20]}"')
     return int(text)
@@ -51,7 +54,8 @@ def query_limit(text: str) -> int:
 def read_query(
     exchange: Exchange, checkers: Mapping[str, Callable[[str], Any]], planned: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the query's checked parameters. Raises a `Problem` that names every one at fault."""
+    """Return the query's values, each checked and converted by the checker of its name. `planned` are the names that a
+    later version will take. Raises a `Problem` that names every parameter at fault."""
     values: dict[str, Any] = {}
     faults: list[tuple[str, FieldFault]] = []
     for name, text in exchange.query(checkers, planned).items():

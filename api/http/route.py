@@ -26,9 +26,9 @@ class Route(msgspec.Struct, frozen=True):
     """A method on a path pattern (`{name}` stands for a segment).
 
     - `leader`: only the leader answers, and other nodes pass the request on, unless `stays` lets this node answer.
-    - `batch`: the larger limit of body bytes.
+    - `batch`: its body may have as many bytes as a batch.
     - `waits`: may wait for long. The wait ends when the node drains.
-    - `nothing`: the body of an empty answer, for a wait whose client may be gone.
+    - `nothing`: the body of the answer to a wait that ends before it found anything.
     - `health`: is answered while draining.
     - `says`: the operation in docs/openapi.json. Routes between nodes are `internal` and have none.
     """
@@ -61,7 +61,7 @@ _PLANNED_METHODS: Final = (("GET", re.compile(r"/v1/messages"), "listing message
 
 
 class RouteTable:
-    """Finds the route of a request, or the right refusal."""
+    """Finds the route of a request by its method and path, or the refusal that says why there is none."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._exact: dict[str, dict[str, Route]] = {}

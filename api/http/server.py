@@ -51,21 +51,21 @@ _PASSED_BACK: Final = {
 }
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 
-#: How often the watchdog checks connections, and how long the end waits for requests at work.
+#: Seconds between two searches for overdue connections, and seconds that `close` gives requests that are being
+#: answered.
 WATCH_EVERY_S: Final = 1.0
 GRACE_S: Final = 10.0
-#: Used for no grace. aiohttp takes 0 as no limit, and a failed node would live as long as a slow request.
+#: Stands for a grace of 0, which aiohttp takes as no limit. A failed node would then live as long as a slow request.
 NO_GRACE_S: Final = 0.05
-#: How long a server that drains leaves passed-on waits to the leader.
+#: When this node drains, the leader has this long to end the waits that this node passed on to it.
 PASSED_ON_S: Final = 0.5
 
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """A request that may wait for long: the node that passed it on, its number there, and true once it was `ended`.
-
-    `nothing` is the body of its answer if it ends before anything was found. A wait without one is not ended so.
-    """
+    """A request that may wait for long. `came_by` is the node that passed it on ("" for none), `number` its number
+    there. `ended` is true once the wait was ended. `nothing` is the body of its answer if it ends before it found
+    anything. A wait with an empty `nothing` is not ended so."""
 
     task: "asyncio.Task[Any]"
     came_by: str
@@ -76,7 +76,8 @@ class _Wait:
 
 
 class Server:
-    """The HTTP server of a node. Made by `api.serve`; ended by `close`."""
+    """The HTTP server of a node: it answers the requests of clients and other nodes through `port`. Made by
+    `api.serve`; ended by `close`."""
 
     def __init__(self, port: Port, routes: Sequence[Route]) -> None:
         self.port = port
@@ -90,8 +91,8 @@ class Server:
         self._watchdog: asyncio.Task[None] | None = None
         self._waiting: dict[_Wait, None] = {}
         self._numbers = itertools.count(1)
-        # Questions and orders have separate time. A client that asks for a thousand large messages does not delay
-        # clients that send and pull.
+        # GET requests and all other requests wait in separate lines. A client that asks for a thousand large messages
+        # does not delay clients that send and pull.
         self._questions, self._orders = Line(self._listener.loop), Line(self._listener.loop)
         self._id_prefix = f"{port.node_id}-{port.now_ms():x}-"
         self._stamp, self._stamped_by = "", (-1, "", -1)
@@ -99,7 +100,7 @@ class Server:
     # The life of the server
 
     async def listen(self, host: str, listen_port: int) -> None:
-        """Open the socket. Raises `ListenFailed` with the reason."""
+        """Listen on this host and port (0: any free port). Raises `ListenFailed` with the reason."""
         self._sockets = await listen(partial(ClientProtocol, self._listener), host, listen_port)
         self._watchdog = asyncio.get_running_loop().create_task(self._watch())
 
@@ -111,11 +112,12 @@ class Server:
         return name[0], name[1]
 
     def drain(self) -> None:
-        """Refuse new work with 503 `draining`, and end every wait with it. Idempotent. Health routes go on.
+        """Refuse new requests with 503 `draining`, and end every wait with that answer. Idempotent. Health routes go
+        on.
 
-        Passed-on waits have PASSED_ON_S, in which the leader is asked to end them (`end_waits`). The leader may just
-        have delivered to one of them. On a closed connection that delivery would be lost, and come again after its
-        lease.
+        Waits that this node passed on have PASSED_ON_S, in which the leader is asked to end them (`end_waits`). The
+        leader may just have delivered to one of them. On a closed connection that delivery would be lost, and come
+        again after its lease.
         """
         if self.draining:
             return
@@ -139,8 +141,8 @@ class Server:
         wait.task.cancel()
 
     def end_waits(self, node_id: str, number: int | None = None) -> int:
-        """End the waits that this node passed on, or only the one with this number there. Each is answered as a wait
-        that found nothing. Return how many."""
+        """End the waits that the node `node_id` passed on to this one, or only the one that it gave this `number`. Each
+        is answered as a wait that found nothing. Return how many."""
         named = None if number is None else str(number)
         waits = [wait for wait in self._waiting if wait.nothing and wait.came_by == node_id]
         passed_on = [wait for wait in waits if named in (None, wait.number)]
@@ -237,9 +239,9 @@ class Server:
         return await route.handler(exchange)
 
     def _moves_on(self, route: Route, exchange: Exchange) -> bool:
-        """True if a request that changed nothing here goes to the present leader. It came to this node as to a leader,
-        which gave leadership away meanwhile. Two kinds stay: waits, which end with the leader, and requests about the
-        cluster itself."""
+        """True if a request that this node refused with `no-leader`, and that changed nothing, may go to the present
+        leader. This node led when the request came, and has given leadership away. Two kinds stay: waits, which end
+        with the leader, and requests about the cluster itself."""
         elsewhere = route.leader and not route.waits and not self.port.leads() and exchange.answered is None
         return elsewhere and FORWARDED not in exchange.request.headers and not route.pattern.startswith("/v1/cluster")
 
@@ -319,7 +321,7 @@ class Server:
 
     def stamp(self, answered: Answered | None) -> str:
         """Return Date, Hourwheel-Node and Hourwheel-Term as header lines. They are made once per second and term.
-        `answered` names the node that answered, if it is another."""
+        `answered` names the node that answered, if another one did."""
         second = self.port.now_ms() // 1000
         if answered is not None and answered.node:
             by = (second, answered.node, answered.term)

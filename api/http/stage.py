@@ -1,4 +1,4 @@
-"""The stages of a connection, and how long it may stand at each: one state machine a connection, and its table.
+"""The stages of a connection, and how long it may stand at each: one state machine for each connection, and its table.
 
 | stage     | begins                                             | may last               | then          |
 |-----------|----------------------------------------------------|------------------------|---------------|
@@ -10,7 +10,7 @@
 | LINGERING | with the answer, where the body is not read whole  | LINGER_S               | closed        |
 | IDLE      | with an answer, when no other request is there     | KEEPALIVE_S            | closed        |
 
-If unread answers hold too much (api/port/budget.py), the connection that is ANSWERING for longest makes room. A
+If unread answers hold too much (api/port/budget.py), the connection that is ANSWERING for longest is closed. A
 connection that is closed with unsent bytes has LINGER_S for them. Then it is aborted.
 
 (1) HALF_CLOSED_MAX_S once the client has closed its side. Then the connection is closed, because nothing says if the
@@ -19,11 +19,11 @@ client still waits for the answer. A client that asks for long counts and goes a
 A pipelined request that is here whole begins WORKING at once. For one that is here in part, HEADER began with its first
 byte behind the request before it. In READING a body has BODY_MAX_S (api/http/exchange.py).
 
-At the bound on connections, the one that keeps the node waiting for longest makes room. In order:
-- a connection that asks for nothing (OPENED, IDLE)
-- a connection that is not WORKING, or that is WORKING and waits for messages (it gets its answer).
-
-A connection that asks for nothing, but did within two seconds, comes behind one of the others that stands longer.
+At the bound on connections, one is closed to admit another. It is taken from the first of these groups that has one. In
+a group, the one whose stage or wait began first is taken:
+- connections that have asked for nothing for two seconds (OPENED, IDLE)
+- connections that have asked for nothing for less, or that are not WORKING, or that are WORKING and wait for messages.
+  One that waits gets its answer first.
 """
 
 from enum import IntEnum

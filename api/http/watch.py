@@ -1,8 +1,9 @@
-"""An epoll of its own for connections whose requests wait.
+"""Watches connections whose requests wait, for the moment at which their clients leave.
 
-A client that closes 8,000 polls in one moment would have them all read in one turn. The loop reads every ready socket,
-5 us each, before it does anything else. So if many wait, the loop does not read them. Their descriptors stand in an
-epoll, which the loop reads as one socket. Each round, a few connections with something to read are read on.
+The loop reads every ready socket, 5 us each, before it does anything else. If a client closes 8,000 polls in one
+moment, the loop would read them all in one turn. So if many requests wait, the loop does not read their connections.
+Their descriptors stand in an epoll of their own, which the loop reads as one socket. Each round, it reads a few of the
+connections that have something to read.
 """
 
 import asyncio
@@ -38,17 +39,19 @@ class Watched(Protocol):
     """A connection, as the watch sees it."""
 
     def awaits_its_end(self) -> int | None:
-        """Return the descriptor of its socket. None if it is not to be watched now."""
+        """Return the descriptor of its socket, if only its client's end should come. None if it is not to be watched
+        now."""
 
     def hold_reading(self) -> bool:
-        """Stop the loop's reading of it."""
+        """Stop the loop's reading of its socket. True if the loop read it until now."""
 
     def read_on(self) -> None:
         """Let the loop read it again."""
 
 
 class Watch:
-    """The watch of one listener. It has a connection until its client sends something, or its request waits no more."""
+    """The watch of one listener. While more than READ_MAX requests wait, it watches connections whose requests begin to
+    wait. It forgets a connection when its client sends something, or when its request waits no more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -58,7 +61,8 @@ class Watch:
         self._descriptors: dict[Watched, int] = {}  # the inverse; also has closed connections until they end
 
     def begin(self, connection: Watched) -> None:
-        """A request begins to wait. Messages that it finds at once come as if there were no watch."""
+        """A request of this connection begins to wait. It is watched from the next round of the loop on, so a request
+        that finds messages at once is not delayed."""
         self._waiting += 1
         self.again(connection)
 

@@ -6,8 +6,8 @@ import msgspec
 
 
 class SnapshotView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A backup that is written. It has its node, its directory there, the last entry of the log that it holds, its
-    length, and the time that it took."""
+    """A backup that was written: the node that has it, its directory there, and the last entry of the Raft log in it
+    (`applied_index`, `applied_term`). Also its length in bytes, the number of its files, and the time that it took."""
 
     node: str
     directory: str
@@ -23,8 +23,8 @@ class SnapshotPort(Protocol):
     """Backups of the node. A part of `api.port.port.Port`."""
 
     async def snapshot(self, directory: str | None) -> SnapshotView:
-        """Write a backup of this node's state, durable at return, into `directory` below the configured one (None: into
-        that). A caller that goes away does not stop it.
+        """Write a backup of this node's state into `directory`, a path below the configured directory (None: into the
+        configured one itself). It is durable at return. A caller that goes away does not stop it.
 
         Raises `invalid-field`, `change-in-progress` (one at a time), `backup-failed` (that place cannot be written),
         `no-leader` (the cluster is not founded yet), `draining`.

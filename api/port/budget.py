@@ -17,17 +17,18 @@ UNCOUNTED_BYTES: Final = 4_096
 #: one after the other.
 PARSED_MAX: Final = 12 * 1024 * 1024
 PARSED_SHARE: Final = 4
-#: Unread answers may hold this part of all bytes. Beyond it, the connection that left one unread for longest makes
-#: room.
+#: Unread answers may hold one part in this many of all bytes. Beyond that, the connection whose answer is unread for
+#: longest is closed.
 UNREAD_SHARE: Final = 2
 #: Look-ups of messages at a time. Each holds its message while it waits for its next turn.
 LOOK_UPS_MAX: Final = 32
-#: Smaller parsed parts wait for no room, so small batches do not stand behind large ones.
+#: Smaller parsed parts do not wait until large ones are done, so small batches do not stand behind large ones.
 ROOM_FREE_BYTES: Final = 1024 * 1024
 
 
 class Room:
-    """A number of bytes, taken in the order of asking. A task that needs more than there is goes alone."""
+    """A number of bytes that tasks share. They take bytes in the order of asking, and wait while too few are left. A
+    task that asks for more than there are in all takes all, and so is alone."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -36,7 +37,7 @@ class Room:
 
     @asynccontextmanager
     async def taken(self, size: int) -> AsyncIterator[None]:
-        """Wait for `size` bytes, and take them."""
+        """Wait until `size` bytes are left, and take them until the block ends."""
         size = min(size, self._size)
         if self._waiting or size > self._left:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,8 +66,9 @@ class Room:
 class Budget:
     """The budget of a node. Invariant: `held_bytes` is the sum of the bytes counted and not given back.
 
-    - `connections`: the open ones, counted by the listener.
+    - `connections`: the number of open ones. The listener counts them.
     - `refused`: the number of `busy` answers.
+    - `look_ups`: taken for each look-up of a message, LOOK_UPS_MAX at a time.
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX, connections_max: int = CONNECTIONS_MAX) -> None:
@@ -80,7 +82,7 @@ class Budget:
         self._parsed = Room(min(PARSED_MAX, bytes_max // PARSED_SHARE))
 
     def take(self, size: int) -> None:
-        """Count `size` bytes more. Raises `busy` if they would be too many, and counts none then."""
+        """Count `size` more bytes. Raises `busy` if they would be too many in all, and counts none of them then."""
         if self.held_bytes + size > self.bytes_max:
             self.refused += 1
             raise Problem(
@@ -97,7 +99,8 @@ class Budget:
 
     @contextmanager
     def counted(self, size: int) -> Iterator[None]:
-        """Count bytes that are there already, beyond the bound too. Later requests are then refused."""
+        """Count `size` bytes that are in memory already until the block ends. They count beyond the bound too; later
+        requests are then refused."""
         self.held_bytes += size
         try:
             yield
@@ -106,7 +109,8 @@ class Budget:
 
     @asynccontextmanager
     async def parsed(self, size: int) -> AsyncIterator[None]:
-        """Wait for room, and count the `size` bytes that the parsed parts will hold."""
+        """Count the `size` bytes that parsed parts will hold, until the block ends. Large parts first wait until other
+        large parts leave enough of their bound."""
         if size <= ROOM_FREE_BYTES:
             with self.counted(size):
                 yield
@@ -117,7 +121,7 @@ class Budget:
 
     @contextmanager
     def unread(self, size: int) -> Iterator[None]:
-        """Count an answer that its client has not read."""
+        """Count an answer that its client has not read, of `size` bytes, until the block ends."""
         self.unread_bytes += size
         try:
             with self.counted(size):
@@ -130,7 +134,7 @@ class Budget:
         return self.unread_bytes > self.bytes_max // UNREAD_SHARE
 
     def full(self) -> Problem:
-        """Return the refusal of a connection too many."""
+        """Return the refusal of a client that connects while there are as many connections as the bound allows."""
         self.refused += 1
         return Problem("busy", f"this node has {self.connections_max} connections, as many as it takes; use fewer")
 

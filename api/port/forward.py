@@ -17,7 +17,8 @@ class ForwardRequest(msgspec.Struct, frozen=True):
 
 
 class Answered:
-    """The node that answered a request that this one took, and its term. "" and 0 before the answer."""
+    """The node that answered a request which this node took and another one carried out, and its term. They are "" and
+    0 before the answer."""
 
     __slots__ = ("node", "term")
 
@@ -25,12 +26,12 @@ class Answered:
         self.node, self.term = "", 0
 
 
-#: The running request's `Answered`. None: the request does not want it.
+#: The `Answered` of the request that runs in this context. None: nobody asks which node answered it.
 ANSWERED: ContextVar[Answered | None] = ContextVar("answered", default=None)
 
 
 def tell(node: str, term: int) -> None:
-    """Note the node that answered the running request."""
+    """Note the node that answered the running request, and its term."""
     answered = ANSWERED.get()
     if answered is not None:
         answered.node, answered.term = node, term

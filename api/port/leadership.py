@@ -15,7 +15,7 @@ WAIT: Final = "Hourwheel-Wait"
 ONCE: Final = "Hourwheel-Once"
 #: Most outcomes in a request; each has a text of up to 1 KB.
 OUTCOMES_MAX: Final = 1_000
-#: Most open deliveries that a former leader reports to its successor; 16 bytes each.
+#: Most open deliveries that a former leader names to its successor; 16 bytes each.
 TOLD_MAX: Final = 32_768
 
 
@@ -41,7 +41,13 @@ class OpenHandOvers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TakeoverView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new leader's account of its takeover. `ready_us`: how long ago it could deliver first."""
+    """A new leader's account of its takeover.
+
+    - `ready_us`: how long ago it could deliver for the first time, in microseconds.
+    - `in_flight_carried`: the number of deliveries of earlier terms whose lease ran when its term began.
+    - `repeated`: the number of those, and of the deliveries that the old leader named, that it made again under their
+      lease.
+    """
 
     node: str
     term: int
@@ -51,7 +57,8 @@ class TakeoverView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class DrainView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A node after a drain, or its undoing. `pushes` are still on the wire. `leader` is as far as known."""
+    """A node after a drain, or after the drain was undone. `pushes` is the number of its pushes that are still on the
+    wire. `leader` is the leader that it knows of, if any."""
 
     node: str
     draining: bool

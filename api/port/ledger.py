@@ -1,6 +1,7 @@
 """The ledger at the port: the account of each message, and a node's records of hand-overs.
 
-A part of the service port (api/port/port.py), whose rules hold here too. The words are those of ledger/columns.py.
+A part of the service port (api/port/port.py), whose rules hold here too. Classes, flags and causes are named as in
+ledger/columns.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,8 @@ WINDOW_DEFAULT_MS: Final = 3_600_000
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Messages whose first due time is in [from_ms, to_ms), of a topic and of some classes (None: of all)."""
+    """Messages whose first due time is in [from_ms, to_ms). `topic` and `classes` leave out other topics and classes;
+    None means all."""
 
     from_ms: int
     to_ms: int
@@ -38,8 +40,9 @@ class LedgerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hand-over that repeats another one of the message. With `cause` scheduled_twice, the other is of the message
-    `other`. Unknown times are 0, and unknown nodes empty."""
+    """A hand-over that repeats another one. The fields `before_*` and `lease_end_ms` are of that other hand-over. It is
+    of the same message, or with the cause scheduled_twice of the message `other`. Unknown times are 0, and unknown
+    nodes empty."""
 
     cause: str
     mode: str
@@ -56,7 +59,7 @@ class LedgerDuplicate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message of the ledger. Missing times are 0. `hand_overs` counts those that the nodes recorded."""
+    """The account of one message. Missing times are 0. `hand_overs` counts the hand-overs that nodes recorded."""
 
     id: str
     topic: str
@@ -111,12 +114,13 @@ class LedgerCoverage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def complete(self) -> bool:
-        """True if nothing is missing."""
+        """True if no account is missing and nothing was removed."""
         return not (self.unreachable or self.gaps or self.removed_until_ms)
 
 
 class LedgerPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page, ordered by first due time, then by arrival. `next_cursor` None: the last page."""
+    """A page of accounts, ordered by first due time, then by arrival. `sight` is its coverage. `next_cursor` None: the
+    last page."""
 
     items: Sequence[LedgerEntry]
     sight: LedgerCoverage
@@ -151,7 +155,7 @@ class RecordsFound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The records that a node found.
 
     `rows` and `edges` are rows of storage.record.delivery_record.DELIVERY, each with its checksum. For the last four
-    fields see storage.query.delivery_search.FoundDeliveries. `number` is the node's in records.
+    fields see storage.query.delivery_search.FoundDeliveries. `number` is the number by which records name the node.
     """
 
     node: str
@@ -179,4 +183,4 @@ class LedgerPort(Protocol):
         """Return the ledger of a message. Raises `unknown-message`, `over-limit`."""
 
     async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
-        """Return records of this node's own delivery log. It need not lead. Raises `over-limit`."""
+        """Return records of this node's own delivery log, whether it leads or not. Raises `over-limit`."""

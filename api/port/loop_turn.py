@@ -1,8 +1,9 @@
 """Turns on the loop. Long work gives the loop back between its pieces. Work in crowds begins and ends a few at a time.
 
-Heartbeats, deliveries and all other clients wait while one callback runs. 0.25 s end a leader's trust, and 0.4 s bring
-an election. A client or the store may decide the size of some work. Such work calls `give_way` between pieces of at
-most a millisecond or two. Work that cannot be cut into pieces goes to a thread.
+Heartbeats, deliveries and all other clients wait while one callback runs. A loop that is held for 0.25 s ends a
+leader's trust, and one held for 0.4 s brings an election. A client or the store may decide the size of some work. Such
+work calls `give_way` between pieces of at most a millisecond or two. Work that cannot be cut into pieces goes to a
+thread.
 """
 
 import asyncio
@@ -24,10 +25,11 @@ Pieces = Generator[None, None, T]
 
 
 class Line:
-    """Tasks that want the loop, in order. Each round takes as many as there is time for.
+    """Tasks that want the loop, in order. Each round of the loop lets as many of them run as there is time for:
+    HELD_MAX_S.
 
-    A task that begins has its turn, and so has a task that gave the loop back and goes on. So ten large requests hold
-    the loop for as long as one. Before, 500 requests in one moment for a message of 256 KB held it for seconds.
+    Tasks that begin wait for a turn, and so do tasks that gave the loop back and go on. So ten large requests hold the
+    loop for as long as one. Before, 500 requests in one moment for a message of 256 KB held it for seconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -40,11 +42,12 @@ class Line:
         self._passed_over = 0  # tasks that found no time in this round
 
     def begins(self) -> bool:
-        """True if no task waits and there is time for one more. The caller has its turn then."""
+        """True if no task waits and this round has time for one more task. The caller's turn has then begun."""
         return not (self._waiting or self._woken) and self._has_time()
 
     async def turn(self, *, goes_on: bool = False) -> None:
-        """Wait until there is time for one more. A task that `goes_on` has held the loop, so others have it first."""
+        """Wait until a round has time for one more task. `goes_on`: the task has held the loop already, so tasks that
+        wait have it first."""
         if not goes_on and self.begins():
             return
         at = len(self._waiting)
@@ -76,7 +79,8 @@ class Line:
             self._loop.call_soon(self._next_round)
 
     def _next_round(self) -> None:
-        """Wake twice as many as there was time for. Those that find no time stand first again."""
+        """Begin a round: wake twice as many tasks as the last round had time for. Tasks that find no time stand first
+        again."""
         count = max(4, 2 * self._began)
         self._round_s, self._began, self._passed_over, self._coming = None, 0, 0, False
         while self._waiting and count:
@@ -90,12 +94,13 @@ class Line:
 
 
 _lines: WeakValueDictionary[int, Line] = WeakValueDictionary()
-"""Lines by the id of their loop, which each keeps alive. A line is freed when no task has a turn or waits, and no round
-is scheduled. A new line is then the same."""
+"""The line of each loop, by the loop's id. A line keeps its loop alive. It is freed when no task has a turn or waits,
+and no round is scheduled. A new line is then as good."""
 
 
 class LoopTurn:
-    """The turn of one piece of work. Made when the work begins."""
+    """The turn of one piece of work: how long it has held the loop. Make it when the work begins, inside a
+    coroutine."""
 
     __slots__ = ("_began_s", "_line", "_loop")
 
@@ -105,19 +110,20 @@ class LoopTurn:
         self.begin_anew()
 
     async def give_way(self) -> None:
-        """Let all others run, if the loop has been held for `HELD_MAX_S`. Facts from before the call may have changed
-        after it."""
+        """Wait for the next turn, if the work has held the loop for `HELD_MAX_S`. Facts from before the call may have
+        changed after it."""
         if self._loop.time() - self._began_s >= HELD_MAX_S:
             await self._line.turn(goes_on=True)
             self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Begin a new turn, because others have had the loop."""
+        """Count the turn from now, because the work has waited and others have had the loop."""
         self._began_s = self._loop.time()
 
 
 class Crowd:
-    """Calls that come by the thousand at once, each of which wakes a task. A few run each time the loop comes round.
+    """Calls that come by the thousand at once, each of which wakes a task. A few of them run each time the loop comes
+    round.
 
     A client that closes 8,000 polls in one moment would otherwise hold the loop for more than a second. `give_way` does
     not help here, because each piece is a task of its own.
@@ -133,7 +139,7 @@ class Crowd:
         return len(self._calls)
 
     def add(self, call: Callable[[], object]) -> None:
-        """Call it soon, after those before it. A call that is there already stays once."""
+        """Call it soon, after the calls that were added before it. A call that still waits is not added again."""
         self._calls[call] = None
         if not self._coming:
             self._coming = True
@@ -158,7 +164,7 @@ class Crowd:
 
 
 async def in_turns(work: Pieces[T]) -> T:
-    """Do the work piece by piece, with others in between."""
+    """Do the work piece by piece, and let others have the loop in between. Return its result."""
     turn = LoopTurn()
     while True:
         try:

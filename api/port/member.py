@@ -25,11 +25,11 @@ class MemberPort(Protocol):
     """Changes of the members. A part of `api.port.port.Port`."""
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
-        """Make a node a learner, which gets its vote when it has caught up. A member with these addresses is returned
-        as it is.
+        """Make a node a learner. It gets its vote when it has caught up. A node that is a member with these addresses
+        already is returned as it is.
 
         Raises `change-in-progress`, `no-leader`, `outcome-unknown`, and `invalid-field` in these cases:
-        - the id is, or was, a member's with other addresses
+        - the id belongs, or belonged, to a member with other addresses
         - an address is taken, or no node answers there
         - the node holds other data.
         """

@@ -6,8 +6,8 @@ It keeps HTTP apart from consensus and storage, so tests run the real server ove
 - A refusal is a `Problem`. Any other exception is answered 500 and logged with its traceback.
 - A method may be cancelled at any await: the client closed its connection, or the node drains. A cancelled `pull` has
   made no lease. A cancelled `schedule` may or may not have been proposed.
-- The server calls methods on the leader, or if `reaches_leader()`; either was true in this step. Exceptions are
-  `forward`, `message(local=True)`, `cluster`, `ready` and `metrics`. The port notices leadership that is lost later. It
+- Right before a call, the server checks that this node `leads()` or `reaches_leader()`. It does not for `forward`,
+  `message(local=True)`, `cluster`, `ready` and `metrics`. The port notices if leadership is lost after that check. It
   raises `Problem("no-leader")` if nothing was proposed, `Problem("outcome-unknown")` if it may have happened.
 """
 
@@ -69,7 +69,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a failed delivery is tried again: None leaves it to the topic, and there to RETRY_DEFAULTS."""
+    """When a failed delivery is tried again. None means the topic's value, and in a topic that of RETRY_DEFAULTS."""
 
     max_attempts: int | None = None  # 1 .. 1,000 deliveries, ended leases included; then the message is dead
     min_backoff_ms: int | None = None  # 1 ms .. 7 d: the wait after the first failure; it doubles with each
@@ -121,7 +121,7 @@ class ScheduleResult(msgspec.Struct, frozen=True):
 
 
 class ScheduledOne(msgspec.Struct, frozen=True):
-    """The result of a single message, whose refusal is raised."""
+    """The result of a single message. Fields are as in `ScheduleResult`; a refusal is raised instead."""
 
     id: str
     due_ms: int
@@ -165,7 +165,7 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class CancelResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A cancel that took effect, now or earlier. `prior`: none | known | unknown, how complete `attempts_made` is."""
+    """A cancelled message. `prior`: none | known | unknown, if all its deliveries are in `attempts_made`."""
 
     id: str
     attempts_made: int
@@ -228,7 +228,7 @@ class RescheduleResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A planned transfer of leadership. The last three are the new leader's account, None if it gave none. `gap_ms` is
+    """A planned transfer of leadership. The last three are the new leader's account; None if none came. `gap_ms` is
     from the old leader's last possible delivery to the new leader's first. `repeated` counts ids delivered by both."""
 
     from_node: str
@@ -242,7 +242,7 @@ class TransferResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A message delivered under a lease. Made by position, a thousand at once. `content_type` as in `MessageIn`."""
+    """A message delivered under a lease. Fields are passed by position, for speed. `content_type` as in `MessageIn`."""
 
     id: str
     receipt: str
@@ -266,7 +266,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
 
 class Readiness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`checks`: name -> "ok" or what is missing, in the order to show them."""
+    """An answer of /readyz. `checks`: the name of each check -> "ok" or what is missing, in the order to show them."""
 
     ready: bool
     checks: Mapping[str, str]
@@ -290,11 +290,11 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         """Return the leader's node id as far as known: a hint for error answers."""
 
     def leads(self) -> bool:
-        """True if this node proposes now. False: the server forwards. Called on every request, so it must be cheap."""
+        """True if this node proposes now. False: the server asks the leader. Cheap: called for every request."""
 
     def reaches_leader(self) -> bool:
-        """True if this port itself asks another node that leads. False: the server forwards. Answers then name their
-        node in `api.port.forward.ANSWERED`."""
+        """True if this port asks the leader itself when its methods are called here. False: the server uses `forward`.
+        The port then names the node that answered in `api.port.forward.ANSWERED`."""
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
         """Pass the request to the leader once. Raises `no-leader` if none took the connection, `outcome-unknown` if it
@@ -304,7 +304,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         """Schedule at least one message. Durable on a majority and applied at return."""
 
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
-        """Schedule a single message, with the same guarantee."""
+        """Schedule a single message. It is durable on a majority and applied at return."""
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
         """Return a message. Linearizable unless `local`. Raises `unknown-message`, also for text that is no id."""
@@ -316,18 +316,19 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
-        """Set the named settings. Raises `revision-mismatch`, and `unknown-topic` without `create`."""
+        """Set the settings that `change` names. `create` makes a topic that does not exist; without it `unknown-topic`
+        is raised. Raises `revision-mismatch` too."""
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
         """Return a topic. Raises `unknown-topic`."""
 
     async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        """Return topics by name, behind `after`. `counts` adds their messages by state, which takes a pass over all
-        messages."""
+        """Return at most `most` topics by name, behind the name `after`. `counts` adds the number of their messages by
+        state, which takes a pass over all messages."""
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
-        """Remove a topic whose messages have all ended. Raises `unknown-topic`, `not-empty` (pending),
-        `revision-mismatch`, `over-limit`, and `change-in-progress` if too much comes in to make sure."""
+        """Remove a topic whose messages have all ended. Raises `unknown-topic`, `not-empty` (with `pending`),
+        `revision-mismatch`, `over-limit`, and `change-in-progress` if new messages come in too fast to make sure."""
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
         """Deliver up to `max` messages and PULL_BYTES_MAX. Wait up to `wait_ms` for the first; empty if none came. A
@@ -365,12 +366,12 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         """Return a page of dead letters. Raises `unknown-topic`."""
 
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """Make dead messages due now, with attempts counted anew. Limit and cursor are ignored. Raises
-        `unknown-topic`."""
+        """Make dead messages due now, with attempts counted anew. `dry_run` only counts them. Limit and cursor are
+        ignored. Raises `unknown-topic`."""
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
-        """Move leadership to node `to`, or to the best. Raises `unknown-node`, `not-caught-up`,
-        `change-in-progress`."""
+        """Move leadership to node `to`, or if None to the node that lacks least. Raises `unknown-node`,
+        `not-caught-up`, `change-in-progress`."""
 
     def drained(self) -> bool:
         """True if an operator drained this node. The server then refuses new work. Called on every request."""
@@ -393,7 +394,7 @@ class Port(LedgerPort, MemberPort, SnapshotPort, Protocol):
         """Return the document of GET /v1/cluster, JSON-able."""
 
     async def ready(self) -> Readiness:
-        """Return whether this node serves. It serves if it has caught up and knows a leader."""
+        """Return if this node serves, and each check. It serves if it has caught up and knows a leader."""
 
     async def metrics(self) -> bytes:
         """Return the metrics in Prometheus text format."""

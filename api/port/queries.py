@@ -30,7 +30,7 @@ class CountQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class HistogramBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`count` messages that are due from `from_ms` on, for one step."""
+    """`count` messages whose due time is in the step that begins at `from_ms`."""
 
     from_ms: int
     count: int
@@ -62,15 +62,15 @@ class DeadMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DeadPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of dead letters, in the order of hours and arrival. `next_cursor` None: the last page."""
+    """A page of dead letters, ordered by hour, then by arrival in the hour. `next_cursor` None: the last page."""
 
     items: Sequence[DeadMessage]
     next_cursor: str | None = None
 
 
 class BulkResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The result of a command over many messages. `index` is the log index of its last entry (0: nothing was
-    proposed)."""
+    """The result of a command over many messages: how many matched, and how many were changed. `index` is the log index
+    of its last entry (0: nothing was proposed)."""
 
     matched: int
     changed: int

@@ -9,7 +9,7 @@ _NAME_BYTES_MAX: Final = 255  # the limit of file systems
 
 
 def read_directory(value: object) -> str:
-    """Return a directory of the node's machine."""
+    """Return the path of a directory on the node's disk. Raises `Fault`."""
     if type(value) is not str:
         raise wrong_type('a directory such as "nightly"', value)
     if not value or len(value) > _CHARS_MAX or "\0" in value:

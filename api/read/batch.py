@@ -1,8 +1,8 @@
 """A batch: NDJSON in, NDJSON out, one result per line, as fast as a memory copy if no line is at fault.
 
 Reading takes 64 KiB through one typed decode if a cheap count shows that every line there is one object. Blank lines, a
-broken line or an unknown field make it read line by line. A line at fault gets its problem, and the others go on. Both
-ways stop between pieces, so other tasks get the loop (`api.port.loop_turn`).
+broken line or an unknown field make the reader take those 64 KiB line by line. A line at fault gets its problem, and
+the others go on. Both ways stop between pieces, so other tasks get the loop (`api.port.loop_turn`).
 
 Writing fills a matrix of identical rows (numpy), 0.2 us a line. Only lines with another result are rendered one by one.
 Line numbers are padded with spaces inside the JSON, so all rows have one width.
@@ -27,7 +27,7 @@ from api.read.document import check_utf8
 from api.read.message import ODD, accept, explain
 from storage.format.schedule_status import FAILED, KEPT, NEW, REPLAYED
 
-#: Bytes that are read, or odd lines, before others have the loop.
+#: Bytes, or lines that are read or rendered one by one, before others have the loop.
 PIECE_BYTES: Final = 64 * 1024
 PIECE_LINES: Final = 16
 _NEWLINE, _OPENS, _CLOSES = b"\n{}"
@@ -48,8 +48,8 @@ class BatchIn(msgspec.Struct, frozen=True):
 
 
 def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
-    """Read all lines of a batch, a piece at a time. Raises only `too-large` for too many lines, and `invalid-field` for
-    none."""
+    """Read all lines of a batch, a piece at a time. Faults of lines go into the result. Raises `too-large` for too many
+    lines, and `invalid-field` for a batch without lines."""
     data = data.rstrip()
     if not data:
         raise Problem(
@@ -73,7 +73,7 @@ def read_batch(data: bytes, now_ms: int, limits: Limits) -> Pieces[BatchIn]:
 
 
 class _Reader:
-    """Reads the pieces of a batch in order. A piece has whole lines."""
+    """Reads the pieces of a batch in order. A piece has whole lines. `found` gives the result after the last piece."""
 
     def __init__(self, now_ms: int, limits: Limits) -> None:
         self._now_ms = now_ms
@@ -115,7 +115,7 @@ class _Reader:
                 yield
 
     def found(self) -> BatchIn:
-        """Return the whole batch."""
+        """Return the whole batch, once all pieces are read."""
         as_they_stood = len(self._messages) == self.lines
         return BatchIn(self._messages, None if as_they_stood else self._lines, self._problems)
 
@@ -148,9 +148,11 @@ class _Reader:
 
 
 def _look_at(piece: bytes) -> tuple[int, bool]:
-    """Return the number of lines, and true if a decoder that finds as many values has found one on each line. That
-    holds because a newline between "}" and "{" is never inside a JSON value. numpy takes a third of the time of
-    counting in bytes."""
+    """Return the number of lines in the piece, and true if each line end stands between `}` and `{`.
+
+    Then a decoder that finds as many values as there are lines has found one on each line. That holds because such a
+    line end is never inside a JSON value. numpy takes a third of the time of counting in bytes.
+    """
     text = np.frombuffer(piece, np.uint8)
     ends = (text == _NEWLINE).nonzero()[0]
     if piece[:1] == b"\n" or piece[-1:] == b"\n":
@@ -232,7 +234,8 @@ def _numbers(lines: npt.NDArray[np.int64]) -> npt.NDArray[np.bytes_]:
 
 
 def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> bytes:
-    """Return the line of a message that was not simply scheduled."""
+    """Return the line of a message with another result than new: a replay, a kept key, a conflict or a failure. `plain`
+    is its line as that of a new message."""
     status = int(result.status[row])
     if status == REPLAYED:
         return plain[:-2] + b',"replayed":true}\n'
@@ -244,7 +247,8 @@ def _other_line(number: int, row: int, plain: bytes, result: ScheduleResult) -> 
 
 
 def key_conflict(holder: str, due_ms: int) -> Problem:
-    """Return the refusal of a message whose key another request holds. `holder` is that request's message."""
+    """Return the refusal of a message whose key belongs to another request. `holder` is the id of that request's
+    message, due at `due_ms`."""
     return Problem(
         "key-conflict",
         f"the key belongs to message {holder}, which was another request; use a new key, or on_conflict keep",

@@ -23,14 +23,16 @@ _VALUE: Final = msgspec.json.Decoder(Any)
 
 
 class Faults:
-    """The faults of a document, collected while reading it. Reading ends with fault number `most`."""
+    """The faults of a document, collected while reading it. When fault number `most` is added, reading ends with the
+    `Problem` of all."""
 
     def __init__(self, most: int = FAULTS_MAX) -> None:
         self._most = most
         self._found: list[tuple[str, FieldFault]] = []
 
     def add(self, code: str, pointer: str, detail: str) -> None:
-        """Note a fault; `code` is one of the field codes (413 or 422). Raises the `Problem` with the last one."""
+        """Note a fault. `code` is one of the codes of fields (413 or 422). Raises the `Problem` of all faults if this
+        is number `most`."""
         self._found.append((code, FieldFault(pointer, detail)))
         if len(self._found) == self._most:
             self.raise_any()

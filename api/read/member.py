@@ -23,7 +23,7 @@ def read_new_id(value: object) -> str:
 
 
 def read_level(value: object) -> int:
-    """Return a level of the cluster."""
+    """Return a level of the cluster, from 1 to LEVEL_MAX. Raises `Fault`."""
     if type(value) is not int:
         raise wrong_type("a level such as 2", value)
     if not 1 <= value <= LEVEL_MAX:
@@ -32,7 +32,7 @@ def read_level(value: object) -> int:
 
 
 def read_address(value: object) -> str:
-    """Return host:port as other nodes reach it."""
+    """Return an address as `host:port`, at which other nodes reach the node. Raises `Fault`."""
     if type(value) is not str:
         raise wrong_type('host:port such as "10.0.0.4:7500"', value)
     host, colon, port = value.rpartition(":")

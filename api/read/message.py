@@ -1,10 +1,9 @@
 """From one JSON object to one `MessageIn`, by two paths: a quick one for valid objects, a thorough one for all others.
 
-The quick path decodes into a typed struct (0.15 us) and calls the checkers of the fields that are there. Anything odd,
-from a wrong type to an unknown field, sends the object to the thorough path. Only that path refuses and explains. So
-the quick path needs no good texts. It never accepts an object that the other would refuse, because both call the
-checkers of `api.contract.checker` (a property test compares the two). The known fields are in `MESSAGE`
-(api/contract/fields.py).
+The quick path decodes into a typed struct (0.15 us) and calls the checkers of the fields that were sent. It leaves any
+fault to the thorough path, so its own errors need no good texts. It never accepts an object that the thorough path
+would refuse, because both call the checkers of `api.contract.checker` (a property test compares the two). The known
+fields are in `MESSAGE` (api/contract/fields.py).
 
 A JSON body is kept as the bytes that came, so it is delivered byte for byte.
 """
@@ -170,7 +169,8 @@ def explain(data: bytes, now_ms: int, limits: Limits, faults_max: int = FAULTS_M
 
 
 def note_clashes(sent: Collection[str], values: Mapping[str, Any], faults: Faults) -> None:
-    """Note every field that was sent beside one that it clashes with. `values` has the valid ones."""
+    """Add a fault for every field that was sent beside a field with which it clashes. `values` has the checked values
+    of valid fields: a harmless value clashes with nothing."""
     for row in MESSAGE.clashing:
         if row.name not in sent or (row.harmless is not UNSET and values.get(row.name, row.harmless) == row.harmless):
             continue
@@ -181,7 +181,7 @@ def note_clashes(sent: Collection[str], values: Mapping[str, Any], faults: Fault
 
 
 def due_checkers(now_ms: int, limits: Limits) -> dict[str, Checker]:
-    """Return the checkers of the fields that set the due time."""
+    """Return the checkers of the fields that set the due time, by the field's name."""
     return {row.name: _checker(row, now_ms, limits) for row in MESSAGE.movable}
 
 
@@ -203,8 +203,8 @@ def _fields(now_ms: int, limits: Limits, sent: dict[str, Any]) -> Fields:
 
 
 def fingerprint(sent: list[tuple[str, Any]], body: bytes) -> bytes:
-    """Return 16 bytes that are equal for two requests with the same fields. Fields are (name, value as sent) sorted by
-    name.
+    """Return 16 bytes that are equal for two requests with the same fields and body. `sent` has (name, value as sent),
+    sorted by name.
 
     Order and white space outside the body do not count. The body counts byte for byte (base64: the decoded bytes).
     """

@@ -17,7 +17,7 @@ _NODE_ID = re.compile(r"[^\x00-\x20\x7f]{1,64}")
 
 
 def read_node(value: object) -> str:
-    """Return a node's id."""
+    """Return a node's id, 1 to 64 characters without spaces. Raises `Fault`."""
     if type(value) is not str:
         raise wrong_type('a node\'s id such as "n2"', value)
     if _NODE_ID.fullmatch(value) is None:
@@ -29,8 +29,8 @@ _TRANSFER: Final = Fields({"to": read_node})
 
 
 async def transfer(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/transfer: move leadership to another node, which leads when this answers. Without `to` the best
-    one."""
+    """POST /v1/cluster/transfer: move leadership to node `to`, which leads when this answers. Without `to`, the node
+    that lacks least of the log is taken."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _TRANSFER)
     moved = await exchange.port.transfer(values.get("to"), principal=exchange.principal)
@@ -52,8 +52,8 @@ _UPGRADE: Final = Fields({"level": read_level})
 
 
 async def upgrade(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/upgrade: raise the level, or name the node that cannot read it. The node that is asked tries
-    first, because a leader of an older build has no such route."""
+    """POST /v1/cluster/upgrade: raise the level, or refuse and name the node that cannot read it. A node that cannot
+    ask the leader by calls tries first itself, because a leader of an older build has no such route."""
     exchange.query(())
     values = read_object(await exchange.read_optional((JSON,)), _UPGRADE)
     if exchange.port.reaches_leader():

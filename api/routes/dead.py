@@ -84,7 +84,7 @@ _REDRIVE: Final = Fields(
 
 
 async def redrive(exchange: Exchange) -> Answer:
-    """POST /v1/messages/redrive: make dead messages of a topic due now, with all their attempts before them."""
+    """POST /v1/messages/redrive: make dead messages of a topic due now. Their attempts are counted anew."""
     exchange.query(())
     exchange.require_type((JSON,))
     values = read_object(await exchange.read(), _REDRIVE)

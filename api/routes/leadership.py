@@ -1,8 +1,8 @@
 """The handlers of a planned change of leader: the drain of a node, and messages between nodes meanwhile.
 
-The node that is asked answers them all, also while it drains. Only that node knows its own state, and outcomes of
-pushes must reach a leader that only waits for them. Nodes call `outcomes`, `takeover` and `waits`. Receipts prove the
-outcomes of deliveries. The deliveries that `takeover` names are only counted.
+The node that is asked answers them all itself, also while it drains. Only that node knows its own state. Outcomes of
+pushes must also reach a leader that drains and only waits for them. Nodes call `outcomes`, `takeover` and `waits`.
+Receipts prove the outcomes of deliveries. The deliveries that `takeover` names are only counted.
 """
 
 from collections.abc import Sequence
@@ -106,8 +106,8 @@ async def takeover(exchange: Exchange) -> Answer:
 
 
 async def waits(exchange: Exchange) -> Answer:
-    """POST /v1/cluster/waits: answer the waits that a node passed on to this leader. Either the node stops and soon
-    closes their connections, or the client behind one of them (`wait`) has gone."""
+    """POST /v1/cluster/waits: end waits that a node passed on to this leader, and answer them. The node asks when it
+    stops and soon closes their connections, or, with `wait`, when the client behind that one wait has gone."""
     exchange.query(())
     named = read_object(await exchange.read(), _WAITS)
     return exchange.document({"ended": exchange.server.end_waits(named["node"], named.get("wait"))})

@@ -1,8 +1,8 @@
 """The handlers of /v1/ledger: the account of each message that fell due in a window, and how many there are of each
 class.
 
-The leader answers, as with every read. It asks all members for their records of deliveries, by the last of these
-routes. Only nodes call that route, and each node answers it for itself.
+The leader answers, as with every read. It asks all members for their records of deliveries, by POST /v1/ledger/records.
+Only nodes call that route, and each node answers it for itself.
 """
 
 import re
@@ -68,7 +68,8 @@ _PAGE: Final[dict[str, Callable[[str], Any]]] = {
 
 
 def _query(exchange: Exchange, parameters: dict[str, Callable[[str], Any]]) -> LedgerQuery:
-    """Return the query: the last hour by default, the hour up to `to`, or the time from `from` until now."""
+    """Return the query. Without `from` and `to` it covers the last hour. With `to` only it covers the hour before that,
+    with `from` only the time until now."""
     values = read_query(exchange, parameters)
     check_window(values)
     from_ms, to_ms = values.get("from"), values.get("to")

@@ -32,7 +32,8 @@ _NDJSON_TYPES: Final = (NDJSON, "application/ndjson", "application/jsonl")
 
 
 async def schedule(exchange: Exchange) -> Answer:
-    """POST /v1/messages: 201 with the message's id; 200 for a key that is kept; 409 for one that is held."""
+    """POST /v1/messages: 201 with the message's id; 200 if another message has the key and `on_conflict` is keep; 409
+    if it is reject."""
     exchange.require_type(_JSON_TYPES)
     if "?" in exchange.target:
         exchange.query(())
@@ -51,7 +52,7 @@ async def schedule(exchange: Exchange) -> Answer:
 
 
 async def _other(exchange: Exchange, message: MessageIn, result: ScheduledOne) -> Answer:
-    """Answer a single message that is not new and no repetition."""
+    """Answer the request for a single message whose key belongs to another request: 409, or 200 with that message."""
     if result.status == CONFLICT:
         raise key_conflict(result.id, result.due_ms)
     assert result.status == KEPT
@@ -83,7 +84,8 @@ async def schedule_batch(exchange: Exchange) -> Answer:
 
 
 async def look_up(exchange: Exchange) -> Answer:
-    """GET /v1/messages/{id}: return it with its ledger, unless `ledger=false` or this node alone is asked."""
+    """GET /v1/messages/{id}: return the message with its ledger. `ledger=false` leaves the ledger out, and so does
+    `consistency=local`, which asks this node alone."""
     local = _is_local(exchange)
     told = _choice(exchange, "ledger", ("true", "false")) != "false"
     port, id_text = exchange.port, exchange.params["id"]
@@ -98,9 +100,10 @@ async def look_up(exchange: Exchange) -> Answer:
 async def _as_of_one_moment(exchange: Exchange, id_text: str, view: MessageView) -> tuple[MessageView, dict[str, Any]]:
     """Return the message and its ledger, as of one moment.
 
-    The ledger asks other nodes, and the message may go on meanwhile. So the message is read before and after: if both
+    The ledger asks other nodes, and the message may change meanwhile. So the message is read before and after: if both
     are the same, it did not change in between. An open message is in flight exactly if its state is leased. The ledger
-    may differ, because a leader that died may have delivered it, and its lease is lost.
+    may say otherwise, because a leader that died may have delivered the message, and its lease is lost. Then the state
+    counts.
     """
     for _ in range(LOOKS):
         await exchange.go_on()

@@ -111,7 +111,8 @@ async def _settle(exchange: Exchange, fields: Fields, ask: Callable[[list[str], 
 
 
 def _read_plain(data: bytes) -> list[str] | None:
-    """Return the receipts of a request that has nothing else and nothing odd. None sends it to the thorough reader."""
+    """Return the receipts of a request that has only `receipts`, in plain ASCII. None for all other requests, which the
+    thorough reader takes."""
     if not data.isascii() or b"\\" in data:  # without these, receipts in the answer need no escaping either
         return None
     try:
@@ -124,8 +125,8 @@ def _read_plain(data: bytes) -> list[str] | None:
 
 
 def render_results(receipts: Sequence[str], results: Sequence[str]) -> bytes:
-    """Render the answer for receipts that need no escaping. If all have one result, as nearly always, it is one
-    join."""
+    """Render the answer for receipts that need no escaping. Nearly always all have the same result, and one join writes
+    it."""
     first = results[0]
     if results.count(first) == len(receipts):
         between = f'","result":"{first}"}},{{"receipt":"'

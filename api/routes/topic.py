@@ -21,7 +21,7 @@ from api.read.document import read_object
 
 
 def _fields(limits: Limits, *, whole: bool) -> Fields:
-    """Return the settings of a topic; `whole` for a PUT. Null takes away a setting that may be absent."""
+    """Return the settings of a topic that a request may send. `whole` is for a PUT. Null takes a setting away."""
     return Fields(
         {
             "mode": lambda value: read_choice(value, ("pull", "push")),
@@ -46,7 +46,7 @@ def topic_of(exchange: Exchange) -> str:
 
 
 async def replace(exchange: Exchange) -> Answer:
-    """PUT: set the sent settings, and the defaults for the rest. Creates the topic."""
+    """PUT: set the settings that were sent, and all others to their defaults. Makes the topic if it does not exist."""
     name = topic_of(exchange)
     values = await _settings(exchange, name, whole=True)
     change = TopicChange(
@@ -62,7 +62,7 @@ async def replace(exchange: Exchange) -> Answer:
 
 
 async def merge(exchange: Exchange) -> Answer:
-    """PATCH: set the sent settings. The topic has to exist."""
+    """PATCH: set the settings that were sent. The topic has to exist."""
     name = topic_of(exchange)
     values = await _settings(exchange, name, whole=False)
     change = TopicChange(
@@ -116,7 +116,7 @@ def _query_flag(text: str) -> bool:
 
 
 async def delete(exchange: Exchange) -> Answer:
-    """DELETE: remove a topic that has nothing pending."""
+    """DELETE: remove a topic whose messages have all ended."""
     name = topic_of(exchange)
     exchange.query((), ("pending",))
     await exchange.port.delete_topic(name, if_match=exchange.if_match(), principal=exchange.principal)

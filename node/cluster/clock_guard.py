@@ -31,12 +31,13 @@ from replication.group import RaftGroup
 
 log = structlog.get_logger()
 
-#: The same trouble is logged again after this time.
+#: Seconds after which trouble that goes on is logged again.
 SAY_EVERY_S = 30.0
 
 
 class ClockGuard(Collector):
-    """Logs and counts what is wrong. Housekeeping calls `watch`. Also collects the skew of each peer for /metrics."""
+    """Logs and counts trouble with clocks and with differing nodes. Housekeeping calls `watch`. It also collects the
+    skew of each peer for /metrics."""
 
     def __init__(self, skew: Skew, group: RaftGroup, clock: NodeClock, skew_max_ms: int) -> None:
         self._skew, self._group, self._clock, self._bound_ms = skew, group, clock, skew_max_ms
@@ -63,12 +64,14 @@ class ClockGuard(Collector):
 
     @property
     def split(self) -> str:
-        """The nodes that differ without a majority on one side, as the leader finds them. Empty if none do."""
+        """The nodes that differ while no majority has one state, in words. "" if nodes agree, or if this node does not
+        lead."""
         found = self._group.agreement.split
         return str(found) if found is not None else ""
 
     def values(self) -> dict[str, float]:
-        """Rows of the table of node.cluster.metrics. The clock's row is NaN while no other clock is known."""
+        """Return rows of node.cluster.metrics.TABLE, by name. The row of the clock is NaN while no other clock is
+        known."""
         ahead_ms = self._skew.ahead_ms()
         return {
             "hourwheel_clock_ahead_seconds": float("nan") if ahead_ms is None else ahead_ms / 1000,
@@ -90,7 +93,7 @@ class ClockGuard(Collector):
         yield family
 
     def _skews(self) -> list[tuple[str, float]]:
-        """For each peer heard in this term, how far its clock is ahead of ours, ms."""
+        """Return, for each peer heard in this term, how far its clock is ahead of ours, in ms."""
         peers = sorted(self._group.peers.items())
         return [(node_id, peer.clock_offset_ms) for node_id, peer in peers if self._skew.hears(peer)]
 

@@ -1,16 +1,18 @@
-"""Compares our clock with the other nodes': how far ahead their median is, and if a majority contradicts this leader.
+"""Compares our clock with the other nodes' clocks: how far ahead their median is, and if a majority contradicts this
+leader.
 
 Every echo of a heartbeat carries the clock of its sender, so only a leader knows the others' clocks. Its heartbeats
 carry their median, so a follower knows how far its own clock is off. Two things follow:
 
 - A leader's stamps stay within 500 ms past the median (runtime/clock.py), from the first stamp on.
 - If a majority agrees with each other and contradicts the leader, the leader hands leadership to a node of that
-  majority. A clock that is behind would make everything late. One that is ahead would make it early, by up to 500 ms.
+  majority. A clock that is behind would make all deliveries late. A clock that is ahead would make them early, by up to
+  500 ms.
 
 A clock contradicts the median if it is farther off than the configured bound, which is at most those 500 ms.
 
 An echo or heartbeat that waited on the way does not count (replication/election/median.py,
-replication/raft/options.py). After a pause it says where clocks were.
+replication/raft/options.py). After a pause such a message says where clocks were before the pause.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from replication.raft.options import Peer, parted_ms
 
 
 class Skew:
-    """Asks the group for its peers' clocks. Echoes from before `led_since_s` (monotonic seconds) do not count."""
+    """The clocks of one node's group, as this node knows them. Echoes from before `led_since_s` (monotonic seconds) do
+    not count. `bound_ms` is how far a clock may be off the median."""
 
     def __init__(self, group: RaftGroup, clock: NodeClock, bound_ms: int = STEP_MS) -> None:
         self._group = group
@@ -48,22 +51,27 @@ class Skew:
         return self._median()[0]
 
     def least_median_ms(self) -> float:
-        """Return the lowest value that `median_ms` may have. It allows for slow echoes, and for slack and age of the
-        known median, because the first echoes of a term may have been slow. A leader's stamps keep to it. It is never
-        below the lowest clock of a majority that is heard."""
+        """Return the lowest value, in ms, that the true median may have ahead of our clock. The stamps of a leader are
+        bounded by it.
+
+        It allows for slow echoes, and for slack and age of the known median, because the first echoes of a term may
+        have been slow. It is never below the lowest clock of a majority that is heard.
+        """
         now, voters = self._clock.monotonic(), self.voters
         heard_ms = [peer.least_offset_ms(now) for peer in voters if self._heard(peer)]
         known = self.known or Median(0.0, now)
         return self._median_of(voters, heard_ms, known.slack_ms + parted_ms(now - known.at_s))
 
     def told_ms(self) -> tuple[int, int]:
-        """For a leader's heartbeats: how far its clock is ahead of the median, and how much farther it may be."""
+        """Return what a leader's heartbeats tell, in ms: how far its clock is ahead of the median, and how much farther
+        it may be."""
         median_ms, slack_ms = self._median()
         return -round(median_ms), math.ceil(slack_ms)
 
     def _median(self) -> tuple[float, float]:
-        """Return `median_ms` and how much less it may be, by the ways of the echoes and the slack that was told. Age
-        does not count. Each leader after this one would count it again, for a clock that is away for days."""
+        """Return `median_ms`, and how much lower the true median may be, in ms. That slack comes from the time that
+        echoes took, and from the slack of the median that was told. The age of the median does not count. Each leader
+        after this one would count it again, for a clock that is away for days."""
         voters, known = self.voters, self.known
         heard = [peer for peer in voters if self._heard(peer)]
         median_ms = self._median_of(voters, [peer.clock_offset_ms for peer in heard])
@@ -74,8 +82,8 @@ class Skew:
         return median_ms, slack_ms
 
     def _median_of(self, voters: list[Peer], heard_ms: list[float], known_less_ms: float = 0.0) -> float:
-        """The median of our own clock, the clocks that were heard, and the known median less `known_less_ms` for the
-        others."""
+        """Return the median of our own clock, the clocks that were heard, and, for each other voter, the known median
+        less `known_less_ms`. In ms ahead of our clock."""
         if not self._clock.leading:
             return 0.0
         offsets_ms, known_ms = [0.0, *heard_ms], self._known_ms()
@@ -86,7 +94,8 @@ class Skew:
 
     @property
     def voters(self) -> list[Peer]:
-        """The peers whose clocks count. A peer without a vote may be away, or wrong, for any time."""
+        """The peers whose clocks count: those with a vote. A peer without a vote may be away, or wrong, for any
+        time."""
         return [peer for peer in self._group.peers.values() if not peer.learner]
 
     @property
@@ -95,9 +104,9 @@ class Skew:
         return max((each for each in (self._found, self._group.median) if each), key=lambda at: at.at_s, default=None)
 
     def some_right_ms(self) -> float:
-        """Return how far a moment is ahead of our clock which some right clock among those heard has not passed yet. It
-        assumes that a majority of all nodes' clocks are right. Known to the leader, which heard a majority since it
-        leads."""
+        """Return a moment, in ms ahead of our clock, that at least one right clock has not passed yet. It looks at the
+        clocks that were heard, and assumes that a majority of all nodes' clocks are right. Only a leader that has heard
+        a majority in its term may ask."""
         voters = self.voters
         heard_ms = [peer.clock_offset_ms for peer in voters if self._heard(peer)]
         offsets_ms = sorted([0.0, *heard_ms], reverse=True)
@@ -119,26 +128,27 @@ class Skew:
         return self._clock.leading and self._heard(peer)
 
     def ahead_ms(self) -> float | None:
-        """Return how far this node's clock is ahead of the median. A leader knows it by the echoes, a follower by its
-        leader's heartbeats. None without a leader, or if no other clock is known."""
+        """Return how far this node's clock is ahead of the median, in ms. A leader knows it by the echoes, a follower
+        by its leader's heartbeats. None without a leader, or if no other clock is known."""
         if self._clock.leading:
             return -self.median_ms() if any(map(self._heard, self.voters)) else None
         known_ms = self._known_ms() if self._group.leader_id is not None else None
         return None if known_ms is None else -known_ms
 
     def outvoted(self) -> bool:
-        """True if this leader is farther off the median than the bound and a majority of all nodes is not. False if no
-        majority is known: with two nodes, or with one of three down, unless the median is still known."""
+        """True if this leader's clock is farther off the median than the bound, and the clocks of a majority of all
+        nodes are within it. False if no majority is known: with two nodes, or with one of three down, unless the median
+        is still known."""
         agreeing = sum(map(self.agrees, self.voters)) + self._absent()
         return abs(self.median_ms()) > self._bound_ms and self._majority(agreeing)
 
     def outvotes(self, peer: Peer) -> bool:
-        """True if the others would outvote that peer as leader."""
+        """True if the other nodes would outvote that peer's clock if the peer led."""
         others = sum(self.agrees(each) for each in self.voters if each is not peer) + self._absent()
         return not self.agrees(peer) and self._majority(others + (abs(self.median_ms()) <= self._bound_ms))
 
     def _absent(self) -> int:
-        """Count the nodes that are down and agreed with the median when they were last heard."""
+        """Count the nodes that are down and whose clock was near the median when they were last heard."""
         known_ms = self._known_ms()
         if known_ms is None or abs(known_ms - self.median_ms()) > self._bound_ms:
             return 0

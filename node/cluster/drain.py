@@ -1,16 +1,17 @@
-"""A node that goes on purpose, for good (SIGTERM) or from leading and serving only (`hourwheel node drain`).
+"""A node that goes on purpose: for good (SIGTERM), or only from leading and serving (`hourwheel node drain`).
 
 The node gives leadership away first (transfer.py). Then it finishes its pushes on the wire and sends their outcomes to
 the new leader (push/outcomes.py). That is enough as long as a majority stays. When a majority goes at once, as when a
 whole cluster is stopped, it is not enough. Outcomes are entries, and entries need a majority. A push whose outcome got
 into no log comes again when its lease ends. So nodes that leave stay until the leader lets them go:
 
-    node that leaves     echo {leaving, busy} -->  leader   counts who stays
-                       <-- heartbeat {released}             a majority stays: go; else: wait, until all is written
+    node that leaves     echo {leaving, busy} -->  leader   counts the nodes that stay
+                       <-- heartbeat {released}             a majority stays: go; otherwise: wait, until all is written
 
-A leader that sees no majority stay is a *caretaker*, also if it leaves itself. It hands nothing over any more, takes
-the outcomes of all nodes' pushes into the log, and then lets all nodes go. A node may be elected while it leaves,
-because leadership was given to it a moment before it was told to stop. It is a caretaker from the beginning.
+A leader that sees that no majority stays is a *caretaker*, even if it leaves itself. It hands nothing over any more,
+takes the outcomes of all nodes' pushes into the log, and then lets all nodes go. A node may be elected while it leaves,
+because leadership was given to it a moment before it was told to stop. It is a caretaker from the beginning of its
+term.
 
 Every wait is bounded: a receiver that hangs, or a node that died, holds up no node for longer than LEAVE_S.
 """
@@ -37,23 +38,23 @@ from replication.group import RaftGroup
 
 log = structlog.get_logger()
 
-#: How long a node waits to be let go, its own pushes included. Process managers usually give 30 s.
+#: Seconds that a node waits until the leader lets it go, its own pushes included. Process managers usually give 30 s.
 LEAVE_S: Final = DRAIN_S + PASS_ON_S
-#: A leader that leaves leads on for two heartbeats, to hear if the nodes that could lead instead leave as well. A node
-#: that is told to stop later than that is a leader or about to be one, and becomes a caretaker.
+#: A leader that leaves leads on for two heartbeats. In that time it hears if the nodes that could lead instead leave as
+#: well. A node that is told to stop later than that leads already or soon, and becomes a caretaker.
 HEAR_S: Final = 0.1
-#: How long the leader may take to end the long polls that this node passed on to it.
+#: Seconds that the leader has to end the waits of pulls that this node passed on to it.
 WAITS_S: Final = 0.3
-#: How often the state of other nodes is looked at. It comes with heartbeats and echoes.
+#: Seconds between two checks of the other nodes' state, which comes with heartbeats and echoes.
 LOOK_S: Final = 0.01
-#: After this time without a leader a node waits for no other. An election takes 0.4 to 1.2 s.
+#: A node that leaves waits no longer than this for a leader to appear. An election takes 0.4 to 1.2 s.
 ALONE_S: Final = 2.0
-#: A peer that did not echo for this long after the caretaker asked is not waited for.
+#: The caretaker does not wait for a peer that has not echoed for this long since the caretaker began.
 SILENT_S: Final = 1.0
 
 
 class Drain:
-    """The work of one node before it goes, and its state of being drained."""
+    """The work that one node does before it goes. It also keeps if an operator has drained the node."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Drain:
         self._push_feed, self._proposer, self._peers = push_feed, proposer, peers
         self._clock, self._leadership, self._life = clock, leadership, life
         self._status_changed, self._drained = status_changed, False
-        #: The process is about to end and waits for nothing any more.
+        #: True once `leave` is done, so that the process may end.
         self.gone = False
         self._caring: asyncio.Task[None] | None = None
 
@@ -88,15 +89,16 @@ class Drain:
 
     @property
     def retiring(self) -> bool:
-        """True if this node shall not lead. Others may still have elected it, if no other node was up."""
+        """True if this node should not lead, because it is drained or ends. It may lead nevertheless, if no other node
+        was up at the election."""
         return self.drained or self._life.draining
 
     # -- drain
 
     async def drain(self, name: str | None) -> DrainView:
-        """Give leadership away, refuse new work, and wait for pushes on the wire. Raises `unknown-node` if another node
-        is meant. Raises `not-caught-up` if no other node can lead, and `change-in-progress`. Then nothing has changed.
-        """
+        """Give leadership away, refuse new requests, and wait for pushes on the wire. Raises `unknown-node` if `name`
+        is another node, `not-caught-up` if no other node can lead, and `change-in-progress`. After a refusal nothing
+        has changed."""
         self._check(name)
         led, was = self._leadership.term is not None, self.drained
         self.drained = True  # from here on no node gives leadership back
@@ -116,7 +118,7 @@ class Drain:
         return self._view(led)
 
     async def undo(self, name: str | None) -> DrainView:
-        """Serve again. Raises `unknown-node` if another node is meant."""
+        """Let this node serve again. Raises `unknown-node` if `name` is another node."""
         self._check(name)
         self.drained = False
         return self._view(self._leadership.term is not None)
@@ -140,7 +142,7 @@ class Drain:
     # -- the end of the process
 
     async def leave(self) -> None:
-        """Do what a node does before it ends in order (see the module). Bounded by about LEAVE_S."""
+        """Do all that a node does before it ends in order (see the module). Takes about LEAVE_S at most."""
         if self._group.peers:
             await self._leave()
         else:
@@ -178,8 +180,8 @@ class Drain:
             await asyncio.sleep(LOOK_S)
 
     async def _end_waits(self) -> None:
-        """Let the leader answer the long polls that this node passed on. The messages it has just handed over to them
-        would be lost with the connection."""
+        """Let the leader answer the waiting pulls that this node passed on. Otherwise messages that it has just handed
+        over to them would be lost with the connection."""
         if self._group.leader_id in (None, self._node_id):
             return
         with contextlib.suppress(Problem, TimeoutError):
@@ -196,9 +198,9 @@ class Drain:
             await self._push_feed.drain()
 
     async def _care(self, until_s: float, over: Callable[[], bool] = lambda: False) -> None:
-        """Act as caretaker: hand nothing over, take all outcomes, let the nodes go. This node may go too. Stop if
-        `over` says that there is no need any more, because a leader that hands over again always has pushes on the
-        wire."""
+        """Act as caretaker until `until_s` at most: hand nothing over, take all outcomes, let the nodes go. This node
+        itself may be one that leaves. Stop if `over` returns true: then no caretaker is needed, and a leader that hands
+        over again always has pushes on the wire."""
         loop = asyncio.get_running_loop()
         term, began_s = self._leadership.term, self._clock.monotonic()
         self._transfer.freeze()
@@ -214,14 +216,14 @@ class Drain:
                 self._proposer.resume()
 
     async def _write_last(self) -> None:
-        """Write the Leases of what this leader handed over, and what waits, to the log. It hands nothing over any more.
-        Takes at most 2 * QUIESCE_S."""
+        """Write to the log the Leases of all hand-overs that this leader made, and all commands that wait. The leader
+        must hand nothing over any more. Takes at most 2 * QUIESCE_S."""
         proposer = self._proposer
         if await proposer.seal(QUIESCE_S, self._transfer.freeze):
             await proposer.landed(QUIESCE_S)
 
     def _awaited(self, began_s: float) -> list[str]:
-        """The peers that have pushes on the wire, or did not say since `began_s` that they have none."""
+        """Return the peers that have pushes on the wire, or have not said since `began_s` that they have none."""
         now_s = self._clock.monotonic()
         return [
             peer.node_id
@@ -230,8 +232,9 @@ class Drain:
         ]
 
     def look(self) -> None:
-        """Called from time to time. It acts only on a leader. Care for nodes that want to go and leave no majority. A
-        drained node that was elected, because no other node was up, gives leadership away as soon as it can."""
+        """Begin work that the leader owes to nodes that leave. Housekeeping calls it every 0.5 s, and it acts only on a
+        leader. If nodes leave and no majority would stay, it becomes their caretaker. If this node is drained and was
+        elected because no other node was up, it gives leadership away as soon as it can."""
         if self._leadership.term is None or self._life.draining or self._caring is not None:
             return
         if self._group.outnumbered and any(peer.leaving and peer.connected for peer in self._group.peers.values()):
@@ -247,8 +250,9 @@ class Drain:
         self._caring = None
 
     async def _care_for_others(self) -> None:
-        """Act as caretaker while this node stays: frozen until it has a majority again or leads no more. If it leads
-        anew by then, this task does not thaw it: it may be frozen for a transfer. `look` cares in the later term."""
+        """Act as caretaker while this node stays: hand nothing over until a majority stays again, or until this node
+        leads no more. If this node has a new term by then, this task does not thaw it, because it may be frozen for a
+        transfer. `look` cares in the later term."""
         term = self._leadership.term
 
         def over() -> bool:
@@ -262,8 +266,8 @@ class Drain:
 
 
 async def _until(met: Callable[[], bool]) -> None:
-    """Wait until `met`, by looking again and again. The state of other nodes comes with their messages and changes no
-    object that could be waited for."""
+    """Wait until `met` returns true, and ask it every LOOK_S. The state of other nodes comes with their messages, and
+    no event tells of it."""
     while True:
         if met():
             return

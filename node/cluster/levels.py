@@ -1,13 +1,13 @@
-"""Raises the level of the cluster: the leader proposes it, and every node follows what is applied.
+"""Raises the level of the cluster: the leader proposes it, and every node follows when it is applied.
 
     every node    says in its hello which entries it reads
     leader        all members, learners too, are connected both ways and read the next level -> RaiseLevel, an entry of
                   its own
     every node    applies it: entries, files and hello of the new level; peers that do not read it are refused
 
-A member that is away holds the level where it is. It may come back as an older build, and could not read what the
-others wrote meanwhile. With `raft.upgrade = "asked"` no level rises by itself, so that an operator can go back until he
-asks for it.
+A member that is away holds the level where it is. It may come back with an older build, which could not read what the
+others wrote meanwhile. With `raft.upgrade = "asked"` the level rises only when an operator asks for it. Until then the
+operator can go back to the older build.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ AUTO = "auto"
 
 
 class Levels:
-    """The level as one node knows it. Made when the machine, the transport and the proposer are."""
+    """The level of the cluster, as one node knows it and raises it. Make it after the state machine, the transport and
+    the proposer, because it uses all three."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Levels:
         *,
         upgrade: str,
     ) -> None:
-        """`upgrade`: `auto` raises the level by itself, `asked` when it is asked to."""
+        """`upgrade`: with `auto` the leader raises the level by itself, with `asked` only on request."""
         self._members, self._machine, self._transport, self._group = members, machine, transport, group
         self._entries, self._proposer = entries, proposer
         self._leadership, self._life, self._upgrade = leadership, life, upgrade
@@ -59,16 +60,17 @@ class Levels:
 
     @property
     def level(self) -> int:
-        """The level that is applied here."""
+        """The level that this node has applied."""
         return self._machine.level
 
     def reads(self) -> dict[str, Range | None]:
-        """The versions of entries that each member reads. None if it is not connected."""
+        """Return the oldest and newest version of entries that each member reads. None for a member that is not
+        connected."""
         heard, own = self._transport.reads(), self._members.own
         return {member: LEVELS if member == own else heard.get(member) for member in self._members.ids()}
 
     def lagging(self, level: int) -> str | None:
-        """Name a member that cannot be at this level, and why. None if all can."""
+        """Return the name of a member that cannot read this level, and the reason. None if all can."""
         for member, span in sorted(self.reads().items()):
             if span is None:
                 return f"{member} is not connected, so nobody knows what it reads"
@@ -77,7 +79,8 @@ class Levels:
         return None
 
     def require(self, feature: str) -> None:
-        """Raise `not-supported-yet`, which names the member that lags, unless the cluster has the feature."""
+        """Raise `not-supported-yet` if the cluster's level does not have the feature. The refusal names the member that
+        lags."""
         if not has(self.level, feature):
             raise self._not_yet(NEEDS[feature])
 
@@ -119,7 +122,8 @@ class Levels:
         raise Problem("change-in-progress", f"{error}; try again in a moment")
 
     def look(self) -> None:
-        """Called on the leader now and then: raise the level if all members read the next one."""
+        """Raise the level by one if all members read the next one. Housekeeping calls it every 0.5 s. It acts only on a
+        leader that may raise the level by itself."""
         due = self._upgrade == AUTO and self.level < LEVELS[1]
         if due and not self._raising and self._leads() and self._free() and self.lagging(self.level + 1) is None:
             self._raising = True
@@ -141,7 +145,7 @@ class Levels:
         return not self._leadership.frozen and not self._group.changing
 
     async def _raise(self, level: int) -> str | None:
-        """Propose the level. Return None if it rose, else the error of the proposal."""
+        """Propose the level. Return None if the level rose, otherwise the error of the proposal."""
         outcome = await self._entries.propose(RaiseLevel(level, self._members.table.index).pack(), version=level)
         applied: Applied | None = outcome.result
         if outcome.error is not None or applied is None:
@@ -149,7 +153,7 @@ class Levels:
         return None if self.level >= level else "the members changed meanwhile"
 
     def _rose(self) -> None:
-        """Follow a RaiseLevel that was applied. Called inside the group's tick."""
+        """Follow a RaiseLevel that was applied. The group calls it while it applies that entry."""
         log.info("the level of the cluster rose", level=self.level, index=self._group.applied_index + 1)
         self._tell()
         if self._leadership.term is not None:

@@ -1,13 +1,14 @@
-"""The changes that a leader makes of the members, and what every node does when one is applied.
+"""The changes that a leader makes of the members, and what every node does when a change is applied.
 
-    add      is it a member, or was it; does it answer at both addresses, to that id; has it other data  -> a learner
-    promote  it is up, its disk forgets nothing, it lacks next to nothing, a majority of the new voters is up -> a voter
-    remove   enough of those that stay are up, and have what it takes to go on at once     -> out
+    change   the leader checks                                                                          the node becomes
+    add      the id is new; the node answers with it at both addresses, and has no other data               a learner
+    promote  it is up, keeps its votes on disk, lacks next to nothing; a majority of the new voters is up   a voter
+    remove   a majority of the voters that stay is up and lacks next to nothing                             no member
 
 One change is made at a time: from an addition until the vote the only other change is to take that learner out again. A
-leader that is to go gives leadership to another node first, so no client waits for an election. If it is elected with
-its own removal in the log, it steps down when it has applied it. A removed node ends in order and says why. It ends
-when it applies its own removal. If it was down then, a peer tells it.
+leader that is to be removed gives leadership to another node first, so no client waits for an election. If it is
+elected with its own removal in the log, it steps down when it has applied it. A removed node ends in order and says
+why. It ends when it applies its own removal. If it was down at that time, a peer tells it later.
 """
 
 from __future__ import annotations
@@ -45,14 +46,15 @@ from storage.tables.members import LEARNER, REMOVED, VOTER, Member
 
 log = structlog.get_logger()
 
-#: How often a leader looks if a learner can have its vote.
+#: Seconds between two looks of a leader for a learner that can have its vote.
 PROMOTE_S = 0.25
-#: How often to look if the sync that a change goes with has been made.
+#: Seconds between two looks if the journal's sync with a change in it is done.
 SPREAD_S = 0.002
 
 
 class MemberChanges:
-    """The changes of one node's group. Call `begin` when the group and the transport exist, before they start."""
+    """The changes of the members of one node's group. Call `begin` when the group and the transport exist, before they
+    start."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class MemberChanges:
         self._leadership, self._life, self._status_changed = leadership, life, status_changed
 
     def begin(self) -> None:
-        """Tell the group and the transport what the store knows."""
+        """Tell the group and the transport which members the store knows, and take their callbacks."""
         group, journal, transport = self._group, self._journal, self._transport
         self._machine.told.on_members = self._applied
         transport.on_removed = self._told
@@ -213,8 +215,9 @@ class MemberChanges:
             self._life.end(NodeRemoved(why_removed(own)))
 
     async def _spread(self, seq: int) -> None:
-        """Talk to the new list of members once this disk knows that the change is committed. That tells a removed node,
-        and it ends. No node that stays may need its vote any more."""
+        """Make the new list of members the one that this node talks to, once its disk knows that the change is
+        committed. A removed node then hears that it was removed, and ends. That may happen only when the commit of its
+        removal does not need its vote any more."""
         while True:
             if self._journal.durable_seq >= seq:
                 break
@@ -230,13 +233,14 @@ class MemberChanges:
         self._proposer.node = self._delivery_log.node = self._members.number
 
     def _believes(self, index: int) -> bool:
-        """True if this node talks to the members of another node's list, as of the change at `index`. A node that hears
-        a leader learns of changes from the log. Of what it has applied it knows better itself."""
+        """True if this node may take over another node's list of members, as of the change at `index`. A node that
+        hears a leader learns of changes from the log, so it does not. It does not for changes that it has applied
+        itself either."""
         group = self._group
         return group.leader_id is None and group.applied_index < index <= group.last_index + HEARSAY_MAX
 
     def _told(self, why: str) -> None:
-        """End this node: a peer says that it was removed."""
+        """End this node, because a peer says that it was removed."""
         self._life.end(NodeRemoved(f"{why}. {ADVICE}"))
 
 

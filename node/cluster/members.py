@@ -1,8 +1,8 @@
 """The members of the cluster, as this node has applied them.
 
-The table of the catalog decides (storage/tables/members.py, replication/raft/members.py). The configuration's peers
-have two uses only. A node starts from them before it has a table. And they move a member to another address: if the
-configuration lists a member, its configured addresses are used.
+The table of the catalog decides who is a member (storage/tables/members.py, replication/raft/members.py). The peers in
+the configuration have two uses only. A node starts from them before it has a table. And they move a member to another
+address: if the configuration lists a member, its configured addresses are used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ ADVICE = (
 
 
 class NodeRemoved(Exception):
-    """This node is no member of its cluster any more. It ends, and does not start again on this directory."""
+    """This node is no member of its cluster any more. The process ends with this error, and does not start again on
+    this directory."""
 
 
 class Members:
-    """The members of one node's group. `own` is its node id, `table` the catalog's."""
+    """The members of one node's group. `own` is this node's id, `table` the catalog's table of members. `joins` is true
+    for a node that is to be added."""
 
     def __init__(self, config: Config, table: Table, heard: Callable[[], Contacts]) -> None:
-        """`heard`: the newest list of addresses that this node has heard of. Raises NodeRemoved."""
+        """`heard` returns the newest list of addresses that this node has heard of. Raises NodeRemoved."""
         self.own, self.table, self._heard = config.node_id, table, heard
         self.joins = config.join
         self.configured = {peer.id: Contact(peer.id, peer.raft, peer.http) for peer in config.peers}
@@ -46,16 +48,17 @@ class Members:
         return sorted(self.configured).index(self.own) + 1
 
     def ids(self) -> list[str]:
-        """All members as far as this node knows, in the order of their numbers."""
+        """Return the ids of all members as far as this node knows, in the order of their numbers."""
         current = [member.id for member in self.table.current()]
         return current or [contact.id for contact in self.contacts().members]
 
     def contact(self, node_id: str) -> Contact | None:
-        """The addresses of a member, from the newest list this node has heard of."""
+        """Return the addresses of a member, from the newest list that this node has heard of. None if it is not in that
+        list."""
         return self._heard().find(node_id)
 
     def name(self, number: int) -> str:
-        """The id of the member that has or had this number, empty if none."""
+        """Return the id of the member that has, or once had, this number. "" if no member had it."""
         return next((member.id for member in self.table.all() if member.number == number), "")
 
     def role(self, node_id: str) -> str:
@@ -67,8 +70,8 @@ class Members:
         return LEARNER if self.joins and node_id == self.own else VOTER
 
     def contacts(self) -> Contacts:
-        """The addresses that this node knows by itself. A member takes them from the table, any other node from its
-        configuration."""
+        """Return the addresses that this node knows by itself. A member takes them from the table, any other node from
+        its configuration."""
         removed = frozenset(member.id for member in self.table.all() if member.role == REMOVED)
         current = self.table.current()
         if not any(member.id == self.own for member in current):
@@ -78,5 +81,5 @@ class Members:
 
 
 def why_removed(own: Member) -> str:
-    """Say why a removed node ends, and what to do with its machine."""
+    """Return the text that says why a removed node ends, and what to do with its machine."""
     return f"node {own.id} was removed from the cluster at entry {own.since_index}. {ADVICE}"

@@ -1,4 +1,5 @@
-"""One table of metrics: name, kind, sentence. Values are read when scraped, so the hot path pays for counters only."""
+"""One table of metrics: name, kind, sentence. Values are read when Prometheus asks, so the rest of the node only
+counts."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ TABLE: Final = (
 
 
 class Metrics(Collector):
-    """The table's values, from one function that reads them all, and what `others` collect."""
+    """The metrics of one group: the rows of TABLE, whose values `read` returns by name, and the metrics of `others`."""
 
     def __init__(self, read: Callable[[], dict[str, float]], *others: Collector) -> None:
         self._read = read

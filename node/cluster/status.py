@@ -22,7 +22,7 @@ from storage.tables.members import LEARNER
 
 
 class Status:
-    """Reads the node's parts and changes nothing."""
+    """Makes these documents from the parts of a group, and changes nothing."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Status:
         snapshot: Callable[[str], dict[str, Any] | None],
         caught_up: Callable[[], bool],
     ) -> None:
-        """`snapshot`: the one that a member is taking over. `caught_up`: true once this node has caught up since its
-        start."""
+        """`snapshot` returns the snapshot that a member is taking over, None if there is none. `caught_up` returns true
+        once this node has caught up since its start."""
         self._members, self._group, self._machine, self._store = members, group, machine, machine.store
         self._transport, self._levels, self._guard, self._lateness = transport, levels, guard, lateness
         self._reserve, self._drain, self._leadership, self._life = reserve, drain, leadership, life
         self._snapshot, self._caught_up = snapshot, caught_up
 
     def cluster(self) -> dict[str, Any]:
-        """The document of GET /v1/cluster. The top level is group 0's."""
+        """Return the document of GET /v1/cluster. Its top level has the figures of group 0."""
         group, machine = self._group, self._machine
         dispatch = {
             "tick": machine.tick,
@@ -79,8 +79,8 @@ class Status:
         }
 
     def _member(self, node_id: str) -> dict[str, Any]:
-        """A node as this node sees it. Peers' figures come in echoes of the leader's heartbeats. Followers show
-        null."""
+        """Return one member as this node sees it. A leader has a peer's figures from the echoes of its heartbeats. A
+        follower does not, so it shows null for them."""
         group = self._group
         listed, learns = self._members.contact(node_id), self._members.role(node_id) == LEARNER
         role = "leader" if group.leader_id == node_id else "learner" if learns else "follower"
@@ -107,9 +107,10 @@ class Status:
         return {**member, "state": state, "draining": draining, **figures, "reads": self._levels.reads()[node_id]}
 
     def ready(self) -> Readiness:
-        """Ready: a leader is known, and what was committed when this node met it is applied here.
+        """Return if this node serves, with each check. It serves if a leader is known, and if all that was committed
+        when it first heard the leader is applied here.
 
-        A node that is short of space says so and is ready. It serves acks and pulls, which make room. Another node
+        A node that is short of space says so and is ready. It serves acks and pulls, which free space. Another node
         would not help: the same leader refuses the same new messages.
         """
         group = self._group

@@ -5,7 +5,7 @@
     freeze   in the same step: nothing is taken from ready, new requests wait in the forwarder for the next leader
     wait     until the target has all of that on disk and applied (replication/transfer.py)
     give     this node steps down in its term, and then tells the target to stand for election
-    answer   when another leader is heard; what waited in the forwarder is sent to it
+    answer   when another leader is heard; the requests in the forwarder are sent to it
     account  the new leader says when it could hand over first, and if it repeated anything (leader/takeover.py)
 
 Until this node steps down the transfer can be called off, and then everything goes on here.
@@ -16,10 +16,10 @@ Until this node steps down the transfer can be called off, and then everything g
   committed before the node steps down. Any other request is sent on, once, or refused as `no-leader`, which says that
   nothing happened.
 
-The gap is measured on one clock, the old leader's monotonic one, so no two clocks are compared. It begins with the
-freeze, the last moment at which the old leader could hand anything over. It ends when the new leader's account arrives,
-less the time for which the new leader says it could hand over by then. So it is too long by the way of that answer, and
-never too short.
+The gap is the time in which no node could hand over. It is measured on one clock, the old leader's monotonic one, so no
+two clocks are compared. It begins with the freeze, the last moment at which the old leader could hand anything over. It
+ends when the new leader's account arrives, less the time for which the new leader says it could hand over by then. So
+it is too long by the time that the account took to arrive, and never too short.
 """
 
 from __future__ import annotations
@@ -49,19 +49,21 @@ from storage.store import Store
 
 log = structlog.get_logger()
 
-#: How long the entry before the last one may take to be applied.
+#: Seconds that the entry before the last one may take to be applied.
 QUIESCE_S = 1.0
-#: After this time a leader whose clock is off tries again to hand over to one of the nodes that outvote it.
+#: Seconds after which a leader whose clock is off tries again to hand leadership to a node of the majority that
+#: outvotes it.
 YIELD_EVERY_S = 10.0
-#: A leader that stops still reads what followers passed on before they heard its successor. It refuses that as
-#: `draining`, so that they pass it on there. A closed connection would leave the outcome unknown.
+#: Seconds for which a leader that stops still reads requests that followers passed on before they heard its successor.
+#: It refuses them as `draining`, so that the followers pass them on to the successor. A closed connection would leave
+#: their outcome unknown.
 LINGER_S = 0.25
-#: How long to wait until the new leader is heard: one lost message, an election timeout, an election, and some.
+#: Seconds to wait until the new leader is heard: one lost message, an election timeout, an election, and a margin.
 SUCCESSOR_S = 5.0
 
 
 class Transfer:
-    """The transfers of one node. At most one is under way."""
+    """The transfers of leadership from one node. At most one is under way."""
 
     def __init__(
         self,
@@ -87,9 +89,9 @@ class Transfer:
         self._yield_s = 0.0
 
     async def run(self, to: str | None) -> TransferResult:
-        """Move leadership to node `to` (None: the most caught up), as its leader. A caller that goes away changes
-        nothing. Raises `unknown-node`, `not-caught-up` (all goes on here), `change-in-progress`, `draining`,
-        `no-leader`."""
+        """Move leadership from this node to node `to` (None: the node that lacks least), and return what the transfer
+        did. A caller that goes away does not stop it. Raises `unknown-node`, `not-caught-up` (this node leads on),
+        `change-in-progress`, `draining`, `no-leader`."""
         if self._leadership.term is not None:
             await self._leadership.term.sure()  # first of all: what is looked at below may change in it
         if to is not None and to not in self._members.ids():
@@ -115,8 +117,8 @@ class Transfer:
         return await asyncio.shield(self._task)
 
     async def leave(self) -> bool:
-        """Give leadership away before this node stops. Return true if it was given away. All goes on if no node can
-        take it."""
+        """Give leadership away before this node stops. Return true if it was given away. If no node can take it, this
+        node leads on."""
         if self._task is not None:
             await asyncio.wait((self._task,))
         target = self._best()
@@ -126,13 +128,13 @@ class Transfer:
         return self._task is not None or self._giving.locked() or self._leadership.frozen
 
     def target_of_best(self) -> str | None:
-        """The peer that would be asked to lead now. None if no peer can."""
+        """Return the peer that a transfer without a named target would choose now. None if no peer can lead."""
         return self._best()
 
     @property
     def giving(self) -> bool:
-        """True if this node stops leading because it gives leadership away. Asked in the step in which it stops. If the
-        reason is another, the transfer, if there was one, has been called off by then."""
+        """True if this node stops leading because it gives leadership away. Ask it in the step in which the node stops
+        leading. If it stops for another reason, any transfer has been called off by then."""
         return self._told is not None and not self._told.done()
 
     def freeze(self) -> None:
@@ -141,14 +143,15 @@ class Transfer:
             self._leadership.frozen, self._frozen_s = True, self._clock.monotonic()
 
     def thaw(self) -> None:
-        """Hand over and begin requests again: this leader leads on."""
+        """Hand over and begin requests again, because this leader leads on."""
         self._leadership.frozen = False
         self._proposer.resume()
         if self._leadership.term is not None:
             self._leadership.term.poke()
 
     async def give_up(self) -> None:
-        """Hand over to the best peer, because this leader should not lead. Or step down and leave it to an election."""
+        """Give leadership to the best peer, because this leader should not lead. If no peer takes it, step down and
+        leave it to an election."""
         if self._busy() or not self._group.is_leader:
             return
         target = self._best()
@@ -156,8 +159,8 @@ class Transfer:
             self._group.resign()
 
     async def yield_if_outvoted(self) -> None:
-        """Hand over to a peer of the majority that says that this leader's clock is off. If none can take it, lead on,
-        on a clock that is held to theirs, and try again later."""
+        """If a majority contradicts this leader's clock, give leadership to a peer of that majority. If no peer can
+        take it, lead on, with stamps held to the majority's clocks, and try again after YIELD_EVERY_S."""
         if self._busy() or not self._clock.leading or not self._skew.outvoted():
             return
         now_s, target = self._clock.monotonic(), self._best()
@@ -178,8 +181,8 @@ class Transfer:
             self._life.fatal(error)
 
     def _target(self, to: str | None) -> str:
-        """The peer to ask. Raises `not-caught-up` unless it is up, has a vote, and lacks so little that it is worth
-        waiting."""
+        """Return the peer to give leadership to. Raises `not-caught-up` unless that peer is up, has a vote, and lacks
+        at most CATCHING_UP entries."""
         if to is None:
             best = self._best()
             if best is None:
@@ -196,14 +199,15 @@ class Transfer:
         return to
 
     def _best(self) -> str | None:
-        """The peer that lacks least, preferably one whose clock agrees with the others'."""
+        """Return the able peer that lacks least, preferably one whose clock agrees with the median. None if no peer is
+        able."""
         able = [peer for peer in self._group.peers.values() if self._unable(peer) is None]
         in_time = [peer for peer in able if self._skew.agrees(peer)]
         best = max(in_time or able, key=lambda peer: (peer.match_index, peer.applied_index), default=None)
         return None if best is None else best.node_id
 
     def _unable(self, peer: Peer) -> str | None:
-        """Say why this peer cannot take leadership. None if it can."""
+        """Return the reason why this peer cannot take leadership. None if it can."""
         if not peer.connected:
             return "is down"
         if not peer.voter:
@@ -251,8 +255,8 @@ class Transfer:
         return result
 
     def _open_hand_overs(self, term: Term) -> OpenHandOvers:
-        """Hand-overs of this leader without a known end: the pushes on the wire, and the newest that the records still
-        have open."""
+        """Return the hand-overs of this leader whose end it does not know, TOLD_MAX at most. They are the pushes on the
+        wire, and the newest that are open by its records."""
         pushes = [attempt for attempt in self._push_feed.attempts.values() if attempt.term == term.term]
         newest, newest_end_ms = term.newest_hand_overs()
         position = np.concatenate([np.array([a.unit.position for a in pushes], np.uint64), newest])
@@ -261,8 +265,8 @@ class Transfer:
         return OpenHandOvers(term.term, position[rows].tobytes(), ends_ms[rows].tobytes())
 
     async def _give(self, to: str) -> bool:
-        """Give leadership away. Return true if it was given. If not, everything goes on as before. One call at a time:
-        the end of one that fails would thaw another that is about to give."""
+        """Give leadership away. Return true if it was given. If not, everything goes on as before. Calls run one at a
+        time: the end of a call that fails would thaw another call that is about to give."""
         async with self._giving:
             return self._group.is_leader and await self._seal_and_give(to)
 
@@ -283,7 +287,8 @@ class Transfer:
         return given
 
     async def successor(self, term: int) -> str:
-        """Return the node that leads a term after this one. Raises `outcome-unknown` if none is heard in time."""
+        """Return the node that leads in a term after `term`. Raises `outcome-unknown` if none is heard within
+        SUCCESSOR_S."""
         group = self._group
         try:
             async with asyncio.timeout(SUCCESSOR_S):

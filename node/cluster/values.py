@@ -1,4 +1,4 @@
-"""The values of a node's metrics, as they are when the page is asked for."""
+"""The values of a node's metrics at the moment at which they are asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from replication.journal.journal import Journal
 
 
 class Values:
-    """Reads the node's parts and changes nothing."""
+    """Reads the values of metrics from the parts of a group, and changes nothing."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class Values:
         clock: NodeClock,
         others: Sequence[Callable[[], Mapping[str, float]]],
     ) -> None:
-        """`others`: functions of parts that have rows of their own."""
+        """`others`: functions that return further rows, by name of the metric, each from the part that has them."""
         self._leadership, self._proposer, self._counters = leadership, proposer, counters
         self._group, self._machine, self._store, self._journal = group, machine, machine.store, journal
         self._checkpointer, self._reserve, self._clock, self._others = checkpointer, reserve, clock, others
 
     def rows(self) -> dict[str, float]:
-        """The table of node.cluster.metrics."""
+        """Return the values of node.cluster.metrics.TABLE, by name."""
         term, held = self._leadership.term, self._store.hours_held
         windows = None if term is None else term.handing_over
         return {
@@ -71,7 +71,8 @@ class Values:
         }
 
     def _kept(self) -> dict[str, float]:
-        """Of the last checkpoint: its oldest hour, and the bytes that messages still open after the retentions keep."""
+        """Return two values about the last checkpoint: its oldest hour, and the bytes of hours past their retention
+        that a message still open keeps."""
         kept, genesis = self._checkpointer.kept, self._store.catalog.genesis
         retention_ms = max(genesis.retention_ms, genesis.key_retention_ms) if genesis is not None else 0
         return {

@@ -14,8 +14,8 @@ from storage.format.message_id import ID_LENGTH, encode_ids
 
 
 def make_deliveries(handed: Deliveries, group: int, topic: str, receipts: Receipts) -> list[Delivery]:
-    """Make the deliveries in the order of their hand-over. Ids name where messages were born, receipts where they
-    stand."""
+    """Make one Delivery for each message, in the order of their hand-over. Its id names where the message was born, its
+    receipt where the message stands."""
     position, home, random = (np.frombuffer(each, np.uint64) for each in (handed.position, handed.home, handed.random))
     attempt = np.frombuffer(handed.attempt, np.uint16)
     due_ms, asked_due_ms, created_ms = (

@@ -8,7 +8,7 @@ from api.port.forward import ForwardAnswer, ForwardRequest
 
 
 class Forwarding(Protocol):
-    """Passes requests on to the leader, as node.front.pass_on does."""
+    """Passes requests on to the leader, and asks the node at an address. node.front.pass_on has the real one."""
 
     async def start(self) -> None: ...
 

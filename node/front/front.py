@@ -1,10 +1,10 @@
-"""The front of a node: the part that its clients touch. It answers the HTTP layer (api.port.port.Port) out of its
+"""The front of a node: the part that its clients touch. It answers the HTTP layer (api.port.port.Port) by asking its
 groups.
 
     HTTP -> Front -> GroupDirectory: which group -> GroupPort: plain values -> the group, here or where it leads
                  '-> PassOn, where the leader is of a build that knows no calls between nodes
 
-It makes ids, receipts and metrics pages out of what groups give. A front knows ports, never a group.
+It makes ids, receipts and metrics pages from what groups answer. A front knows ports, never a group.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from node.runtime.clock import ProcessClock
 
 
 class Front:
-    """Implements api.port.port.Port for one node."""
+    """Implements api.port.port.Port for one node. Errors are as described there."""
 
     def __init__(
         self,
@@ -73,28 +73,29 @@ class Front:
     # -- the leader
 
     def now_ms(self) -> int:
-        """The time by the clock of this process, ms."""
+        """Return the time of this process's clock in ms."""
         return self._clock.now_ms()
 
     def term(self) -> int:
-        """The newest term this node knows of."""
+        """Return the newest term that this node knows of."""
         return self.groups.home.status.term
 
     def leader(self) -> str | None:
-        """The node id of the leader, as far as known."""
+        """Return the node id of the leader, or None while this node knows of no leader."""
         return self.groups.home.status.leader
 
     def leads(self) -> bool:
-        """True if this node is the established leader and does not give that away. If it does, requests wait for the
-        next leader in the forwarder."""
+        """True if this node is the established leader and is not giving leadership away. While it does that, requests
+        wait in the forwarder for the next leader."""
         return self.groups.home.status.leads
 
     def reaches_leader(self) -> bool:
-        """True if this node asks the leader by calls. Else requests are passed on as they came."""
+        """True if this node can ask the leader by calls between nodes. Otherwise requests are passed on as they
+        came."""
         return self.groups.home.reaches_leader
 
     def drained(self) -> bool:
-        """True if an operator drained this node."""
+        """True if an operator has drained this node."""
         return self.groups.home.status.drained
 
     async def forward(self, request: ForwardRequest) -> ForwardAnswer:
@@ -109,18 +110,19 @@ class Front:
         return many(await place.leading.schedule(messages), place.number)
 
     async def schedule_one(self, message: MessageIn, principal: Principal) -> ScheduledOne:
-        """Schedule the message of a request with a single one. Its refusal is raised."""
+        """Schedule the message of a request with a single message. Its refusal is raised."""
         place = self.groups.of_topic(message.topic)
         return one(await place.leading.schedule_one(message), place.number)
 
     async def message(self, id: str, *, local: bool, principal: Principal) -> MessageView:
-        """Return one message as this node has applied it. Only the leader within its trust window answers, unless
-        `local`."""
+        """Return a message. With `local` this node answers with what it has applied. Otherwise the leader answers,
+        within its trust window."""
         place = self.groups.of_message(id)
         return await (place.port if local else place.leading).message(MessageAsked(id, local))
 
     async def cancel(self, id: str, *, if_match: int | None, principal: Principal) -> CancelResult:
-        """Cancel a message. Until the result the dispatcher does not hand it over. Hand-overs made before go first."""
+        """Cancel a message. The dispatcher does not hand it over until the result is known. A hand-over that was made
+        before wins."""
         return await self.groups.of_message(id).leading.cancel(CancelAsked(id, if_match))
 
     async def reschedule(
@@ -135,7 +137,7 @@ class Front:
     async def put_topic(
         self, name: str, change: TopicChange, *, create: bool, if_match: int | None, principal: Principal
     ) -> TopicView:
-        """Set the settings that `change` names. A PUT replaces all."""
+        """Set the settings that `change` names. `create`: it is a PUT, which names all settings."""
         return await self.groups.of_topic(name).leading.put_topic(TopicPut(name, change, create, if_match))
 
     async def topic(self, name: str, *, principal: Principal) -> TopicView:
@@ -143,7 +145,7 @@ class Front:
         return await self.groups.of_topic(name).leading.topic(TopicAsked(name))
 
     async def topics(self, after: str, most: int, *, counts: bool, principal: Principal) -> Sequence[TopicView]:
-        """Return at most so many topics by name, behind `after`."""
+        """Return at most `most` topics by name, behind the name `after`."""
         return (await self.groups.home.leading.topics(TopicsAsked(after, most, counts))).topics
 
     async def delete_topic(self, name: str, *, if_match: int | None, principal: Principal) -> None:
@@ -153,7 +155,8 @@ class Front:
     # -- consumers
 
     async def pull(self, request: PullIn, principal: Principal) -> Sequence[Delivery]:
-        """Hand over, waiting up to `wait_ms` for the first. Messages that reach no client are given back."""
+        """Hand over messages, and wait up to `wait_ms` for the first one. Messages that reach no client are given
+        back."""
         place = self.groups.of_topic(request.topic)
         port, number = place.leading, next(self._numbers)
         asked = PullAsked(number, request.topic, request.max, request.wait_ms, request.lease_ms, request.tags)
@@ -167,14 +170,14 @@ class Front:
         return make_deliveries(handed, place.number, request.topic, place.receipts)
 
     async def ack(self, topic: str, receipts: Sequence[str], principal: Principal) -> Sequence[str]:
-        """Return one result per receipt, durable on a majority."""
+        """End the messages of these receipts. Return one result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         return shown.answer("acked", await place.leading.ack(Claims(topic, await shown.read(place.receipts))))
 
     async def nack(
         self, topic: str, receipts: Sequence[str], *, delay_ms: int | None, principal: Principal, counted: bool = True
     ) -> Sequence[str]:
-        """Return one result per receipt, durable on a majority."""
+        """Give back the messages of these receipts. Return one result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         asked = NackAsked(Claims(topic, await shown.read(place.receipts)), delay_ms, counted)
         return shown.answer("nacked", await place.leading.nack(asked))
@@ -182,7 +185,7 @@ class Front:
     async def extend(
         self, topic: str, receipts: Sequence[str], *, lease_ms: int | None, principal: Principal
     ) -> Sequence[str]:
-        """Return one result per receipt, durable on a majority."""
+        """Make the leases of these receipts longer. Return one result per receipt, durable on a majority."""
         place, shown = self.groups.of_topic(topic), ShownReceipts(receipts)
         asked = ExtendAsked(Claims(topic, await shown.read(place.receipts)), lease_ms)
         return shown.answer("extended", await place.leading.extend(asked))
@@ -190,33 +193,34 @@ class Front:
     # -- many messages
 
     async def count(self, query: CountQuery, *, principal: Principal) -> int:
-        """Raises `unknown-topic`, `over-limit`."""
+        """Count messages. Raises `unknown-topic`, `over-limit`."""
         return (await self.groups.of_topic(query.topic).leading.count(query)).count
 
     async def histogram(self, query: CountQuery, *, step_ms: int, principal: Principal) -> Sequence[HistogramBucket]:
-        """Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many buckets."""
+        """Count messages by due time. Raises `unknown-topic`, `over-limit`, and `invalid-field` for too many
+        buckets."""
         return (await self.groups.of_topic(query.topic).leading.histogram(HistogramAsked(query, step_ms))).buckets
 
     async def dead(self, query: DeadQuery, *, principal: Principal) -> DeadPage:
-        """Raises `unknown-topic`."""
+        """Return a page of dead letters. Raises `unknown-topic`."""
         return await self.groups.of_topic(query.topic).leading.dead(query)
 
     async def redrive(self, query: DeadQuery, *, dry_run: bool, principal: Principal) -> BulkResult:
-        """Raises `unknown-topic`."""
+        """Make dead messages due now. Raises `unknown-topic`."""
         return await self.groups.of_topic(query.topic).leading.redrive(RedriveAsked(query, dry_run))
 
     # -- the ledger
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
-        """Raises `unknown-topic`, `invalid-field`, `over-limit`."""
+        """Return a page of the ledger. Raises `unknown-topic`, `invalid-field`, `over-limit`."""
         return await self.groups.of_topic(query.topic).leading.ledger(query)
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
-        """Raises `unknown-topic`, `over-limit`."""
+        """Return counts of the ledger. Raises `unknown-topic`, `over-limit`."""
         return await self.groups.of_topic(query.topic).leading.ledger_summary(query)
 
     async def message_ledger(self, id: str) -> MessageLedger:
-        """Raises `unknown-message`, `over-limit`."""
+        """Return the ledger of one message. Raises `unknown-message`, `over-limit`."""
         return await self.groups.of_message(id).leading.message_ledger(MessageAsked(id))
 
     async def hand_over_records(self, asked: RecordsAsked) -> RecordsFound:
@@ -226,11 +230,11 @@ class Front:
     # -- the cluster
 
     async def transfer(self, to: str | None, *, principal: Principal) -> TransferResult:
-        """Move leadership to node `to`, or to the best."""
+        """Move leadership to node `to`, or if None to the node that lacks least."""
         return await self.groups.home.leading.transfer(NodeNamed(to))
 
     async def drain(self, node: str | None, *, principal: Principal) -> DrainView:
-        """Let this node lead nothing and take no requests from here on."""
+        """Make this node lead nothing and take no requests from here on."""
         return await self.groups.home.port.drain(NodeNamed(node))
 
     async def undrain(self, node: str | None, *, principal: Principal) -> DrainView:
@@ -238,15 +242,16 @@ class Front:
         return await self.groups.home.port.undrain(NodeNamed(node))
 
     async def outcomes(self, told: Sequence[PushOutcome], *, principal: Principal) -> Sequence[str]:
-        """Take the outcomes of a former leader's pushes. A leader that only waits for them takes them too."""
+        """Take the outcomes of a former leader's pushes. A leader that leaves and only waits for such outcomes takes
+        them too."""
         return (await self.groups.home.port.outcomes(OutcomesSent(tuple(told)))).results
 
     async def takeover(self, told: OpenHandOvers, *, principal: Principal) -> TakeoverView:
-        """Return this new leader's account of what it took over."""
+        """Return this node's account of what it took over as the new leader."""
         return await self.groups.home.port.takeover(told)
 
     async def add_member(self, node_id: str, raft: str, http: str) -> MemberView:
-        """Make a node a learner."""
+        """Make a node a learner of the cluster."""
         return await self.groups.home.leading.add_member(MemberAsked(node_id, raft, http))
 
     async def remove_member(self, node_id: str) -> MemberView:
@@ -254,7 +259,8 @@ class Front:
         return await self.groups.home.leading.remove_member(NodeNamed(node_id))
 
     async def upgrade(self, level: int | None) -> int:
-        """Raise the level of the cluster. This node looks first: it may be the one that does not read it."""
+        """Raise the level of the cluster. This node tries first, because it may be the node that cannot read the
+        level."""
         place, asked = self.groups.home, LevelAsked(level)
         try:
             return (await place.port.upgrade(asked)).level
@@ -268,11 +274,11 @@ class Front:
         return await self.groups.home.port.snapshot(BackupAsked(directory))
 
     async def cluster(self) -> Mapping[str, Any]:
-        """The document of GET /v1/cluster."""
+        """Return the document of GET /v1/cluster."""
         return (await self.groups.home.port.cluster()).members
 
     async def ready(self) -> Readiness:
-        """Say if this node serves."""
+        """Return if this node serves, and what is missing if not."""
         try:
             return await self.groups.home.port.ready()
         except Problem as gone:

@@ -1,15 +1,15 @@
 """Gives messages back that a passed-on pull brought after its client had gone.
 
 The leader made the lease and wrote its answer, so it must take the messages for received. The node that passed the pull
-on is the only way to the client, and knows that no client has them.
+on is the only way to the client, and knows that the client did not get them.
 
     client gone -> the leader is asked to end the wait -> its answer -> nothing: done
                                                            |
                                                            '-- messages: given back, uncounted, due at once
 
-A node gives back only messages that it read and did not write. If the connection to the leader broke, the answer may
-have been on it: those leases run. It sends a nack, not a Release: the receipts were in an answer, and keep their
-attempt.
+A node gives back only messages whose receipts it has read and that it has not passed to the client. If the connection
+to the leader broke, the answer may have been on it: those leases run until they end. The node sends a nack that does
+not count, and no command Release. The receipts were in an answer, so the messages keep their attempt.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Receipt(msgspec.Struct):
 
 
 class _Pulled(msgspec.Struct):
-    """The part of a pull's answer that is read."""
+    """Those parts of the answer to a pull that are read here."""
 
     messages: list[_Receipt] = []
 
@@ -54,7 +54,8 @@ def is_pull(request: ForwardRequest) -> bool:
 
 
 class GiveBack:
-    """The pulls of one forwarder. `forward` sends a request to the leader, `post` to one address."""
+    """The pulls that one forwarder passed on. `forward` sends a request to the leader, `post` sends it to one
+    address."""
 
     def __init__(
         self,
@@ -71,15 +72,16 @@ class GiveBack:
         return msgspec.structs.replace(request, headers={**request.headers, WAIT: str(next(self._numbers))})
 
     def left(self, address: str, request: ForwardRequest, sending: Sending) -> None:
-        """Take back the pull at this address: its client has gone, or gets another answer."""
+        """End the pull that was sent to this address, and give back what it brings. Its client has gone, or gets
+        another answer."""
         self._spawn(self._take_back(address, request, sending))
 
     def unread(self, request: ForwardRequest, answer: ForwardAnswer) -> None:
-        """Give back this answer, which came when the client had gone."""
+        """Give back the messages of this answer, which came after the client had gone."""
         self._spawn(self._give_back(request, answer))
 
     async def close(self) -> None:
-        """End the work under way."""
+        """End all giving back that is under way."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -104,8 +106,8 @@ class GiveBack:
             await self._give_back(request, answer)
 
     async def _ended(self, address: str, request: ForwardRequest) -> bool:
-        """Tell the leader that no client waits any more. Return true if it heard that. A leader that does not know
-        single waits refuses."""
+        """Tell the leader that no client waits for this pull any more. Return true if the leader ended it. An older
+        leader, which cannot end single waits, refuses."""
         waits = {"node": request.headers.get(FORWARDED), "wait": int(request.headers[WAIT])}
         asked = ForwardRequest("POST", WAITS, _headers(request), msgspec.json.encode(waits))
         answer = await self._post(address, asked)
@@ -123,7 +125,8 @@ class GiveBack:
 
 
 def _receipts(answer: ForwardAnswer) -> list[str]:
-    """The receipts of the messages in this answer. None if it cannot be read, as that of a later build may be."""
+    """Return the receipts of the messages in this answer. Return no receipts if it cannot be read, as the answer of a
+    later build may be."""
     if answer.status != 200:
         return []
     try:
@@ -133,7 +136,7 @@ def _receipts(answer: ForwardAnswer) -> list[str]:
 
 
 def _headers(request: ForwardRequest) -> dict[str, str]:
-    """The headers of a request that this node makes because of that request."""
+    """Return the headers of a request that this node itself makes about the pull `request`."""
     return {
         **{name: text for name, text in request.headers.items() if name != WAIT},
         "Content-Type": "application/json",

@@ -1,8 +1,8 @@
-"""The groups of a node as its front knows them: a port and the newest status for each number. Also finds the group of a
+"""The groups of a node as its front knows them: for each number a port and the newest status. Also finds the group of a
 topic, an id or a receipt.
 
-A group that is gone (it failed, or is being opened again) has no port. The status still names its leader: requests go
-on to that node as they did.
+A group that is gone (it failed, or is being opened again) has no port. Its last status still names its leader, so
+requests go on to that node as before.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from storage.format.message_id import BadId, decode_id
 
 
 class Place:
-    """A group. `status` is the newest. `receipts` make and check its receipts. `sent` is the window for messages that
-    another node hands over for it."""
+    """One group of the node. `status` is the newest that came. `receipts` makes and checks its receipts. `sent` is the
+    trust window for messages that another node hands over for it."""
 
     def __init__(self, number: int, node: str, changed: Callable[[], None]) -> None:
         self.number = number
@@ -37,37 +37,38 @@ class Place:
 
     @property
     def port(self) -> GroupPort:
-        """The group on this node. Raises `no-leader` while it is gone."""
+        """The group on this node. Raises `no-leader` while the group is gone."""
         if self._port is None:
             raise Problem("no-leader", f"group {self.number} of this node is being opened; nothing happened")
         return self._port
 
     @property
     def leading(self) -> GroupPort:
-        """The group where it leads: here, or on another node. Raises `no-leader` as `port` does."""
+        """The group on the node that leads it: this node or another. Raises `no-leader` as `port` does."""
         return self.port if self.status.leads or self._remote is None else self._remote
 
     @property
     def receipts(self) -> Receipts:
-        """The receipts of this group. Raises `no-leader` if the cluster is not founded yet."""
+        """Makes and checks the receipts of this group. Raises `no-leader` if the cluster is not founded yet."""
         if self._receipts is None:
             raise Problem("no-leader", "the cluster is not founded yet; nothing happened")
         return self._receipts
 
     def attach(self, port: GroupPort) -> None:
-        """Take the port of a group that is there now."""
+        """Take the port of a group that was opened."""
         self._port = port
         port.attach(lambda status: self._told_by(port, status))
 
     def detach(self) -> None:
-        """Note that the group is gone: it leads nothing here. Its leader is taken for the same until it hears of one
-        again."""
+        """Note that the group is gone and leads nothing here. Until it hears of a leader again, the leader that it knew
+        last counts."""
         self._port = None
         self._told(replace(self.status, leads=False))
         self._opening = True
 
     def lead_elsewhere(self, remote: GroupPort, changed: Callable[[], None]) -> None:
-        """Ask the `remote` group when another node leads. `changed` is called with the other callbacks of that name."""
+        """Use the port `remote` while another node leads. Call `changed` too when requests may have to go another
+        way."""
         self._remote = remote
         self._changed.append(changed)
         self.reaches_leader = _reaches_leader(self.status)
@@ -103,7 +104,7 @@ def _reaches_leader(status: GroupStatus) -> bool:
 
 
 class GroupDirectory:
-    """Finds a group by number, and a number by topic. Today a topic's group is always the first."""
+    """Finds a group by its number, and the group of a topic or a message. Today all topics are in the first group."""
 
     def __init__(self, node: str, numbers: tuple[int, ...], changed: Callable[[], None]) -> None:
         """`changed` is called when requests may have to go another way."""
@@ -114,18 +115,18 @@ class GroupDirectory:
         self.numbers: dict[str, int] = {}
 
     def of_number(self, number: int) -> Place:
-        """The group of this number, which is here."""
+        """Return the group with this number, which must be one of this node's."""
         return self._places[number]
 
     def of_topic(self, topic: str | None) -> Place:
-        """The group of this topic's messages. None stands for requests that name no topic."""
+        """Return the group that keeps the messages of this topic. None is for requests that name no topic."""
         if topic is None or topic not in self.numbers:
             return self.home
         return self._places[self.numbers[topic]]
 
     def of_message(self, id: str) -> Place:
-        """The group of the message of this id. `home` refuses text that is no id, and ids of groups that are not
-        here."""
+        """Return the group of the message with this id. For text that is no id, and for ids of groups that are not
+        here, return `home`, which refuses them."""
         if len(self._places) == 1:
             return self.home
         try:
@@ -134,9 +135,9 @@ class GroupDirectory:
             return self.home
 
     def attach(self, port: GroupPort) -> None:
-        """Take the port of this group."""
+        """Take the port of a group that was opened."""
         self._places[port.number].attach(port)
 
     def detach(self, number: int) -> None:
-        """Note that this group is gone."""
+        """Note that the group with this number is gone."""
         self._places[number].detach()

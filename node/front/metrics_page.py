@@ -13,14 +13,14 @@ from node.port.group_port import MetricFamily
 
 
 class MetricsPage(Collector):
-    """The page of one process. `others` collect metrics that are of no group and no client."""
+    """The metrics page of one process. `others` collect the metrics of the process itself."""
 
     def __init__(self, budget: Budget, *others: Collector) -> None:
         self._budget, self._others = budget, others
         self._of_groups: Iterable[MetricFamily] = ()
 
     def render(self, of_groups: Iterable[MetricFamily]) -> bytes:
-        """Write the page in Prometheus text format."""
+        """Return the page in Prometheus text format. `of_groups` are the metrics that the groups gave for it."""
         self._of_groups = of_groups
         registry = CollectorRegistry()
         registry.register(self)

@@ -1,15 +1,16 @@
-"""Passes a request on to a leader whose build knows no calls between nodes: once, as it came. It goes with the next
-release.
+"""Passes a request on to a leader whose build knows no calls between nodes: once, as it came. The next release removes
+this file.
 
 A request is sent at most once. If the connection broke after the request may have been read, the outcome is not known.
 The client is told so, because without a key a second sending could schedule a second message. While there is no leader
 the request waits for one, a little longer than an election takes: nothing has been proposed yet.
 
-When another node leads, requests under way to the former leader end a moment later. It may be paused, and would answer
-when it wakes, or never. An answer from before it stepped down is already on its way, and has that moment to arrive.
+When another node leads, the requests that still wait for the former leader's answer end a moment later. The former
+leader may be paused, and would answer when it wakes, or never. An answer from before it stepped down is already on its
+way, and has that moment to arrive.
 
 A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
-done. Such a request is sent to the next leader, for as long as a request may wait for a leader.
+done. Such a request is sent to the next leader, as long as LEADER_WAIT_S have not passed since it began.
 """
 
 from __future__ import annotations
@@ -30,25 +31,26 @@ from api.routes.pull import NO_MESSAGES
 from node.front.give_back import GiveBack, Sending, is_pull
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 
-#: Methods that change nothing. A lost answer to one is no unknown outcome.
+#: Methods that change nothing. If the answer to one is lost, the client may ask again, so it is no `outcome-unknown`.
 SAFE = ("GET", "HEAD")
-#: The former leader answers this one, also when another node leads.
+#: The former leader answers this request even when another node leads, because it is about its own leadership.
 TRANSFER = "/v1/cluster/transfer"
-#: The same for the removal of the former leader.
+#: The former leader also answers a request to remove it from the cluster.
 MEMBERS = "/v1/cluster/members/"
 #: The longest wait for an answer: a pull waits 30 s, and the rest is margin.
 ANSWER_TIMEOUT_S = 45.0
 
 
 class _Refusal(msgspec.Struct):
-    """The part of a problem document that is read."""
+    """The one member of a problem document that is read here."""
 
     code: str = ""
 
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """A request at the leader: the task that sends it, the address, and true once it was ended."""
+    """A request that was sent to a leader: the task that sends it, the leader's address, and true once this node ended
+    it."""
 
     task: Sending
     address: str
@@ -56,7 +58,8 @@ class _UnderWay:
 
 
 class Forwarder:
-    """The client session of this node. `leader_http` gives the leader's host:port, None while there is none."""
+    """The HTTP client with which this node passes requests on. `leader_http` returns the leader's host:port, None while
+    there is no leader."""
 
     def __init__(self, leader_http: Callable[[], str | None]) -> None:
         self._leader_http = leader_http
@@ -86,7 +89,7 @@ class Forwarder:
             await self._session.close()
 
     def leader_changed(self) -> None:
-        """Wake the requests that wait for a leader, and end those under way to another one."""
+        """Wake the requests that wait for a leader. End, after FAREWELL_S, those that were sent to another node."""
         self._changed.set()
         self._changed = asyncio.Event()
         address = self._leader_http()
@@ -101,8 +104,8 @@ class Forwarder:
                 under_way.task.cancel()
 
     async def ask(self, address: str, request: ForwardRequest, within_s: float) -> ForwardAnswer | None:
-        """Return what the node at this host:port itself answers to a request that changes nothing. None if it does not
-        in time."""
+        """Send the request to the node at this host:port, and return its answer. None if no answer comes within
+        `within_s`. The request must be safe to lose."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._send(address, request)
@@ -129,7 +132,7 @@ class Forwarder:
                     await self._change(loop.time() + AGAIN_S, "")
 
     async def _send_once(self, address: str, request: ForwardRequest) -> ForwardAnswer | None:
-        """Return the answer, or None if there was no connection."""
+        """Send the request to this address. Return the answer, or None if there was no connection."""
         task = asyncio.current_task()
         assert task is not None
         pulls = is_pull(request)
@@ -181,8 +184,8 @@ class Forwarder:
         return address
 
     async def _change(self, deadline: float, refusal: str) -> None:
-        """Wait until another node leads or none does. Raises `no-leader` with this refusal when there is no time
-        left."""
+        """Wait until the leader changes. At the loop's second `deadline`, raise `no-leader` with the detail
+        `refusal`."""
         try:
             await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
         except TimeoutError:
@@ -200,7 +203,8 @@ def _nothing_done(answer: ForwardAnswer) -> bool:
 
 
 def lost_answer(request: ForwardRequest, why: str) -> Problem:
-    """The refusal for an answer that will not come. A safe method did nothing. A pull may have leased messages."""
+    """Return the refusal for a request whose answer will not come. A safe method changed nothing, so it may be sent
+    again. A pull may have leased messages."""
     if request.method in SAFE:
         return Problem("no-leader", f"{why}; ask again")
     if is_pull(request):

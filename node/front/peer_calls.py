@@ -1,6 +1,6 @@
-"""Requests between groups of two nodes over the public HTTP API, for nodes of a build that knows no calls.
+"""Requests between the groups of two nodes over the public HTTP API, for nodes of a build that knows no calls.
 
-Only this file knows of that way. It goes with the next release (node/peer_wire/remote_peers.py).
+Only this file makes such requests. The next release removes it (node/peer_wire/remote_peers.py has the calls).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OUTCOMES: Final = "/v1/cluster/outcomes"
 TAKEOVER: Final = "/v1/cluster/takeover"
 WAITS: Final = "/v1/cluster/waits"
 RECORDS: Final = "/v1/ledger/records"
-#: How long a node may take to say who it is.
+#: Seconds for a node to answer with its id.
 WHO_S: Final = 1.0
-#: Answers after which another node may lead in a moment.
+#: HTTP statuses after which the same request may succeed in a moment, perhaps at another leader.
 _LATER: Final = (429, 500, 502, 503, 504)
 _JSON: Final = {"Content-Type": "application/json"}
 _MSGPACK: Final = {"Content-Type": "application/msgpack"}

@@ -1,4 +1,4 @@
-"""Makes the answer to new messages: their ids, from the group's results."""
+"""Makes the answer to new messages: their ids, from the positions and random bits that the group assigned."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from storage.format.message_id import encode_id, encode_ids
 
 
 def one(scheduled: ScheduledRow, group: int) -> ScheduledOne:
-    """The answer to a request with a single message."""
+    """Return the answer to a request with a single message."""
     id = encode_id(group, scheduled.position, scheduled.random)
     return ScheduledOne(id, scheduled.due_ms, scheduled.status)
 
 
 def many(scheduled: Scheduled, group: int) -> ScheduleResult:
-    """The answer to a batch."""
+    """Return the answer to a batch."""
     position, random = (np.frombuffer(column, np.uint64) for column in (scheduled.position, scheduled.random))
     return ScheduleResult(
         encode_ids(group, position, random),

@@ -1,4 +1,5 @@
-"""The receipts of one request: their hand-overs go to the group, and each receipt gets its result."""
+"""The receipts of one ack, nack or extend: the hand-overs that they name go to the group, and each receipt gets its
+result."""
 
 from __future__ import annotations
 
@@ -23,8 +24,11 @@ _WORDS: Final = {done: _words(done) for done in ("acked", "nacked", "extended")}
 
 
 class ShownReceipts:
-    """Receipts as the client sent them. A receipt that is repeated counts as one. Text that is no receipt of the group
-    is invalid."""
+    """The receipts of one request, as the client sent them. If one is sent twice, both get one result. Text that is no
+    receipt of the group is invalid.
+
+    Call `read` first, and then `answer` with what the group returned.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -37,8 +41,8 @@ class ShownReceipts:
         return claims
 
     def answer(self, done: str, settled: Settled) -> list[str]:
-        """Return the client's results, in the order of its receipts. Raises `outcome-unknown` with them if a part of
-        the request was refused."""
+        """Return a word for each receipt, in the client's order. `done` is the word for success. If the group refused a
+        part of the request, raise `outcome-unknown` with these words."""
         results = np.full(len(self._once), INVALID, np.uint8)
         results[self._rows] = np.frombuffer(settled.results, np.uint8)
         words: list[str] = _WORDS[done][results].tolist()

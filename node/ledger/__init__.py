@@ -1,5 +1,5 @@
-"""GET /v1/ledger: what was handed over, by whom, and what of it is missing or repeated.
+"""GET /v1/ledger: which messages were handed over, by which node, and which hand-overs are missing or repeated.
 
-In: the records of all members, asked for. Out: judged rows, page by page, and what could not be seen. The package
-`ledger/` has the rules.
+In: the records that all members are asked for. Out: accounts of messages, page by page, and which records were missing.
+The package `ledger/` has the rules.
 """

@@ -1,6 +1,6 @@
 """Gathers all nodes' accounts of some hand-overs, on the leader: each member is asked for its records.
 
-A member that does not answer in time, or whose rows are damaged on the way, is named with the reason. Facts that only
+If a member does not answer in time, or if its rows are damaged on the way, it is named with the reason. Facts that only
 that node can know are then unknown to the ledger.
 """
 
@@ -24,21 +24,23 @@ from storage.format.array import U64
 from storage.format.rows import Corrupt, join_rows
 from storage.record.delivery_record import DELIVERY, Deliveries, read_deliveries
 
-#: How long a member may search. Usually it is asked for a second or two of hand-overs.
+#: Seconds that a member may search. Usually it is asked for a second or two of hand-overs.
 ASK_S: Final = 10.0
-#: Up to so many bytes, rows are verified in less time than the way to a thread takes.
+#: Up to this many bytes of rows are verified on the loop, because that takes less time than to hand them to a thread.
 INLINE_BYTES: Final = 16_384
 
 
 @dataclass(slots=True)
 class Accounts:
-    """The accounts of all nodes for t < `until_ms`.
+    """The accounts of all nodes for the time before `until_ms`.
 
-    - `rows`: the records sought.
-    - `edges`: other records, those of terms among them.
-    - `begun`: number of each node that answered -> (time of its log's first record, 0 without one; older ones are
-      gone).
-    - `holes`: (number, from_ms, until_ms).
+    - `rows`: the records that were asked for.
+    - `edges`: other records that the rules need, such as those that begin terms.
+    - `begun`: the number of each node that answered -> two values. The first is the time of its log's first record, 0
+      if it has none. The second is true if older records were removed.
+    - `holes`: (number of a node, from_ms, until_ms): a time of which its log lacks records, before a later record of
+      the same term.
+    - `open_holes`: the same, with no later record of the same term.
     - `unreachable`: node id -> why its account is missing.
     """
 
@@ -52,15 +54,16 @@ class Accounts:
 
 
 class MemberAccounts:
-    """Asks the members of one node's cluster."""
+    """Asks the members of one node's cluster, this node included, for their records of hand-overs."""
 
     def __init__(self, own: HandOverRecords, members: Members, group: RaftGroup, peers: PeerPort) -> None:
         self._own, self._members, self._group, self._peers = own, members, group, peers
 
     async def gather(self, homes: U64, from_ms: int, until_ms: int, within_s: float = ASK_S) -> Accounts:
-        """Ask all members for their records of the messages born at `homes`, ascending, in from_ms <= t < until_ms.
+        """Ask all members for their records of the messages born at `homes`, ascending, with from_ms <= time <
+        until_ms. A member that takes longer than `within_s` counts as unreachable.
 
-        Raises Problem `over-limit` if one of them would have to look at too much.
+        Raises Problem `over-limit` if a member would have to look at too many records.
         """
         asked = RecordsAsked(homes.tobytes(), from_ms, until_ms)
         others = [node_id for node_id in self._members.ids() if node_id != self._members.own]
@@ -71,7 +74,7 @@ class MemberAccounts:
         return joining() if size <= INLINE_BYTES else await asyncio.to_thread(joining)
 
     async def _ask(self, node_id: str, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
-        """Ask one member: its records, or the reason why they are missing."""
+        """Ask one member. Return its records, or the reason why they are missing."""
         peer = self._group.peers.get(node_id)
         if peer is None or not peer.connected:
             return "is down, or cannot be reached"
@@ -85,7 +88,8 @@ class MemberAccounts:
 
 
 def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_ms: int) -> Accounts:
-    """Join the rows of all nodes. Their checksums are verified once more after the way."""
+    """Join the rows of all nodes into one account. The checksums of rows are verified here once more, after their way
+    over the network."""
     accounts, rows, edges = Accounts(until_ms=until_ms), [], []
     for node_id, answer in zip(names, answers, strict=True):
         if isinstance(answer, str):
@@ -106,7 +110,7 @@ def _joined(names: Sequence[str], answers: Sequence[RecordsFound | str], until_m
 
 
 async def _own(own: HandOverRecords, asked: RecordsAsked, within_s: float) -> RecordsFound | str:
-    """This node's records, or the reason why they are missing."""
+    """Return this node's own records, or the reason why they are missing."""
     try:
         async with asyncio.timeout(within_s):
             return await own.find(asked)

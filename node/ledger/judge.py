@@ -1,4 +1,5 @@
-"""Judges what was read and what the members answered. Pure, so that it can run in any thread."""
+"""Applies the rules of the ledger to what was read and what the members answered. It changes nothing, so any thread can
+run it."""
 
 from __future__ import annotations
 
@@ -23,23 +24,23 @@ from storage.format.rows import PLANNED, take_rows
 from storage.format.states import KEEPS_HOUR, LEASED
 from storage.record.delivery_record import START, Deliveries
 
-#: Hand-overs are looked for from this long before a message fell due: the clocks of two leaders may be apart.
+#: Hand-overs are searched from this long before a message fell due, because the clocks of two leaders may be apart.
 BEFORE_MS: Final = 10_000
 #: How far a former leader's clock may have been ahead of this one's.
 AHEAD_MS: Final = 1_000
-#: How long after a message ended the ends of its last hand-overs are looked for. If it went out several times, acks of
-#: earlier hand-overs may come late: the second number.
+#: Hand-overs whose end came this long after the message ended are still searched. For messages that were handed over
+#: several times the second number holds: acks of earlier hand-overs may come late.
 AFTER_MS: Final = 60_000
 AFTER_SEVERAL_MS: Final = 900_000
-#: An account still counts as given this long after the moment.
+#: An account counts as covering the present up to this long after the moment of the ledger.
 COVER_AFTER_MS: Final = 60_000
 
 _NEVER_MS: Final = 1 << 62
 
 
 class HandOverTime(NamedTuple):
-    """When some messages can have been handed over: from_ms <= t < until_ms. Late acks of messages that went out
-    several times may come until `later_ms`."""
+    """The time in which some messages can have been handed over: from_ms <= time < until_ms. For messages that were
+    handed over several times, late acks may come until `later_ms`."""
 
     from_ms: int
     until_ms: int
@@ -48,11 +49,11 @@ class HandOverTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Some messages of one hour, judged.
+    """Some messages of one hour, with their accounts.
 
-    - `rows`: the messages in the order in which they are shown.
-    - `unheard`: numbers of nodes that leased some of them and gave no account.
-    - `gaps`: (number of a node, from_ms, until_ms). Some of the messages may have been handed over then without an
+    - `rows`: the order in which the messages are shown.
+    - `unheard`: numbers of nodes that leased some of the messages and gave no account.
+    - `gaps`: (number of a node, from_ms, until_ms), in which some of the messages may have been handed over without an
       account. The number is 0 if no record says which node led.
     """
 
@@ -66,21 +67,22 @@ class Judged:
     gaps: tuple[tuple[int, int, int], ...]
 
     def hand_overs_of(self, home: int) -> Deliveries:
-        """The records of one message's hand-overs."""
+        """Return the records of one message's hand-overs."""
         return take_rows(self.deliveries, np.flatnonzero(self.deliveries["home"] == np.uint64(home)))
 
 
 def may_be_handed_over(hour_messages: HourMessages, moment_ms: int) -> bool:
-    """True if any of the messages can have been handed over by now. False if none is due and none has a settle
-    record."""
+    """True if any of the messages can have been handed over by the moment `moment_ms`. False if none is due by then and
+    none has a settle record."""
     return (
         len(hour_messages.trail.settles) > 0 or int(hour_messages.trail.units["due_ms"].min()) <= moment_ms + AHEAD_MS
     )
 
 
 def hand_over_time(hour_messages: HourMessages, moment_ms: int) -> HandOverTime:
-    """The time in which the messages can have been handed over. It begins before the first fell due, or was settled by
-    a clock that was set back. It ends a while after the last ended, or now if one has not."""
+    """Return the time in which the messages can have been handed over. It begins a while before the first of them fell
+    due. It begins earlier if a clock that was set back wrote an earlier settle record. It ends a while after the last
+    message ended, or at `moment_ms` if one has not."""
     settled_ms = np.concatenate([hour_messages.trail.settles["at_ms"], hour_messages.abroad["at_ms"]])
     due_ms = np.concatenate([hour_messages.trail.units["due_ms"], hour_messages.places["due_ms"]])
     earliest_ms = int(min(due_ms.min(), settled_ms[settled_ms > 0].min(initial=_NEVER_MS)))
@@ -90,7 +92,7 @@ def hand_over_time(hour_messages: HourMessages, moment_ms: int) -> HandOverTime:
 
 
 def handed_over_again(rows: Deliveries) -> U64:
-    """The homes that several starts name, ascending."""
+    """Return the homes of messages with more than one recorded start of a hand-over, ascending."""
     homes, counts = np.unique(rows["home"][rows["kind"] == START], return_counts=True)
     several: U64 = homes[counts > 1]
     return several
@@ -105,8 +107,8 @@ def judge_story(
     topics: Mapping[int, Topic],
     restored: Restored | None = None,
 ) -> Judged:
-    """Make the ledger of these messages, whose records were read at `moment_ms`. `restored`: in a cluster made from a
-    backup."""
+    """Make the ledger of these messages, whose records were read at `moment_ms`. `restored` says what a backup held, in
+    a cluster that was made from one."""
     settles, abroad = hour_messages.trail.settles, hour_messages.abroad
     named = {*np.unique(settles["node"]).tolist(), *np.unique(abroad["node"]).tolist()} - {0}
     covered = [
@@ -157,9 +159,9 @@ def judge_story(
 
 
 def _covered_from(hour_messages: HourMessages, number: int, first_ms: int, removed: bool) -> int:
-    """Return since when a node's account is whole, 0 for ever. Older files are removed by age. If the records say that
-    the node leased before its log begins, the earlier log was lost with its directory. Then the log covers only its own
-    time."""
+    """Return the time from which on a node's account is whole, 0 for all time. Older files are removed by age. If
+    settle records say that the node leased before its log begins, an earlier log was lost with its directory. Then the
+    log covers only its own time."""
     leased_ms = min(
         (
             int(rows["at_ms"][its].min())
@@ -174,9 +176,9 @@ def _covered_from(hour_messages: HourMessages, number: int, first_ms: int, remov
 
 
 def _not_yet(hour_messages: HourMessages, moment_ms: int) -> Rows:
-    """SPAN rows from now up to the latest record, if a leader whose clock was ahead wrote it. None if it is no more
-    than AHEAD_MS ahead. No account was searched there. A planned lease does not count: its hand-over is still to
-    come."""
+    """Return SPAN rows for the time between `moment_ms` and the latest settle record, if a leader whose clock was ahead
+    wrote it. No account was searched there. Return no rows if it is no more than AHEAD_MS ahead. A planned lease does
+    not count: its hand-over is still to come."""
     settles, abroad = hour_messages.trail.settles, hour_messages.abroad
     latest_ms = 0
     for rows in (settles, abroad):

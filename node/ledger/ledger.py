@@ -1,13 +1,14 @@
 """The ledger of recent hours, made on the leader: what became of each message, from the records of all nodes.
 
     the leader's store      units, settle records, places: as linearizable as any read
-    every member            what it wrote down of its hand-overs (ask_members.py)
-    ledger.judge            the rules that Spark's reconciliation applies too
+    every member            the hand-overs in its own delivery log (ask_members.py)
+    ledger.judge            the rules, which Spark's reconciliation applies too
 
-A window is worked through in pieces: so many messages in order of due time, those of one millisecond together. Each
-piece is read as of one moment, in threads. Then the members are asked, and then it is judged. Between two pieces the
-leader asks if it still leads. Later hand-overs are left out, because their Leases are not in what was read. So memory
-depends on a piece, and the loop is never held for longer than a gather takes.
+A window of time is worked through in pieces of PIECE messages, in order of due time. Messages due in the same
+millisecond stay together. The store is read for a piece as of one moment, in threads. Then the members are asked, and
+then the rules are applied. Between two pieces the leader asks if it still leads. Hand-overs after the moment are left
+out, because their Leases are not in what was read. So memory depends on the size of a piece, and the loop is never held
+for longer than one gather takes.
 
 A window of a million messages takes seconds. A larger one is for `hourwheel reconcile`, and the refusal names it.
 """
@@ -65,18 +66,20 @@ from storage.query.due_in_window import Born, MessageWindow, TooMany
 from storage.record.delivery_record import DELIVERY
 from storage.store import Store
 
-#: Messages judged together, and in one window.
+#: Most messages in one piece, and in one window.
 PIECE: Final = 1 << 15
 WINDOW_MAX: Final = 4 << 20
-#: Requests that work or wait to, and those that take turns. Each of the latter holds a piece.
+#: Most requests for ledgers at a time, those that wait included, and most of them that take turns at work. Each of the
+#: latter holds a piece in memory.
 WAITING_MAX: Final = 64
 TAKE_TURNS: Final = 8
-#: How long members may search when one message is asked for.
+#: Seconds that members may search when a client asks for one message.
 ASK_ONE_S: Final = 0.5
-#: Up to so many messages and hand-overs are judged in less time than the way to a thread takes.
+#: Up to this many messages and hand-overs are judged on the loop, because that takes less time than to hand them to a
+#: thread.
 INLINE_ROWS: Final = 64
-#: A message is judged together with others due in the same millisecond, which may be the same one scheduled twice. Only
-#: if they are no more than this.
+#: A message is judged together with others due in the same millisecond, because one of them may be the same message
+#: scheduled twice. If they are more than this, it is judged alone.
 TOGETHER_MAX: Final = 4_096
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
@@ -84,14 +87,15 @@ _CURSOR: Final = re.compile(r"([0-9a-f]{11})-([0-9a-f]{16})", re.ASCII)
 
 @dataclass(slots=True)
 class _Seen:
-    """The sources that were missing for the pieces of one request."""
+    """The accounts that were missing for the pieces of one request."""
 
     unreachable: dict[str, str] = field(default_factory=dict)
     gaps: set[tuple[str, int, int]] = field(default_factory=set)
 
 
 class Ledgers:
-    """The ledgers that one node makes. The caller has asked that it leads; `leads` asks again or raises."""
+    """Makes ledgers on one node. The caller has checked that the node leads. `leads`, which the calls take, checks it
+    again and raises if not."""
 
     def __init__(
         self,
@@ -102,7 +106,7 @@ class Ledgers:
         accounts: MemberAccounts,
         retention_ms: int,
     ) -> None:
-        """`records`: of this node itself. `retention_ms`: of delivery logs."""
+        """`records`: those of this node itself. `retention_ms`: how long delivery logs are kept."""
         self._store, self._clock, self._members = store, clock, members
         self._records, self._member_accounts, self._retention_ms = records, accounts, retention_ms
         self._turns = OneAtATime("ledgers", WAITING_MAX, TAKE_TURNS)
@@ -149,7 +153,7 @@ class Ledgers:
         return LedgerSummary(summary.document(), self._window(query, seen))
 
     async def message(self, found: FoundMessage, leads: Leads) -> MessageLedger:
-        """Make the ledger of one message that is there."""
+        """Return the ledger of one message that was found."""
         hour_number, index = found.home >> INDEX_BITS, found.home & INDEX_MAX
         hour = self._store.hour(hour_number)
         assert hour is not None, "found, and its hour is not there"
@@ -184,8 +188,8 @@ class Ledgers:
         leads: Leads,
         turn: asyncio.Lock,
     ) -> AsyncGenerator[Judged]:
-        """Yield the messages of a window behind `after` (due time, home), `size` or a few more at a time, each piece in
-        its turn."""
+        """Yield the messages of a window in pieces of about `size`, each in this request's turn. With `after` (due
+        time, home) begin behind that message."""
         store = self._store
         topic = self._topic(query.topic)
         from_ms = query.from_ms if after is None else max(query.from_ms, after[0])
@@ -224,7 +228,7 @@ class Ledgers:
             raise
 
     async def _judge(self, hour: Hour, at: I64, seen: _Seen, within_s: float) -> Judged:
-        """Judge messages of one hour by their global indexes, ascending. Raises HourGone."""
+        """Apply the rules to the messages of one hour with these global indexes, ascending. Raises HourGone."""
         moment_ms = self._clock.now_ms()
         hour_messages = await read_hour_messages(self._store, hour, at)
         accounts = Accounts()
@@ -251,7 +255,7 @@ class Ledgers:
         return judged
 
     async def _accounts(self, hour_messages: HourMessages, moment_ms: int, within_s: float) -> Accounts:
-        """Ask the members for these messages' hand-overs."""
+        """Ask the members for the hand-overs of these messages."""
         quick = len(hour_messages.homes) <= INLINE_ROWS
         when = partial(hand_over_time, hour_messages, moment_ms)
         time = when() if quick else await asyncio.to_thread(when)
@@ -265,7 +269,7 @@ class Ledgers:
         return found
 
     def _topics(self) -> dict[int, Topic]:
-        """The topics with settings, as a ledger must know them. Topics without settings are left out."""
+        """Return the topics that have settings, by number, as the rules need them. Other topics are left out."""
         return {
             topic.number: Topic(
                 topic.name,
@@ -328,8 +332,8 @@ class Ledgers:
 
 
 def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
-    """Cut runs of `size` messages and those due in the same millisecond as the last of them, as far as a bucket
-    holds."""
+    """Cut n due times, ascending, into pieces of `size` and those equal to the last of the piece, up to
+    BUCKET_UNITS."""
     pieces: list[slice] = []
     start = 0
     while start < len(due_ms):
@@ -341,7 +345,7 @@ def _pieces(due_ms: I64, size: int) -> Sequence[slice]:
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, int] | None:
-    """The due time and home of the last message of the page before."""
+    """Return the due time and home of the last message of the page before. None without a cursor."""
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)

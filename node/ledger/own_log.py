@@ -1,8 +1,8 @@
 """Finds hand-overs in this node's own delivery log, for the node that makes the ledger.
 
-A search reads files and sums their rows, so it runs in a thread. A quick search is for a few messages and looks at the
-first QUICK_LOOKED records. It waits only for other quick ones. All others wait for the large ones, of which few may
-wait. So a client that searches much, or often, does not slow a look at a message.
+A search reads files and verifies the checksums of their rows, so it runs in a thread. A quick search is for a few
+messages and looks at the first QUICK_LOOKED records. It waits only for other quick searches. All others wait for large
+searches, of which LARGE_MAX may wait. So a client that searches much, or often, does not slow a look at a message.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from storage.file.disk import Disk
 from storage.format.array import U64
 from storage.query.delivery_search import DeliverySearch, FoundDeliveries, Search, SearchTooLarge
 
-#: Most records one search looks at: 1.3 GB, a few seconds.
+#: Most records that one search looks at: 1.3 GB, a few seconds.
 LOOKED_MAX: Final = 16_000_000
-#: Most it returns: 80 MB.
+#: Most records that one search returns: 80 MB.
 FOUND_MAX: Final = 1_000_000
-#: Messages of a quick search, and records that it looks at: 0.2 s.
+#: Most messages of a quick search, and most records that it looks at: 0.2 s.
 QUICK_HOMES: Final = 64
 QUICK_LOOKED: Final = 1_000_000
-#: Requests that search or wait to: quick ones, and large ones.
+#: Most requests at a time, those that wait included: for quick searches, and for large ones.
 QUICK_MAX: Final = 64
 LARGE_MAX: Final = 8
 
 
 class HandOverRecords:
-    """The records of one node, also if it does not lead."""
+    """The records of hand-overs that one node made, found in its delivery log. The node need not lead."""
 
     def __init__(
         self, deliveries: Path, disk: Disk, delivery_log: DeliveryLog, node_id: str, number: Callable[[], int]
@@ -62,7 +62,7 @@ class HandOverRecords:
         )
 
     async def search(self, homes: U64, from_ms: int, until_ms: int) -> FoundDeliveries:
-        """Find records of the messages born at `homes`, ascending, in from_ms <= t < until_ms."""
+        """Find the records of the messages born at `homes`, ascending, with from_ms <= time < until_ms."""
         if len(homes) <= QUICK_HOMES:
             with suppress(SearchTooLarge):
                 return await self._quick.run(Search(homes, from_ms, until_ms, QUICK_LOOKED, FOUND_MAX))
@@ -73,14 +73,14 @@ class HandOverRecords:
 
 
 class _Searches:
-    """Searches of one kind, one at a time."""
+    """Runs the quick searches, or the large ones, one at a time. At most `most` requests wait or search."""
 
     def __init__(self, search: DeliverySearch, delivery_log: DeliveryLog, most: int) -> None:
         self._search, self._delivery_log = search, delivery_log
         self._turns = OneAtATime("searches of the delivery log", most, 1)
 
     async def run(self, search: Search) -> FoundDeliveries:
-        """Search in a thread. A caller that goes away ends the thread too, before the next search's turn. Raises
+        """Search in a thread. If the caller goes away, the thread ends before the next search begins. Raises
         SearchTooLarge, and Problem `over-limit` if too many wait."""
         async with self._turns.shared():
             stop = threading.Event()

@@ -1,12 +1,12 @@
-"""Reads the records of some messages of one hour from the leader's own store, as a bucket that the ledger's rules can
-judge.
+"""Reads the records of some messages of one hour from the leader's own store, in the form that the ledger's rules take.
 
-The rules want a run of consecutive units. Messages of a window are spread over their hour, so they are numbered anew.
-Row i of the bucket is the i-th of them, in an hour that no message can be of. The answer is numbered back. The rules
-depend only on the order of the numbers.
+The rules take a bucket: a run of consecutive units of one hour. The messages of a window are spread over their hour, so
+they are numbered anew. Row i of the bucket is the i-th of them, in an hour that no message can be of. In the result
+they are numbered back. The rules depend only on the order of the numbers.
 
-A message that was moved stood in other hours too. The records at its home name all these positions, one forward each.
-They are read after it. A position is left out if it is gone, or belongs to another message by now.
+A message that was moved stood in other hours too. The records at its home name all these positions, one FORWARDED
+record each. They are read afterwards. A position is left out if its hour is gone, or if it belongs to another message
+by now.
 """
 
 from __future__ import annotations
@@ -43,8 +43,13 @@ class HourGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HourMessages:
-    """Messages of one hour and their records. `homes` [n] ascending. `trail` has the records of their units. `places`
-    and `abroad` (dtypes of ledger.bucket) name them by their homes."""
+    """Messages of one hour and their records.
+
+    - `homes`: [n], ascending.
+    - `trail`: the records of the units at these homes.
+    - `places` and `abroad`: rows of the dtypes `PLACE` and `ABROAD` of ledger.bucket, for the other positions of these
+      messages and the settle records there. They name messages by their homes.
+    """
 
     group: int
     homes: U64
@@ -53,7 +58,7 @@ class HourMessages:
     abroad: Rows
 
     def bucket(self, deliveries: Rows, restored: npt.NDArray[np.bool_] | None = None) -> Bucket:
-        """Make a bucket to be judged with these hand-overs. `restored`: see Bucket."""
+        """Return a bucket of these messages and these hand-overs, for the rules. `restored`: see Bucket."""
         units, settles = self.trail.units.copy(), self.trail.settles.copy()
         indexes = indexes_of(self.homes)
         units["global_index"] = np.arange(len(units))
@@ -72,7 +77,7 @@ class HourMessages:
         )
 
     def named(self, columns: Columns) -> Columns:
-        """Rows of the ledger with the messages' own positions."""
+        """Return rows of the ledger with the messages' own positions in place of the bucket's."""
         named = dict(columns)
         for name in ("home", "other"):
             if name in named:
@@ -104,7 +109,7 @@ async def read_hour_messages(store: Store, hour: Hour, at: I64) -> HourMessages:
 
 
 async def _read(store: Store, hour: Hour, at: I64) -> MessageRecords:
-    """Read the records as of now, in a thread if that takes long."""
+    """Read the records as they are now, in a thread if that takes long."""
     trail = MessageRecordsRead(hour, at)
     try:
         return trail.run() if trail.quick else await asyncio.to_thread(trail.run)
@@ -115,7 +120,8 @@ async def _read(store: Store, hour: Hour, at: I64) -> MessageRecords:
 
 
 async def _read_places(store: Store, number: int, at: I64, homes: U64) -> tuple[Rows, Rows]:
-    """`PLACE` and `ABROAD` rows of those units of an hour that belong to one of these messages."""
+    """Return the `PLACE` and `ABROAD` rows of those units of an hour that belong to one of the messages at `homes`.
+    `at`: the global indexes to look at."""
     hour = store.hour(number)
     nothing = np.zeros(0, PLACE), np.zeros(0, ABROAD)
     if hour is None:

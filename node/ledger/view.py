@@ -1,4 +1,4 @@
-"""Rows of the ledger as people and programs read them: ids, names and words for numbers."""
+"""Makes the rows of the ledger readable: ids, names and words in place of numbers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from storage.record.delivery_record import DELIVERY, END, START, Deliveries
 MODES: Final = {0: "", PULL: "pull", PUSH: "push"}
 OUTCOMES: Final = {DELIVERED: "delivered", FAILED: "failed", GIVEN_BACK: "given_back", LATE: "late"}
 UNKNOWN: Final = "unknown"
-#: Hand-overs shown of one message. It may have been handed over 60,000 times a term.
+#: Hand-overs that are shown of one message, the newest. It may have been handed over 60,000 times a term.
 HAND_OVERS_MAX: Final = 500
 
 _LATE: Final = ("", *LATE_WORDS[1:])
 _LOST: Final = ("", *LOST_WORDS[1:])
 
 Name = Callable[[int], str]
-"""From a number in records to a name, "" if there is none."""
+"""A function from a number in records to a name, "" if no name belongs to it."""
 
 
 def show_entries(
@@ -40,8 +40,9 @@ def show_entries(
     node: Name,
     twin: Callable[[int], int],
 ) -> list[LedgerEntry]:
-    """Show these rows of a group's messages, in this order, each with its duplicates. `twin` gives the random bits of a
-    message that another one repeats."""
+    """Return these rows of a group's messages, in this order, each with its duplicates. `topic` and `node` name the
+    numbers of topics and nodes. `twin` returns the random bits of the id of a message that another one repeats, by its
+    home."""
     ids = _texts(group, messages["home"][rows], messages["random"][rows])
     of_each = _by_home(duplicates, messages["home"][rows])
     columns = {name: column[rows].tolist() for name, column in messages.items()}
@@ -78,7 +79,7 @@ def _texts(group: int, homes: U64, random: U64) -> list[str]:
 
 
 def _by_home(duplicates: Columns, homes: U64) -> list[slice]:
-    """For each message its rows of the duplicates, which stand in order of home."""
+    """Return for each message the slice of its rows in `duplicates`, which are in order of home."""
     known = np.ascontiguousarray(duplicates["home"])
     first, last = known.searchsorted(homes, "left").tolist(), known.searchsorted(homes, "right").tolist()
     return [slice(*edges) for edges in zip(first, last, strict=True)]
@@ -116,8 +117,8 @@ def _other(group: int, home: int, other: int, twin: Callable[[int], int]) -> str
 
 
 def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
-    """Show the newest HAND_OVERS_MAX hand-overs of one message by its records, in order of (term, attempt), then of
-    time."""
+    """Return the newest HAND_OVERS_MAX hand-overs of one message, from its records, in order of (term, attempt), then
+    of time."""
     starts = take_rows(records, np.flatnonzero(records["kind"] == START))
     order = np.lexsort((starts["at_ms"], starts["attempt"], starts["term"]))[-HAND_OVERS_MAX:]
     starts = take_rows(starts, order)
@@ -138,8 +139,8 @@ def show_hand_overs(records: Deliveries, node: Name) -> list[HandOverEntry]:
 
 
 def _last_ends(records: Deliveries, hand_overs: U64) -> tuple[Deliveries, npt.NDArray[np.bool_]]:
-    """Find the end record of each of these hand-overs, the last one if there are several, because later outcomes come
-    later. Also mark the hand-overs that have one. A row without one means nothing."""
+    """Return the end record of each of these hand-overs, and a mask of those that have one. Without one, the row means
+    nothing. If there are several, the last one is returned, because later outcomes are recorded later."""
     ends = take_rows(records, np.flatnonzero(records["kind"] == END))
     of = fence(ends["term"], ends["attempt"])
     order = of.argsort(kind="stable")

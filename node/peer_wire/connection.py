@@ -2,10 +2,10 @@
 
     begin -> outbox -> one frame a turn of the loop -> the other node: serve -> its outbox -> the answer
 
-The greeting of each side says how many calls, and how many bytes of them, the other side may have under way. A call's
-bytes count until it is answered. Bytes of answers count until they are read, which each frame tells. A side that goes
-beyond, or sends something invalid, loses the connection, and the error names the reason. If a call was begun when the
-connection ends, it may have been carried out.
+The greeting of each side says how many calls, and how many bytes of calls, the other side may have under way. A call's
+bytes count until it is answered. Bytes of answers count until they are read; each frame tells the other side how many
+were. A side that goes beyond these bounds, or sends something invalid, loses the connection, and the error names the
+reason. If a call was begun when the connection ends, it may have been carried out.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from node.port.refusal import Refusal
 from replication.wire.frame import FrameRefused
 from replication.wire.link import Connection
 
-#: After so many bytes of answers the other side hears that they were read.
+#: When this many bytes of answers were read since the last frame, a frame goes out only to tell the other side.
 TOLD_AT: Final = BYTES_MAX // 4
-#: The most bytes of a refusal in the place of an answer.
+#: The most bytes of a refusal that may replace an answer right before it leaves.
 REFUSAL_MAX: Final = 512
 
 
 class Lost(Exception):
-    """The answer will not come. `begun`: the call may have been carried out."""
+    """The answer to a call will not come. `begun`: the call may have been carried out."""
 
     def __init__(self, why: str, *, begun: bool) -> None:
         super().__init__(why)
@@ -50,12 +50,12 @@ class Lost(Exception):
 
 
 class Busy(Exception):
-    """The other node takes no more calls than are under way."""
+    """The other node takes no further call, because as many are under way as it allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer of another node, and the term it knew."""
+    """The answer of another node, that node's id, and the newest term that it knew."""
 
     frame: bytes
     node: str
@@ -64,8 +64,8 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """This node's answer. `leaves` is called right before it is sent, and gives the answer or another in its place.
-    `dropped` is called if nothing of it was sent."""
+    """This node's answer to a call. `leaves` is called right before it is sent, and returns the frame to send: the
+    answer, or a refusal in its place. `dropped` is called if nothing of it was sent."""
 
     frame: bytes
     term: int = 0
@@ -74,26 +74,27 @@ class Reply:
 
 
 Serve = Callable[[str, bytes, Callable[[], bool]], Awaitable[Reply]]
-"""Carries out a call of the other node, by name and frame. Raises only cancellation. The last argument says if no large
-answer can be sent now."""
+"""Carries out a call of the other node, by name and frame. Raises only cancellation. The last argument is a function
+that returns true if no large answer can be sent now."""
 _TOO_LARGE: Final = Reply(answer_frame(Refusal("over-limit", "the answer is larger than nodes take; ask for less")))
 _ENDED: Final = Reply(answer_frame(Refusal("no-leader", "nobody waits for it any more; nothing was handed over")))
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """A call under way. `late` takes an answer for which no request waits any more."""
+    """A call of this node under way. `answer` gets the other node's answer. If no request waits for that any more,
+    `late` takes it."""
 
     outgoing: Outgoing
     answer: asyncio.Future[Answered]
     parts: list[bytes] = field(default_factory=list)
-    size: int = 0  # bytes of those
+    size: int = 0  # bytes of the parts
     late: Callable[[Answered], None] = lambda answered: None
 
 
 @dataclass(eq=False, slots=True)
 class _Served:
-    """A call of the other node. `runs`: its task has begun, or never will."""
+    """A call of the other node under way. `runs`: its task has begun, or never will."""
 
     name: str
     parts: list[bytes] = field(default_factory=list)
@@ -103,7 +104,8 @@ class _Served:
 
 
 class PeerConnection:
-    """A connection, agreed on by both sides. `ended` is called once when it is gone."""
+    """A connection with another node, after both greetings. It sends this node's calls, and gives the other node's
+    calls to `serve`. `ended` is called once when the connection is gone."""
 
     def __init__(
         self, line: Connection, theirs: Greeting, serve: Serve, ended: Callable[[PeerConnection], None]
@@ -139,17 +141,17 @@ class PeerConnection:
 
     @property
     def alive(self) -> bool:
-        """True while the connection stands."""
+        """True until the connection is closed."""
         return self._line.alive
 
     @property
     def usable(self) -> bool:
-        """True if calls can be made."""
+        """True if this side may begin calls: the connection stands, and neither side leaves it."""
         return self._line.alive and not (self._leaving or self._parted)
 
     @property
     def at_rest(self) -> bool:
-        """True if nothing is under way."""
+        """True if no call is under way, in either direction, and no answer waits to be sent."""
         return not (self._open or self._served or self._answers_out.bytes)
 
     @property
@@ -165,7 +167,7 @@ class PeerConnection:
     # -- calls of this node
 
     def begin(self, name: str, frame: bytes) -> Call:
-        """Make a call. Raises Busy, or Lost if the connection is gone."""
+        """Begin a call, and return it. Raises Busy, or Lost if the connection is not usable."""
         if not self.usable:
             raise Lost(f"there is no connection with {self.peer}", begun=False)
         if len(self._open) >= self._theirs.calls_max:
@@ -179,7 +181,8 @@ class PeerConnection:
         return call
 
     def end(self, call: Call) -> None:
-        """End the wait for a call. An answer that comes all the same goes to `late`."""
+        """End the wait for a call: the other node is asked to cancel it. An answer that comes nevertheless goes to
+        `late`."""
         if call not in self._open or not self.alive:
             return
         outgoing = call.outgoing
@@ -191,7 +194,7 @@ class PeerConnection:
             self._soon()
 
     def give_up(self, call: Call, why: str) -> None:
-        """End the wait for a call, and raise Lost in the request that waited for it."""
+        """End the wait for a call. The request that waited for it gets Lost, with the reason `why`."""
         self.end(call)
         if not call.answer.done():
             call.answer.set_exception(Lost(why, begun=True))
@@ -209,12 +212,12 @@ class PeerConnection:
     # -- sending
 
     def ping(self) -> None:
-        """Tell the other node that this side is there."""
+        """Send an empty frame, so that the other node hears from this side."""
         if self.alive:
             self._write([], [])
 
     def leave(self) -> None:
-        """Make no more calls, and let the other side close the connection when nothing is under way."""
+        """Begin no more calls, and let the other side close the connection when no call is under way."""
         if self.usable:
             self._leaving = True
             self._words.append(Piece(LEAVE, 0))
@@ -374,7 +377,8 @@ class PeerConnection:
         return self._answers_out.bytes >= self._theirs.bytes_max or not self.alive
 
     def _lost(self) -> None:
-        """Tell the waiting requests that the connection is gone, a few at a time: there may be thousands."""
+        """Let the waiting requests fail with Lost, a few at a time, because there may be thousands. Cancel calls of the
+        other node."""
         for call in self._open:
             why = Lost(f"the connection with {self.peer} ended", begun=bool(call.outgoing.number))
             self._crowd.add(partial(self._fail, call, why))

@@ -4,8 +4,9 @@
 | size u32 | meta u32 | CRC32C u32 | meta: msgpack of a Head | the bytes of its pieces, one behind the other |
 ```
 
-Everything that waits in a turn of the loop goes in one frame, or in a few. Frames are numbered, so one that is
-repeated, left out or overtaken is refused. A large call or answer goes in pieces, and others come between them.
+Everything that waits in a turn of the loop goes in one frame, or in a few. Frames are numbered, so a frame that is
+repeated, left out or overtaken is refused. A large call or answer goes in several pieces, and small ones go between
+them.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ NAME_MAX: Final = 64
 
 
 class Piece(Plain, frozen=True, gc=False):
-    """A piece of one call or answer.
+    """A piece of a call or of an answer, or a word about a call (CANCEL, LEAVE), which has no bytes.
 
-    - `number` is the call's: 1, and one more with each call of a side.
-    - `more`: this is not the last piece.
+    - `number` is the number of the call. Each side counts its calls from 1.
+    - `size`: its bytes, which stand behind the head of the frame.
+    - `more`: further pieces of the same call or answer follow.
     - `name`: the name of the call, with the first piece.
-    - `term`: the term of the node that answers.
+    - `term`: the newest term that the answering node knows, with an answer.
     """
 
     kind: Annotated[int, Meta(ge=CALL, le=LEAVE)]
@@ -51,8 +53,8 @@ class Piece(Plain, frozen=True, gc=False):
 
 
 class Head(Plain, frozen=True):
-    """The head of a frame. `number`: 1, and one more with each frame of a side. `taken`: bytes of answers that this
-    side has read so far, which is the other side's credit for more."""
+    """The head of a frame. `number`: each side counts its frames from 1. `taken`: how many bytes of answers this side
+    has read so far, which gives the other side credit to send more."""
 
     number: Count
     taken: Count
@@ -60,12 +62,12 @@ class Head(Plain, frozen=True):
 
 
 def write_frame(number: int, taken: int, pieces: list[Piece], data: list[bytes]) -> list[bytes]:
-    """The frame as bytes, to be written one behind the other."""
+    """Return the parts of a frame, to be written one behind the other. `data` has the bytes of each piece."""
     return seal(encode(Head(number, taken, pieces)), [b"".join(data)] if data else None)
 
 
 def read_frame(meta: bytes, blob: memoryview, crc: int) -> tuple[Head, bytes]:
-    """Return the head, and the bytes of all pieces. Raises FrameRefused."""
+    """Return the head of a frame, and the bytes of all its pieces, one behind the other. Raises FrameRefused."""
     data = unseal(meta, blob, crc)
     try:
         head = decode(Head, meta)

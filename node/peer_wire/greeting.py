@@ -1,8 +1,9 @@
 """The first frame of a connection for calls, in both directions.
 
-It names the sender, and how many unanswered calls and bytes the sender accepts from the other node. It comes in at the
-Raft address. Its first number tells it from a hello of Raft (replication/wire/handshake.py). An older build closes such
-a connection. The hello of an older build does not name calls, so this node does not dial that build for calls.
+It names the sender, and how many unanswered calls and bytes the sender accepts from the other node. The connection
+comes in at the Raft address. The first number of the frame tells it from a hello of Raft
+(replication/wire/handshake.py). An older build closes such a connection. The hello of an older build does not name
+calls, so this node does not dial that build for calls.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from node.port.plain import U16, U32, Count, Plain
 from replication.wire.contacts import is_node_id
 from replication.wire.handshake import CALLS, OTHER_CLUSTER, UNKNOWN_NODE, Refusal, asks_for_calls, decode_greeting
 
-#: Calls of one node that are not answered yet.
+#: Calls of one node that may be unanswered at a time.
 CALLS_MAX: Final = 16_384
-#: The bytes of those calls, and likewise of answers on their way: room for the largest batch, and a smaller one.
+#: Bytes of those calls, and likewise of answers on their way. The largest batch fits, and a smaller one beside it.
 BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Greeting(Plain, frozen=True):
-    """A node names itself. It keeps `calls_max` calls and `bytes_max` bytes for the other node. Later builds add to
-    `more`."""
+    """A node names itself, its cluster and group, and in `to` the node that it wants to reach. `oldest` and `newest`
+    are the versions of calls that it reads. It keeps `calls_max` calls and `bytes_max` bytes for the other node. Later
+    builds add to `more`."""
 
     kind: Annotated[int, Meta(ge=CALLS, le=CALLS)]
     oldest: U16
@@ -41,12 +43,13 @@ class Greeting(Plain, frozen=True):
 
 
 def greet(cluster: bytes, node: str, to: str, group: int) -> Greeting:
-    """The greeting of this build."""
+    """Return the greeting of this build."""
     return Greeting(CALLS, *VERSIONS, cluster, node, to, group)
 
 
 def read_greeting(meta: bytes) -> Greeting | Refusal:
-    """Read the first frame of the other side. Raises FrameRefused, BadFrame."""
+    """Read the first frame of the other side: its greeting, or the refusal that it sent instead. Raises FrameRefused,
+    BadFrame."""
     if asks_for_calls(meta):
         greeting = decode(Greeting, meta)
         if not (is_node_id(greeting.node) and is_node_id(greeting.to)):
@@ -62,7 +65,8 @@ def encode_greeting(greeting: Greeting) -> bytes:
 
 
 def check(own: Greeting, theirs: Greeting, members: frozenset[str]) -> Refusal | None:
-    """Say why the other node may not talk with us. None if it may. `own.to` is not looked at."""
+    """Return the reason why calls with the other node are refused. None if it may make calls. `own.to` does not
+    count."""
     if own.newest < theirs.oldest or theirs.newest < own.oldest:
         spoken = f"{theirs.oldest} to {theirs.newest}, {own.node} {own.oldest} to {own.newest}"
         return Refusal("protocol", f"{theirs.node} speaks calls of versions {spoken}")

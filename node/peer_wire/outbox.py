@@ -1,7 +1,7 @@
 """The calls or answers that one side has to send, in their order, as far as its credit reaches.
 
-Small calls and answers go first, then one piece of the oldest large one, and so on. Only one large one is under way in
-each direction, so the side that joins the pieces holds one of them at most.
+Small calls and answers go first, then one piece of the oldest large one, and so on. A large one is sent to its end
+before the next begins. So the side that joins the pieces holds only one of them at a time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from node.peer_wire.frame import PIECE_MAX, Piece
 
 @dataclass(eq=False, slots=True)
 class Outgoing:
-    """A call or an answer on its way out. `begins` is called right before its first piece leaves. It gives the number
-    and the bytes, which may be others than those that were put in. `dropped` is called if nothing of it was sent."""
+    """A call or an answer on its way out. `begins` is called right before its first piece leaves. It returns the number
+    of the call and the bytes to send, which may be other bytes than `frame`. `dropped` is called if nothing of it was
+    sent."""
 
     kind: int
     frame: bytes
@@ -24,13 +25,14 @@ class Outgoing:
     name: str = ""
     term: int = 0
     dropped: Callable[[], None] = lambda: None
-    least: int = field(default=0, init=False)  # the least credit that it needs
+    least: int = field(default=0, init=False)  # it begins only with this much credit, in bytes
     number: int = field(default=0, init=False)  # 0: it has not begun
     at: int = field(default=0, init=False)
 
 
 class Outbox:
-    """Calls, or answers, that wait. `credit`: bytes that may be sent. The owner raises it again."""
+    """Calls, or answers, that wait to be sent. `credit`: bytes that may still be sent. The connection raises it when
+    the other side has read more."""
 
     def __init__(self, credit: int) -> None:
         self.credit = credit
@@ -40,7 +42,7 @@ class Outbox:
         self._large: deque[Outgoing] = deque()
 
     def put(self, outgoing: Outgoing) -> None:
-        """Queue a call or an answer. It goes as soon as it can."""
+        """Queue a call or an answer. It goes as soon as order and credit allow."""
         self.bytes += len(outgoing.frame)
         (self._small if len(outgoing.frame) <= PIECE_MAX else self._large).append(outgoing)
 
@@ -50,21 +52,21 @@ class Outbox:
         (self._small if len(outgoing.frame) <= PIECE_MAX else self._large).remove(outgoing)
 
     def drop(self) -> None:
-        """Send nothing any more."""
+        """Send nothing any more, because the connection is gone. Those that have not begun are `dropped`."""
         for outgoing in (*self._large, *self._small):
             if not outgoing.number:
                 outgoing.dropped()
 
     def take_small(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
-        """Move small ones that may go now to the lists of a frame, up to so many bytes and pieces. Return the room that
-        is left."""
+        """Move small calls or answers that may go now to the lists of a frame, up to `room` bytes and `most` pieces.
+        Return the bytes that still fit into the frame."""
         small = self._small
         while small and len(pieces) < most and max(len(small[0].frame), small[0].least) <= min(room, self.credit):
             room -= self._piece(small.popleft(), pieces, data, PIECE_MAX)
         return room
 
     def take_large(self, pieces: list[Piece], data: list[bytes], room: int, most: int) -> int:
-        """Do the same with pieces of large ones."""
+        """Move pieces of large calls or answers in the same way. Return the bytes that still fit into the frame."""
         while self._large and len(pieces) < most:
             first = self._large[0]
             if min(room, self.credit) < min(PIECE_MAX, len(first.frame) - first.at):

@@ -1,8 +1,8 @@
 """A group that another node leads, as the front of this node asks it.
 
-Messages of single requests go as one draft. A call costs the leader ten times what a row does, and an entry twenty
-times. Clients that send one message and wait for its answer come in waves. So a draft stays open as long as each turn
-of the loop brings more. Each request gets the answer of its row.
+Messages of single requests go to the leader as one draft. A call costs the leader ten times what a row of a draft does,
+and an entry of the Raft log twenty times. Clients that send one message and wait for its answer come in waves. So a
+draft stays open as long as each turn of the loop brings more requests. Each request gets the answer of its row.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _Waiting = tuple[Draft, "asyncio.Future[tuple[_Row, Answered]]"]
 
 
 class RemoteGroup(FramedGroup):
-    """The calls of FramedGroup. Joins single messages to drafts."""
+    """A FramedGroup that joins the messages of single requests to drafts."""
 
     def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
         super().__init__(number, window, frames)
         self._waiting: list[_Waiting] = []  # rows of the open draft
-        self._before = 0  # rows that waited when the turn began
+        self._before = 0  # rows that waited when the loop's turn began
         self._open_until_s = 0.0
         self._bytes = 0
         self._calls: set[asyncio.Task[None]] = set()
@@ -61,7 +61,8 @@ class RemoteGroup(FramedGroup):
         return row
 
     def _turned(self) -> None:
-        """End a turn. If several requests came in it, wait one more, because the next one may bring more."""
+        """Note that a turn of the loop has ended. If it brought several requests, keep the draft open for another turn,
+        which may bring more. Otherwise send the draft."""
         loop, count = asyncio.get_running_loop(), len(self._waiting)
         if count > self._before + (not self._before) and loop.time() < self._open_until_s:
             self._before = count
@@ -99,7 +100,7 @@ class RemoteGroup(FramedGroup):
 
 
 def _rows_of(scheduled: Scheduled) -> list[_Row]:
-    """The result of each message."""
+    """Return the result of each message: its row, or its refusal."""
     position, random = (np.frombuffer(column, np.uint64).tolist() for column in (scheduled.position, scheduled.random))
     due_ms = np.frombuffer(scheduled.due_ms, np.int64).tolist()
     rows: list[_Row] = list(map(ScheduledRow, position, random, due_ms, scheduled.status))

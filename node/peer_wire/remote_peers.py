@@ -1,4 +1,4 @@
-"""Requests between groups of two nodes, as calls. A node whose build knows no calls is asked over HTTP, as before."""
+"""Requests between the groups of two nodes, as calls. A node whose build knows no calls is asked over HTTP instead."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from node.port.peer_port import PeerPort
 
 log = structlog.get_logger()
 
-#: Refusals after which another node may lead in a moment.
+#: HTTP statuses of refusals after which the same request may succeed in a moment, perhaps at another leader.
 LATER: Final = frozenset((429, 500, 503, 504))
 
 
 class RemotePeers:
-    """Implements PeerPort. `older` is the way to nodes that know no calls. `reaches` is true if the leader takes
-    calls."""
+    """Implements PeerPort. `older` asks nodes that know no calls. `reaches` returns true if the leader takes calls."""
 
     def __init__(
         self,
@@ -64,7 +63,8 @@ class RemotePeers:
             return None
 
     async def end_waits(self) -> None:
-        """See PeerPort. Waits that were made by calls end by their numbers."""
+        """See PeerPort. Waits that this node made as calls are ended one by one, by their numbers
+        (ToLeader.end_wait)."""
         if not self._reaches():
             await self._older.end_waits()
 
@@ -87,11 +87,11 @@ class RemotePeers:
             return f"refused: {refused.detail}"
 
     async def who(self, http: str) -> str | None:
-        """See PeerPort. The node may be no member yet."""
+        """See PeerPort. It goes over HTTP, because the node may be no member yet."""
         return await self._older.who(http)
 
     async def _asked(self, peer: PeerNode, name: str, frame: bytes) -> Answered:
-        """Return what this node answers. Raises Lost, Busy."""
+        """Return the answer of the node `peer` to this call. Raises Lost, Busy."""
         connection = await self._wire.reach(peer)
         if connection is None:
             raise Lost(f"{peer.node} takes no connection", begun=False)

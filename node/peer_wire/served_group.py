@@ -1,7 +1,7 @@
 """Answers the calls that other nodes make to a group of this node.
 
-Messages that are handed over leave within the trust window of their term. The window is asked right before the answer
-leaves. If it is over, or if the connection ends before, the messages are given back.
+Messages that are handed over must leave within the trust window of their term. The window is asked right before the
+answer leaves. If it is over, or if the connection has ended by then, the messages are given back.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _log = logging.getLogger("hourwheel.calls")
 
 
 class ServedGroup:
-    """`port` gives the group, and raises its Problem while there is none. `term` gives the newest term that it knows
-    of. `numbers` number all waits in this process. `now_s` is the machine's monotonic clock."""
+    """Carries out calls of other nodes. `port` returns the group, and raises a Problem while there is no group. `term`
+    returns the newest term that the group knows of. `numbers` number all waits in this process. `now_s` is the
+    machine's monotonic clock."""
 
     def __init__(
         self,

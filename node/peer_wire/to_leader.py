@@ -2,11 +2,12 @@
 
 A call is sent once. If the connection ends after the call may have been read, the outcome is not known. The client is
 told so, because without a key a second sending could schedule a second message. While there is no leader a call waits
-for one, a little longer than an election takes: nothing has been proposed yet. When another node leads, calls under way
-to the former leader end a moment later. It may be paused, and would answer when it wakes, or never.
+for one, a little longer than an election takes: nothing has been proposed yet. When another node leads, the calls that
+still wait for the former leader's answer end a moment later. The former leader may be paused, and would answer when it
+wakes, or never.
 
 A leader that gives its leadership away, or loses it, refuses with `no-leader` or `draining`, which say that nothing was
-done. Such a call is sent to the next leader, until it has been under way for as long as a call may wait.
+done. Such a call is sent to the next leader, as long as LEADER_WAIT_S have not passed since it began.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from node.port.group_port import GroupPort, GroupStatus, PeerNode
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
 from node.port.pull_port import Claims, Deliveries, NackAsked, PullAsked, check_window, claims_of
 
-#: The former leader answers these, also when another node leads.
+#: Calls that the former leader answers even when another node leads, because they move its own leadership.
 OF_THE_FORMER: Final = frozenset(("transfer", "remove_member"))
 #: Refusals that say that nothing was done, and that another node may do it.
 NOTHING_DONE: Final = frozenset(("no-leader", "draining"))
@@ -36,7 +37,7 @@ NOTHING_DONE: Final = frozenset(("no-leader", "draining"))
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """A call on its way. `connection` and `call` are None while it is not at a leader."""
+    """A call from its beginning to its answer. `connection` and `call` are None while it is not sent to a leader."""
 
     task: asyncio.Task[bytes] | None
     name: str
@@ -47,7 +48,8 @@ class _UnderWay:
 
 
 class ToLeader:
-    """Implements node.port.group_frames.Frames. `local` gives the group on this node, for when that leads."""
+    """Carries calls to the leader. Implements node.port.group_frames.Frames. `local` returns the group on this node,
+    which is asked when this node leads."""
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class ToLeader:
         self._giving: set[asyncio.Task[None]] = set()
 
     def leader_changed(self) -> None:
-        """Wake the calls that wait for a leader, and end those under way to another one."""
+        """Wake the calls that wait for a leader. End, after FAREWELL_S, those that were sent to another node."""
         self._changed.set()
         self._changed = asyncio.Event()
         if former := list(filter(self._is_former, self._under_way)):
@@ -105,7 +107,7 @@ class ToLeader:
             pause_s = AGAIN_S if answer is not None else 2 * pause_s  # thousands may wait for a leader that is gone
 
     async def _ask(self, leader: str, under_way: _UnderWay) -> bytes | None:
-        """Return what this leader answers. None if nothing was sent."""
+        """Return this leader's answer. None if nothing was sent."""
         status = self._status()
         if leader == status.node:
             answer = await self._here(under_way)
@@ -130,7 +132,8 @@ class ToLeader:
         return answered.frame
 
     async def _here(self, under_way: _UnderWay) -> bytes:
-        """Ask this node's own group, because this node now leads. A hand-over goes on within the trust window."""
+        """Ask this node's own group, because this node leads by now. What is handed over must leave within the trust
+        window."""
         port = self._local()
         answer = await GroupFrames(port).call(under_way.name, under_way.frame, 0)
         if under_way.name != "pull" or refusal_of(answer) is not None:
@@ -140,7 +143,7 @@ class ToLeader:
         return answer
 
     async def _reached(self, peer: PeerNode) -> PeerConnection | None:
-        """Dial the peer. None if it takes no connection, or if the leader changes before."""
+        """Return a connection with the peer. None if it takes no connection, or if the leader changes first."""
         reaching = asyncio.ensure_future(self._wire.reach(peer))
         changed = asyncio.ensure_future(self._changed.wait())
         try:
@@ -195,14 +198,14 @@ class ToLeader:
             under_way.connection.give_up(under_way.call, "another node leads now")
 
     def _late(self, topic: str, answered: Answered) -> None:
-        """Give back what a pull brought after its request ended."""
+        """Give back the messages that a pull brought after its request had ended."""
         with contextlib.suppress(Problem):
             handed = cast(Deliveries, read_answer("pull", answered.frame))
             if handed.bodies:
                 self.give_back(encode(Claims(topic, claims_of(handed))))
 
     def give_back(self, frame: bytes) -> None:
-        """See Frames. Any leader takes them back: the receipts prove the hand-over."""
+        """See Frames. The messages go to any leader as a nack that does not count: the claims name the hand-overs."""
         asked = encode(NackAsked(decode(Claims, frame), 0, counted=False))
         task = asyncio.ensure_future(self._nack(asked))
         self._giving.add(task)
@@ -213,7 +216,7 @@ class ToLeader:
             await self.call("nack", asked, 0)
 
     async def close(self) -> None:
-        """Wait a moment for messages that are being given back."""
+        """Wait for messages that are being given back, FAREWELL_S at most."""
         if self._giving:
             await asyncio.wait(self._giving, timeout=FAREWELL_S)
         for task in self._giving:
@@ -222,7 +225,7 @@ class ToLeader:
     # -- the leader
 
     def _leader(self) -> str | None:
-        """The node to which requests may be sent."""
+        """Return the node to which requests may be sent now. None if there is no such node."""
         status = self._status()
         return status.leader if status.leads or status.leader_http is not None else None
 
@@ -244,7 +247,8 @@ def _nothing_done(answer: bytes) -> bool:
 
 
 def lost_answer(name: str, why: str) -> Problem:
-    """The refusal for an answer that will not come. A read did nothing. A pull may have leased messages."""
+    """Return the refusal for a call whose answer will not come. A read did nothing, so it may be sent again. A pull may
+    have leased messages."""
     if name in READS:
         return Problem("no-leader", f"{why}; ask again")
     if name == "pull":

@@ -1,8 +1,9 @@
 """The connections for calls of one group on one node: one with each other node, made when it is needed.
 
 They come in at the Raft address, and are dialled there (replication/wire). Two nodes that dial each other at once have
-two for a moment. Each is closed when nothing is under way on it. A silent connection is given up, as Raft's are. To
-close one, both sides say so. So no call is on its way to a side that is gone.
+two connections for a moment. Each is closed when nothing is under way on it. A connection on which nothing is heard is
+given up, as Raft's are. To close a connection in order, both sides say so first (LEAVE). So no call is on its way to a
+side that is gone.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ from replication.wire.said_seldom import SaidSeldom
 
 log = logging.getLogger("hourwheel.calls")
 
-#: A connection without a call for this time is closed.
+#: A connection on which no call was made for this time is closed.
 REST_S: Final = 30.0
 #: How long calls under way may take to end when the node closes.
 CLOSE_S: Final = 0.5
-#: Connections that one node may have here: it may dial anew before its former ones are given up.
+#: Connections that one other node may have here. It may dial anew before its former connections are given up.
 OF_A_NODE_MAX: Final = 2
 
 
 class PeerWire:
-    """`status` gives the group's newest status. `serve` carries out the calls of other nodes."""
+    """The connections of one group with all other nodes. `status` returns the group's newest status. `serve` carries
+    out the calls of other nodes."""
 
     def __init__(self, status: Callable[[], GroupStatus], serve: Serve) -> None:
         self._status, self._serve = status, serve
@@ -51,7 +53,8 @@ class PeerWire:
     # -- connections that come in
 
     def accepted(self, line: Connection, meta: bytes) -> None:
-        """Take a connection that asks for calls. Raises FrameRefused if `meta` is no greeting."""
+        """Take a connection that asks for calls, or refuse it. `meta` is its first frame. Raises FrameRefused if that
+        is no greeting."""
         said, status = _read(meta), self._status()
         if isinstance(said, Refusal):
             line.abort()
@@ -74,14 +77,15 @@ class PeerWire:
     # -- connections that are made
 
     def usable(self, node: str) -> PeerConnection | None:
-        """The newest connection with this node on which calls can be made."""
+        """Return the newest connection with this node on which calls can be made. None if there is none."""
         for connection in reversed(self._connections):
             if connection.peer == node and connection.usable:
                 return connection
         return None
 
     async def reach(self, peer: PeerNode) -> PeerConnection | None:
-        """A connection with this node. None if it takes none now."""
+        """Return a connection with this node, and dial it if there is none. None if the node takes no connection
+        now."""
         if (connection := self.usable(peer.node)) is not None:
             return connection
         dialling = self._dialling.get(peer.node)
@@ -129,8 +133,8 @@ class PeerWire:
         self._sweeper = asyncio.get_running_loop().call_later(until_next_s(PING_S), self._sweep)
 
     def _sweep(self) -> None:
-        """Give up silent connections, and those of nodes that are no members any more. Close connections at rest, and
-        ping the others."""
+        """Give up connections on which nothing is heard, and those of nodes that are no members any more. Leave
+        connections at rest. Ping on the others."""
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         paused, self._swept_s = now - self._swept_s > SILENT_S / 2, now  # their bytes may wait unread

@@ -1,7 +1,7 @@
-"""Values that cross, as bytes: msgpack, a struct as the list of its fields.
+"""The codec of the values that cross: msgpack, a struct as the list of its fields.
 
-The reader refuses a value that is not of the type, by the names of the type and the field. It may be too large, too
-long, missing, one too many, or text that is no UTF-8. The writer refuses values that no bytes stand for.
+The reader refuses a value that is not of the type, and names the type and the field. A field may be too large, too
+long, missing, one too many, or text that is no UTF-8. The writer refuses values that have no form in bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FEW: Final = re.compile(r"Expected `array` of at least length \d+, got (\d+)")
 
 
 class BadFrame(ValueError):
-    """A value that came, or is to go, is not of the type that crosses here. The message names the type and the
+    """A value that came, or that is to go, is not of the type that crosses here. The message names the type and the
     field."""
 
 
@@ -32,7 +32,7 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """Return the value of this type. Raises BadFrame."""
+    """Return the value of type `kind` that these bytes encode. Raises BadFrame."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except UnicodeDecodeError as wrong:
@@ -44,7 +44,7 @@ def decode(kind: type[T], data: bytes) -> T:
 
 
 def _at_fault(value: msgspec.Struct) -> str:
-    """The type, and the first field that cannot be encoded by itself, down to the innermost struct."""
+    """Return the type, and the first field that cannot be encoded by itself, down to the innermost struct."""
     for name in value.__struct_fields__:
         field = getattr(value, name)
         try:
@@ -56,7 +56,7 @@ def _at_fault(value: msgspec.Struct) -> str:
 
 
 def _named(kind: type[msgspec.Struct], text: str) -> str:
-    """An error of the decoder, with names of fields in place of their numbers."""
+    """Return the text of a decoder's error, with names of fields in place of their numbers."""
     found = _PATH.search(text)
     name, at = kind.__name__, dict[str, Any](_fields_of(kind))
     for step in _STEP.findall(found[1]) if found is not None else ():
@@ -72,7 +72,7 @@ def _named(kind: type[msgspec.Struct], text: str) -> str:
 
 
 def _not_text(kind: type[msgspec.Struct], data: bytes) -> str:
-    """The type, and the field whose bytes are no UTF-8."""
+    """Return the type, and the field whose bytes are no UTF-8."""
     try:
         parts = msgspec.msgpack.decode(data, type=list[msgspec.Raw])
     except msgspec.DecodeError:
@@ -90,8 +90,8 @@ def _not_text(kind: type[msgspec.Struct], data: bytes) -> str:
 
 
 def _fields_of(kind: Any) -> dict[str, Any]:
-    """The fields of a struct or a named tuple, also of an optional one, in order, with their types. Other types have
-    none."""
+    """Return the fields of a struct or a named tuple, or of an optional one: name -> type, in order. Other types have
+    no fields."""
     kind = next((each for each in get_args(kind) if hasattr(each, "__struct_fields__")), kind)
     names: tuple[str, ...] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     hints = get_type_hints(kind) if names else {}

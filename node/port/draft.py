@@ -3,7 +3,8 @@
     front: messages -- encode_draft --> Draft --> group: node/write/stamp_drafts.py fills in due times and random bits
 
 A draft has columns for kinds of message that are still to come. A group refuses a draft that fills one of them, as
-`not-supported-yet`. To this build they mean nothing, and no message may be taken for another kind.
+`not-supported-yet`. This build does not know what such a column means, and no message may be taken for one of another
+kind.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _extensions = attrgetter("extension")
 
 
 class DraftKey(Plain, frozen=True):
-    """The idempotency key of one row."""
+    """The idempotency key of the message in row `row`. `on_conflict` is an index into ON_CONFLICT."""
 
     row: U32
     key: Annotated[bytes, Meta(min_length=1, max_length=255)]
@@ -51,14 +52,14 @@ class DraftKey(Plain, frozen=True):
 
 
 class Draft(Plain, frozen=True):
-    """New messages: n rows. Columns are little endian. A column that no message uses is empty."""
+    """New messages: n rows, one per message. Columns are little endian. A column that no message uses is empty."""
 
     topics: tuple[str, ...]  # the different topics
     topic: bytes  # n * u16, index into `topics`
-    due_ms: bytes  # n * i64, absolute, or a delay from when it is written
-    relative: bytes  # n * u8, 1: a delay from when it is written
+    due_ms: bytes  # n * i64, a time, or a delay that begins when the entry is written
+    relative: bytes  # n * u8, 1: `due_ms` is a delay
     size: bytes  # n * u32, bytes of each record, multiples of 8
-    records: bytes  # one behind the other, with blanks for due time, random bits and id
+    records: bytes  # one behind the other, with zeros for due time, random bits and id
     tags: bytes = b""  # n * u64, masks of the tags
     fields: bytes = b""  # n * u16, number of tags and headers
     targeted: bytes = b""  # n * u8, 1: has a target of its own
@@ -78,7 +79,7 @@ class Draft(Plain, frozen=True):
 TO_COME: Final = ("priority", "expiry_ms", "order_key", "window", "transaction", "atomic")
 
 
-#: Bytes of one message: the largest body that can be set (`[limits] max_body_bytes`), and as much beside it.
+#: Bytes of one record: the largest body that can be set (`[limits] max_body_bytes`), and as many for everything else.
 RECORD_BYTES_MAX: Final = 2 * 1024 * 1024
 #: The columns of a draft of one row.
 _FIRST_TOPIC: Final = bytes(2)
@@ -90,7 +91,8 @@ _OPTIONAL: Final = {"tags": 8, "fields": 2, "targeted": 1}
 
 
 def check_draft(draft: Draft) -> None:
-    """Raise BadColumns for a draft that is wrong. A draft of one row, as most are, is checked without an array."""
+    """Raise BadColumns for a draft whose columns do not fit together. A draft of one row, as most are, is checked
+    without an array."""
     rows = len(draft)
     if rows == 1 and _is_sound_one(draft):
         return
@@ -124,7 +126,8 @@ def check_draft(draft: Draft) -> None:
 
 
 def _is_sound_one(draft: Draft) -> bool:
-    """True if this draft of one row passes. Drafts with rare fields take the long way."""
+    """True if the columns of this draft of one row fit together. False also for rare fields, which the checks of any
+    draft decide on."""
     size = len(draft.records)
     fixed = len(draft.due_ms) == 8 and len(draft.size) == 4 and draft.topic == _FIRST_TOPIC and len(draft.topics) == 1
     if not fixed or int.from_bytes(draft.size, "little") != size or size & 7 or size < RECORD_HEADER_SIZE:
@@ -137,14 +140,14 @@ def _is_sound_one(draft: Draft) -> bool:
 
 
 def part_of(draft: Draft, start: int, stop: int) -> Draft:
-    """These rows, and the topics that they name."""
+    """Return a draft with the rows from `start` to before `stop`, and only the topics that they name."""
     if (start, stop) == (0, len(draft)):
         return draft
     return rows_of(draft, range(start, stop))
 
 
 def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
-    """Some rows, ascending, and the topics that they name."""
+    """Return a draft with these rows, given in ascending order, and only the topics that they name."""
     at = np.array(rows, np.intp)
     edges = 8 * record_edges(np.frombuffer(draft.size, np.uint32))
     begins, ends = edges[at].tolist(), edges[at + 1].tolist()
@@ -165,8 +168,8 @@ def rows_of(draft: Draft, rows: Sequence[int]) -> Draft:
 
 
 def join_drafts(drafts: Sequence[Draft]) -> Draft:
-    """Join all rows of all drafts, in their order. Rows of a large draft are not touched one by one. Columns to come
-    are left out, since a group refuses a draft that fills them."""
+    """Join all rows of all drafts, in their order. The rows of a large draft are not touched one by one. Columns in
+    TO_COME are left out, since a group refuses a draft that fills one."""
     if len(drafts) == 1:
         return drafts[0]
     topics: dict[str, int] = {}
@@ -257,7 +260,7 @@ def _draft_of_one(message: MessageIn) -> Draft:
 
 
 def topics_of(messages: Sequence[MessageIn]) -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
-    """The different topics, and for each message its index among them."""
+    """Return the different topics of the messages, and for each message the index of its topic among them."""
     names = list(map(_topics, messages))
     topics = {name: number for number, name in enumerate(dict.fromkeys(names))}
     if len(topics) == 1:
@@ -266,7 +269,7 @@ def topics_of(messages: Sequence[MessageIn]) -> tuple[tuple[str, ...], npt.NDArr
 
 
 def keys_of(messages: Sequence[MessageIn]) -> list[tuple[int, bytes, bytes, int]]:
-    """Row, key, fingerprint and rule of messages with a key."""
+    """Return row, key, fingerprint and index of `on_conflict` for each message that has a key."""
     if not _any_key(messages):
         return []
     return [
@@ -281,7 +284,8 @@ def _any_key(messages: Sequence[MessageIn]) -> bool:
 
 
 def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U64) -> tuple[RecordColumns, U64]:
-    """The records of the messages, one behind the other. Also the masks of their tags, empty if no message has any."""
+    """Return the records of the messages, one behind the other, and the masks of their tags (empty if no message has
+    tags)."""
     tags = [tuple(tag.encode() for tag in m.tags) for m in messages] if any(map(_tags, messages)) else None
     records = encode_records(
         Drafts(
@@ -304,7 +308,7 @@ def encode_messages(messages: Sequence[MessageIn], asked_due_ms: I64, random: U6
 
 
 def encode_target(target: Target) -> bytes:
-    """A message's own target as its record keeps it: a msgpack map of the fields that it has."""
+    """Return a message's own target as its record keeps it: a msgpack map of the fields that are set."""
     packed: bytes = msgpack.packb(
         {name: value for name, value in msgspec.structs.asdict(target).items() if value is not None}
     )

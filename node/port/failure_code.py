@@ -1,6 +1,7 @@
-"""Why a hand-over failed, as a number: 100 to 599 are an answer's HTTP status, the rest are these.
+"""The numbers that say why a hand-over failed. 100 to 599 are the HTTP status of the receiver's answer, all others are
+these.
 
-Settle records keep the number, people read its word. The codes that apply writes by itself are in
+Settle records keep the number; people read the word in REASONS. The codes that apply itself writes are in
 replication/apply/message/unheard.py.
 """
 
@@ -40,12 +41,12 @@ REASONS: Final[Mapping[int, str]] = {
     STOPPED: "stopped",
     RESTORED: "restored",  # overdue when the cluster was restored from a backup, and not wanted any more
 }
-"""Codes that are no HTTP status."""
+"""The word of each code that is no HTTP status."""
 
 ERROR_BYTES_MAX: Final = 1024
 """UTF-8 bytes kept of the text of a failure."""
 
 
 def error_text(text: str) -> bytes:
-    """The text of a failure, as it is kept: UTF-8 of at most ERROR_BYTES_MAX bytes, cut between characters."""
+    """Return the text of a failure as it is kept: UTF-8 of at most ERROR_BYTES_MAX bytes, cut between characters."""
     return text.encode(errors="replace")[:ERROR_BYTES_MAX].decode(errors="ignore").encode()

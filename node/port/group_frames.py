@@ -1,9 +1,9 @@
-"""A group's border as bytes: the calls of GroupPort by name, carried out on one side and made on the other.
+"""A group's border as bytes: the calls of GroupPort by name, made on one side and carried out on the other.
 
     front -- FramedGroup -- name, bytes --> Frames ... GroupFrames -- group
                  '<------ answer or refusal, bytes ------'
 
-Between them is nothing (loopback.py), or a connection between two nodes (node/peer_wire).
+Frames and GroupFrames are in one process (loopback.py), or two nodes with a connection between them (node/peer_wire).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSIONS: Final = (1, 1)
 
 
 class Nothing(Plain, frozen=True):
-    """The argument or the answer of calls without one."""
+    """Stands for the argument of a call that takes none, and for the answer of a call that returns None."""
 
 
 class Operation(NamedTuple):
@@ -58,7 +58,7 @@ def _operations() -> dict[str, Operation]:
 
 #: The calls by name, as GroupPort has them.
 OPERATIONS: Final = _operations()
-#: Calls that change nothing. A lost answer to one is no unknown outcome.
+#: Calls that change nothing. If the answer to one is lost, the client may ask again, so it is no `outcome-unknown`.
 READS: Final = frozenset(
     ("message", "topic", "topics", "count", "histogram", "dead", "ledger", "ledger_summary", "message_ledger")
 ) | {"records", "cluster", "ready", "metrics"}
@@ -67,20 +67,21 @@ _ANSWER, _REFUSAL = b"\0", b"\1"
 
 
 class Frames(Protocol):
-    """The way of calls to a group."""
+    """Carries calls to a group: to the one on this node, or to the one on the leader."""
 
     async def call(self, name: str, frame: bytes, wait: int) -> bytes:
-        """Make a call, and return its answer or its refusal. `wait`: a number by which it can be ended."""
+        """Make the call `name` with the argument in `frame`. Return the frame of its answer or refusal. `wait`: a
+        number by which `end_wait` can end the call, 0 for none."""
 
     def end_wait(self, wait: int) -> None:
-        """End the wait of this number. Messages that the call brings all the same are given back."""
+        """End the wait of the call with this number. Messages that the call brings nevertheless are given back."""
 
     def give_back(self, frame: bytes) -> None:
         """See PullPort."""
 
 
 class GroupFrames:
-    """The group's side: takes calls as bytes."""
+    """The group's side: carries out the calls that come as bytes. Implements Frames."""
 
     def __init__(self, port: GroupPort) -> None:
         self._port = port
@@ -100,8 +101,9 @@ class GroupFrames:
 
 
 async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[Any]], frame: bytes) -> msgspec.Struct:
-    """Carry out a call whose argument is of this type. Return its answer, or a Refusal. A frame that cannot be read is
-    refused by type and field. No exception of the group crosses."""
+    """Carry out a call: decode its argument, of type `kind`, and call `method`. Return its answer, or a Refusal. A
+    frame that cannot be read is refused, and the refusal names type and field. An exception of the group becomes the
+    refusal `internal`."""
     try:
         asked = decode(kind, frame)
         answer = await (method() if kind is Nothing else method(asked))
@@ -116,7 +118,7 @@ async def carry_out(kind: type[msgspec.Struct], method: Callable[..., Awaitable[
 
 
 def answer_frame(answer: msgspec.Struct) -> bytes:
-    """Encode an answer or a refusal."""
+    """Encode an answer or a refusal. An answer that cannot be encoded becomes the refusal `outcome-unknown`."""
     if isinstance(answer, Refusal):
         return _REFUSAL + encode(answer)
     try:
@@ -126,13 +128,17 @@ def answer_frame(answer: msgspec.Struct) -> bytes:
 
 
 class FramedGroup:
-    """A group that is asked in bytes. It is a GroupPort without `attach`. Most calls are alike, and made by name."""
+    """A group that is asked in bytes: its callers see a GroupPort without `attach`.
+
+    `window` is the trust window that hand-overs must leave within. Calls that need no code of their own are made by
+    name, in `__getattr__`.
+    """
 
     def __init__(self, number: int, window: TrustWindow, frames: Frames) -> None:
         self.number, self.window, self._frames = number, window, frames
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
-        """See MessagePort: messages cross as a draft."""
+        """See MessagePort. Messages are encoded as a draft here."""
         draft = messages if isinstance(messages, Draft) else encode_draft(messages)
         return cast(Scheduled, await self._call("schedule", draft))
 
@@ -142,7 +148,7 @@ class FramedGroup:
         return cast(ScheduledRow, await self._call("schedule_one", draft))
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
-        """See PullPort. `gone` does not cross: the front looks again."""
+        """See PullPort. `gone` does not cross, so the front asks it again when the answer is here."""
         calling = asyncio.ensure_future(self._call("pull", asked, asked.number))
         try:
             return cast(Deliveries, await asyncio.shield(calling))
@@ -152,7 +158,7 @@ class FramedGroup:
             raise
 
     def _unwanted(self, topic: str, ended: asyncio.Future[msgspec.Struct]) -> None:
-        """Give back what a pull brought for which no client waits any more."""
+        """Give back the messages that a pull brought after its client went away."""
         if ended.cancelled() or ended.exception() is not None:
             return
         handed = ended.result()
@@ -168,7 +174,7 @@ class FramedGroup:
         self._frames.give_back(encode(claims))
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, msgspec.Struct | None]]:
-        """Make any other call: all are alike."""
+        """Return the function that makes the call of this name. It takes the argument of that call, if it has one."""
         if name not in OPERATIONS:
             raise AttributeError(name)
 

@@ -1,4 +1,5 @@
-"""A group as a front of its node sees it. GroupPort is all that a front may ask, GroupStatus all that it hears.
+"""A group as a front of its node sees it. GroupPort has all calls that a front may make. GroupStatus has all that a
+front hears without asking.
 
 A group that failed, or is being opened again, does not answer calls any more. They raise `no-leader` if nothing
 happened, and `outcome-unknown` if something may have.
@@ -21,14 +22,16 @@ from node.port.topic_port import TopicPort
 
 
 class ReceiptKey(Plain, frozen=True):
-    """The key that makes and checks receipts. `whole`: every member reads the form that names group and namespace."""
+    """The key that makes and checks receipts. `whole` is true if every member reads the longer form, with group and
+    namespace."""
 
     secret: bytes
     whole: bool
 
 
 class PeerNode(Plain, frozen=True):
-    """Another member: where its Raft listens. `calls` is true if it is known to read the calls of this build."""
+    """Another member, and its Raft address (`raft`). `calls` is true if that node is known to read the calls of this
+    build."""
 
     node: str
     raft: str
@@ -39,10 +42,10 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
     """The state of a group on one node.
 
     - `term`: the newest that it knows of.
-    - `leads`: this node proposes now. It does not while it gives leadership away.
-    - `leader_http`: where requests for the leader go, None while they wait for one.
-    - `ahead_s`: the node clock less the monotonic one.
-    - `receipts` and `cluster`, its id, are None before the cluster is founded.
+    - `leads`: true if this node proposes now. It is false while the node gives leadership away.
+    - `leader_http`: the HTTP address for requests to the leader. None while they wait for a leader.
+    - `ahead_s`: the time of the node clock less that of the monotonic clock.
+    - `receipts`, and `cluster` (the cluster's id), are None before the cluster is founded.
     - `peers`: the other members.
     """
 
@@ -60,13 +63,13 @@ class GroupStatus(Plain, frozen=True, kw_only=True):
 
 
 class NodeNamed(Plain, frozen=True):
-    """A node of the cluster. None: any that fits, or the one that is asked."""
+    """A node of the cluster. None leaves the choice to the group, or means the node that is asked."""
 
     node: str | None = None
 
 
 class MemberAsked(Plain, frozen=True):
-    """A member, or a node that is to be one, with its addresses."""
+    """A member, or a node that is to become one, with its addresses."""
 
     node: str
     raft: str = ""
@@ -74,7 +77,7 @@ class MemberAsked(Plain, frozen=True):
 
 
 class LevelAsked(Plain, frozen=True):
-    """A level of the cluster. None: the newest that this node reads."""
+    """A level of the cluster. None: the newest level that the asked node reads."""
 
     level: Count | None = None
 
@@ -98,19 +101,19 @@ class OutcomesSent(Plain, frozen=True):
 
 
 class OutcomesTaken(Plain, frozen=True):
-    """A word for each outcome: acked, nacked, stale or invalid."""
+    """A word for each outcome, in the order sent: acked, nacked, stale or invalid."""
 
     results: tuple[str, ...]
 
 
 class ClusterDocument(Plain, frozen=True):
-    """The members of the document of GET /v1/cluster."""
+    """The document of GET /v1/cluster."""
 
     members: dict[str, Any]
 
 
 class Sample(Plain, frozen=True):
-    """A value of a metric. `labels` in the order of their names."""
+    """One value of a metric. `labels` are sorted by name."""
 
     name: str
     labels: dict[str, str]
@@ -118,7 +121,7 @@ class Sample(Plain, frozen=True):
 
 
 class MetricFamily(Plain, frozen=True):
-    """A metric: its name, its kind, a sentence, its values."""
+    """A metric: its name, its kind (such as counter), a sentence that explains it, and its values."""
 
     name: str
     kind: str
@@ -139,7 +142,7 @@ class ClusterPort(Protocol):
         """Move leadership. Raises `unknown-node`, `not-caught-up`, `change-in-progress`, `no-leader`."""
 
     async def drain(self, asked: NodeNamed) -> DrainView:
-        """Let this node lead nothing from here on. Raises `unknown-node`, `not-caught-up`, `change-in-progress`."""
+        """Make this node lead nothing from here on. Raises `unknown-node`, `not-caught-up`, `change-in-progress`."""
 
     async def undrain(self, asked: NodeNamed) -> DrainView:
         """Let this node serve again. Raises `unknown-node`."""
@@ -157,19 +160,20 @@ class ClusterPort(Protocol):
         """See api.port.backup.SnapshotPort."""
 
     async def outcomes(self, told: OutcomesSent) -> OutcomesTaken:
-        """Take outcomes. They are durable on a majority when it returns. Raises `no-leader`."""
+        """Take the outcomes of a former leader's pushes. They are durable on a majority when it returns. Raises
+        `no-leader`."""
 
     async def takeover(self, told: OpenHandOvers) -> TakeoverView:
-        """Return a new leader's account. Raises `no-leader`."""
+        """Return a new leader's account of its takeover. Raises `no-leader`."""
 
     async def records(self, asked: RecordsAsked) -> RecordsFound:
         """Return records of this node's own delivery log, also if it does not lead. Raises `over-limit`."""
 
     async def cluster(self) -> ClusterDocument:
-        """Return the document as this node sees it."""
+        """Return the document of GET /v1/cluster, as this node sees the cluster."""
 
     async def ready(self) -> Readiness:
-        """Say if this node serves."""
+        """Return if this node serves, and what is missing if not."""
 
     async def metrics(self) -> MetricFamilies:
         """Return the metrics as they are now."""
@@ -181,5 +185,5 @@ class GroupPort(MessagePort, TopicPort, PullPort, ClusterPort, Protocol):
     number: int
 
     def attach(self, told: Callable[[GroupStatus], None]) -> None:
-        """Call `told` with the status from now on: at once, and at each change. Some changes are found by a look twice
-        a second."""
+        """Call `told` with the status from now on: at once, and after each change. Some changes are noticed only by a
+        check twice a second."""

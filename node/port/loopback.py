@@ -1,7 +1,7 @@
-"""A group behind its codec within one process: proof that it could run in another one.
+"""A group behind its codec within one process: proof that it could run in another process.
 
-Each argument is encoded, decoded and passed on, and so is each answer. The two sides share only those bytes, and the
-TrustWindow, which a page of shared memory can hold.
+Each argument is encoded, decoded and passed on, and so is each answer. The two sides share only those bytes and the
+TrustWindow. The TrustWindow is so small that a page of shared memory could hold it.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ class LoopbackGroup(FramedGroup):
 
 
 def framed_group(port: GroupPort) -> GroupPort:
-    """Put the group behind the codec, so that everything crosses as bytes."""
+    """Return the group behind the codec: all calls and answers cross as bytes."""
     return cast(GroupPort, LoopbackGroup(port))

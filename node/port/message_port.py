@@ -16,8 +16,9 @@ from node.port.refusal import Refusal
 
 
 class Scheduled(Plain, frozen=True):
-    """The results of n messages, in the order given, as little endian columns. A CONFLICT or KEPT row has the position,
-    random bits and due time of the key's holder. A FAILED row has zeros, and `refused` has its refusal."""
+    """The results of n messages, in the order in which they were given, as little endian columns. A CONFLICT or KEPT
+    row has the position, random bits and due time of the message that holds the key. A FAILED row has zeros, and
+    `refused` has its refusal, by row."""
 
     position: bytes  # n * u64
     random: bytes  # n * u64
@@ -27,7 +28,7 @@ class Scheduled(Plain, frozen=True):
 
 
 class ScheduledRow(Plain, frozen=True):
-    """The result of a single message, whose refusal is raised."""
+    """The result of a single message, with the columns of `Scheduled` as numbers. A refusal is raised instead."""
 
     position: U64
     random: U64
@@ -36,21 +37,23 @@ class ScheduledRow(Plain, frozen=True):
 
 
 class MessageAsked(Plain, frozen=True):
-    """A message, as the leader has it, or as this node has applied it (`local`)."""
+    """A look-up of a message. With `local` the asked node answers with what it has applied, otherwise the leader
+    answers."""
 
     id: str
     local: bool = False
 
 
 class CancelAsked(Plain, frozen=True):
-    """End a message if it still has this revision. None: any revision."""
+    """A cancel of a message, if it still has this revision. None: at any revision."""
 
     id: str
     if_match: Count | None = None
 
 
 class RescheduleAsked(Plain, frozen=True):
-    """Another due time: absolute, or a delay from when it is written."""
+    """Another due time for a message: a time, or a delay that begins when the change is written. `if_match` as in
+    CancelAsked."""
 
     id: str
     due_ms: I64 | None = None
@@ -65,67 +68,69 @@ class Counted(Plain, frozen=True):
 
 
 class HistogramAsked(Plain, frozen=True):
-    """Count by due time, in buckets of this length."""
+    """A count by due time, in buckets of `step_ms`."""
 
     query: CountQuery
     step_ms: Ms
 
 
 class Histogram(Plain, frozen=True):
-    """The buckets, in order."""
+    """The buckets, in the order of their times."""
 
     buckets: tuple[HistogramBucket, ...]
 
 
 class RedriveAsked(Plain, frozen=True):
-    """Make dead messages due now. `dry_run`: only count them."""
+    """A wish to make dead messages due now. `dry_run`: only count them."""
 
     query: DeadQuery
     dry_run: bool
 
 
 class MessagePort(Protocol):
-    """Refusals are Problems on both sides, and a Refusal between them. Only the leader answers, except `message` with
-    `local`. Other nodes raise `no-leader`."""
+    """The calls about messages. Only the leader answers them, except `message` with `local`. Other nodes raise
+    `no-leader`. A refusal is a `Problem` on both sides, and a `Refusal` on its way between them."""
 
     async def schedule(self, messages: Sequence[MessageIn] | Draft) -> Scheduled:
         """Schedule messages. They are durable on a majority and applied when it returns. The refusal of a single
-        message is raised. In a batch each message has its own. A direct call passes structs, others the columns of a
-        Draft."""
+        message is raised; in a batch each message has its own refusal. A direct call passes MessageIn structs, a call
+        as bytes passes a Draft."""
 
     async def schedule_one(self, message: MessageIn | Draft) -> ScheduledRow:
-        """Schedule a single message, as most requests do. Returns numbers, not columns."""
+        """Schedule a single message, as most requests do. Returns its numbers without arrays."""
 
     async def schedule_each(self, draft: Draft) -> Scheduled:
-        """Schedule messages of as many requests, which their front has joined. Each gets the answer that it would get
-        by itself."""
+        """Schedule the messages of many requests, one row for each request, which their front has joined. Each message
+        gets the result that it would get by itself."""
 
     async def message(self, asked: MessageAsked) -> MessageView:
-        """Raises `unknown-message`, also for text that is no id."""
+        """Return a message. Raises `unknown-message`, also for text that is no id."""
 
     async def cancel(self, asked: CancelAsked) -> CancelResult:
-        """Raises `unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
+        """Cancel a message. Raises `unknown-message`, `leased`, `already-settled`, `revision-mismatch`."""
 
     async def reschedule(self, asked: RescheduleAsked) -> RescheduleResult:
-        """Raises what `cancel` raises, and `beyond-max-delay`."""
+        """Give a message another due time. Raises what `cancel` raises, and `beyond-max-delay`."""
 
     async def count(self, query: CountQuery) -> Counted:
-        """Raises `unknown-topic`, `over-limit`."""
+        """Count messages. Raises `unknown-topic`, `over-limit`."""
 
     async def histogram(self, asked: HistogramAsked) -> Histogram:
-        """Raises what `count` raises, and `invalid-field` past HISTOGRAM_BUCKETS_MAX buckets."""
+        """Count messages by due time. Raises what `count` raises, and `invalid-field` for more than
+        HISTOGRAM_BUCKETS_MAX buckets."""
 
     async def dead(self, query: DeadQuery) -> DeadPage:
-        """Raises `unknown-topic`."""
+        """Return a page of dead letters. Raises `unknown-topic`."""
 
     async def redrive(self, asked: RedriveAsked) -> BulkResult:
-        """Raises `unknown-topic`."""
+        """Make dead messages due now. Raises `unknown-topic`."""
 
     async def ledger(self, query: LedgerQuery) -> LedgerPage:
-        """Raises `unknown-topic`, `invalid-field` (a cursor that is none), `over-limit`."""
+        """Return a page of the ledger. Raises `unknown-topic`, `invalid-field` (text that is no cursor),
+        `over-limit`."""
 
     async def ledger_summary(self, query: LedgerQuery) -> LedgerSummary:
-        """Raises `unknown-topic`, `over-limit`."""
+        """Return counts of the ledger. Raises `unknown-topic`, `over-limit`."""
 
     async def message_ledger(self, asked: MessageAsked) -> MessageLedger:
-        """Raises `unknown-message`, `over-limit`."""
+        """Return the ledger of one message. Raises `unknown-message`, `over-limit`."""

@@ -20,8 +20,9 @@ Ms = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 
 
 class Plain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Numbers, text, bytes, and lists, dicts and structs of them. It crosses as a list of its fields."""
+    """The base of structs that cross. A field holds numbers, text, bytes, or lists, dicts and structs of these. On the
+    wire the struct is a list of its fields."""
 
 
 class BadColumns(ValueError):
-    """Columns of a struct do not agree with each other. The message names the struct and the column."""
+    """The columns of a struct do not fit together. The message names the struct and the column."""

@@ -1,11 +1,14 @@
-"""The border between a front and a group for consumers: what they are handed, and what they say of it.
+"""The border between a front and a group for consumers: what they get, and how they settle it.
 
-front -- PullAsked --> group     makes the lease; it is in the log, or on its way there
-  '<---- Deliveries ---'
-front    asks if the client is still there, and the TrustWindow: then ids, receipts and the answer; else
-         give_back: due again at once, not counted as an attempt
-front -- Claims -----> group     what the receipts name whose MAC is right
-  '<---- Settled ------'
+    front -- PullAsked --> group     makes the lease; it is in the log, or on its way there
+      '<---- Deliveries ---'
+    front    asks if the client is still there, and the TrustWindow: then ids, receipts and the answer; otherwise
+             give_back: due again at once, not counted as an attempt
+
+    front -- Claims -----> group     the hand-overs that receipts name
+      '<---- Settled ------'
+
+The front passes on only the claims of receipts whose MAC is right.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from node.port.receipt import CLAIM
 from node.port.refusal import Refusal
 from node.port.trust_window import TrustWindow
 
-#: Results of a claim. The first three are those of replication/apply/message/settle.py.
+#: Results of a claim. The first three are those of replication/apply/message/settle.py. NOT_KNOWN: the claim's part of
+#: the request was refused, or its outcome is unknown.
 SETTLED: Final = 0
 STALE: Final = 1
 INVALID: Final = 2
@@ -30,8 +34,8 @@ NOT_KNOWN: Final = 3
 
 
 class PullAsked(Plain, frozen=True):
-    """A consumer asks for messages of a topic. `number` is the front's, by which it can end the wait. `tags`: a message
-    has all tags of one of these groups. () takes every message."""
+    """A consumer's pull of up to `most` messages of a topic. `number` is the front's number for it, by which it can end
+    the wait. `tags`: a message must have all tags of one of these groups; () takes every message."""
 
     number: Count
     topic: str
@@ -42,8 +46,8 @@ class PullAsked(Plain, frozen=True):
 
 
 class MoreOfDelivery(Plain, frozen=True):
-    """Fields that few messages have. `dead`: of a dead-letter copy, the facts of its end. `extension`: fields that the
-    record keeps there and that a consumer gets, as they are kept."""
+    """Fields that few messages have. `dead`: for a dead-letter copy, how the original ended. `extension`: the fields in
+    the record's extension that a consumer gets, as the record keeps them."""
 
     content_type: str = ""
     tags: tuple[str, ...] = ()
@@ -56,8 +60,9 @@ class MoreOfDelivery(Plain, frozen=True):
 
 
 class Deliveries(Plain, frozen=True):
-    """Messages of one topic handed over under one lease: little endian columns of n rows, none if none came. A receipt
-    names `position`, where a message stands. An id names `home`, where it was born. `more` is by row."""
+    """Messages of one topic handed over under one lease: little endian columns of n rows, empty if no message came.
+    `position` is where a message stands, which its receipt names. `home` is where it was born, which its id names.
+    `more` is by row."""
 
     topic: U32 = 0
     subscription: U16 = 0
@@ -76,15 +81,15 @@ class Deliveries(Plain, frozen=True):
 
 
 class Claims(Plain, frozen=True):
-    """Hand-overs of a topic, each once: rows of receipt.CLAIM one behind the other."""
+    """Hand-overs of one topic that receipts name, each once: rows of receipt.CLAIM, one behind the other."""
 
     topic: str
     rows: bytes
 
 
 class NackAsked(Plain, frozen=True):
-    """Give messages back, due again after `delay_ms`, or by the retry policy if that is None. A hand-over that never
-    began is not `counted`."""
+    """A nack: the messages are due again after `delay_ms`; None means after the backoff of the retry policy. Without
+    `counted` the hand-over counts as no attempt, because the consumer never began it."""
 
     claims: Claims
     delay_ms: Ms | None = None
@@ -92,15 +97,15 @@ class NackAsked(Plain, frozen=True):
 
 
 class ExtendAsked(Plain, frozen=True):
-    """Let leases end this long from now. None: the topic's own time."""
+    """An extend: the leases end `lease_ms` from now. None: the lease time of the topic."""
 
     claims: Claims
     lease_ms: Ms | None = None
 
 
 class Settled(Plain, frozen=True):
-    """A result for each claim, durable on a majority: n * u8 (SETTLED, STALE, INVALID, NOT_KNOWN). `refused`: why a
-    part of them is not known."""
+    """The result of each claim, durable on a majority: n * u8 (SETTLED, STALE, INVALID, NOT_KNOWN). `refused`: the
+    refusal because of which some results are NOT_KNOWN."""
 
     results: bytes
     refused: Refusal | None = None
@@ -110,41 +115,47 @@ Gone = Callable[[], bool]
 
 
 def stays() -> bool:
-    """The client has not gone."""
+    """Return false: a `gone` for callers that do not know their client."""
     return False
 
 
 class PullPort(Protocol):
-    """Only the leader answers. Other nodes raise `no-leader`. Topics go by name: `unknown-topic`, but for a pull.
-    Hand-overs leave within `window`."""
+    """The calls of consumers. Only the leader answers; other nodes raise `no-leader`. Topics go by name. All calls but
+    `pull` raise `unknown-topic`. What is handed over must leave within `window`."""
 
     window: TrustWindow
 
     async def pull(self, asked: PullAsked, gone: Gone = stays) -> Deliveries:
-        """Hand over up to `most` and PULL_BYTES_MAX, waiting for the first. A topic that does not exist yet has none.
-        Raises `no-leader` when the term ends meanwhile, and `over-limit`. `gone` saves a hand-over that no client gets.
-        A border of bytes does not pass it, so the caller looks again. A cancelled pull has handed over nothing, and
-        messages that come all the same are given back."""
+        """Hand over up to `most` messages and PULL_BYTES_MAX, and wait up to `wait_ms` for the first one. A topic that
+        does not exist yet has no messages. Raises `no-leader` if the term ends meanwhile, and `over-limit`.
+
+        `gone` says if the client has gone, so that nothing is handed over for it. It does not cross as bytes, so the
+        caller asks it again. A cancelled pull has handed over nothing; messages that come nevertheless are given back.
+        """
 
     def end_wait(self, number: int) -> None:
-        """End the wait of the pull of this number."""
+        """End the wait of the pull with this number."""
 
     def give_back(self, claims: Claims) -> None:
-        """Give back hand-overs that reached no client: due at once, not counted. If that fails their leases run."""
+        """Give back hand-overs that reached no client: due again at once, and no attempt. If that fails, their leases
+        run until they end."""
 
     async def ack(self, claims: Claims) -> Settled:
-        """End these messages: they are done."""
+        """End the messages of these hand-overs, because their consumer is done."""
 
     async def nack(self, asked: NackAsked) -> Settled:
-        """Let these messages come again, or be dead if the policy says so."""
+        """Make the messages of these hand-overs due again, or dead if the retry policy says so."""
 
     async def extend(self, asked: ExtendAsked) -> Settled:
-        """Extend these leases."""
+        """Make the leases of these hand-overs longer."""
 
 
 def check_window(port: PullPort, topic: str, handed: Deliveries, now_s: float) -> None:
-    """Ask the window right before messages of this topic leave, at this monotonic second. Past the window they are
-    given back. Then raises `outcome-unknown`: a group that is not sure to lead may not come to give them back."""
+    """Return if messages of this topic may leave now, at the monotonic second `now_s`. Call it right before they leave.
+
+    If the window is over, give them back and raise `outcome-unknown`: a group that is not sure to lead may fail to give
+    them back.
+    """
     if not handed.bodies or port.window.covers(handed.term, handed.leased_until_ms, now_s):
         return
     give_back(port, topic, handed)
@@ -160,7 +171,7 @@ def give_back(port: PullPort, topic: str, handed: Deliveries) -> None:
 
 
 def claims_of(handed: Deliveries) -> bytes:
-    """Rows of receipt.CLAIM that name these hand-overs."""
+    """Return rows of receipt.CLAIM that name these hand-overs."""
     rows = np.empty(len(handed.bodies), CLAIM)
     rows["position"], rows["random"] = (
         np.frombuffer(handed.position, np.uint64),

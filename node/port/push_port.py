@@ -3,7 +3,7 @@
     group -- PushWork --> wire -- request --> receiver
       '<---- PushDone -----'
 
-A group numbers its work, and bounds how much of it is on the wire. The wire asks the group's TrustWindow right before a
+A group numbers its attempts, and bounds how many are on the wire. The wire asks the group's TrustWindow right before a
 request leaves, and ends every attempt within its timeout. It reports each attempt once, in any order, perhaps before
 `send` returns. A group ignores outcomes that it does not wait for. If the wire dies or is closed, or the group is
 detached, the group hears nothing. Leases end, and the messages come again.
@@ -25,8 +25,8 @@ from node.port.trust_window import TrustWindow
 #: A header's name, or a method (RFC 9110).
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _OURS: Final = ("webhook-", "hourwheel-")
-#: Headers of the hop and of the body's length. Also Expect, which would hold the body back until the receiver asks for
-#: it.
+#: Headers of the connection and of the body's length, which a message may not set. Also Expect, which would hold the
+#: body back until the receiver asks for it.
 _NOT_THEIRS: Final = frozenset(
     ("host", "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te")
     + ("trailer", "transfer-encoding", "upgrade", "content-length", "expect")
@@ -34,7 +34,7 @@ _NOT_THEIRS: Final = frozenset(
 
 
 class Origin(NamedTuple):
-    """A receiver, for which concurrency is bounded."""
+    """The scheme, host and port of a receiver. The number of concurrent attempts to it is bounded."""
 
     scheme: str
     host: str
@@ -42,13 +42,13 @@ class Origin(NamedTuple):
 
 
 class PushTarget(msgspec.Struct, frozen=True, eq=False, array_like=True, forbid_unknown_fields=True):
-    """Where a request goes.
+    """The target of an attempt, with what all its requests have in common.
 
     - `headers` have names in lower case.
-    - `timeout_ms` is from connecting to the answer's end.
-    - `start` is the request's first lines, which no message can change.
-    - `key` signs it.
-    - `topic` is the topic's number, for parts that share among topics.
+    - `timeout_ms` runs from connecting to the answer's end.
+    - `start` has the request's first lines, which no message can change.
+    - `key` signs the requests; None: they are not signed.
+    - `topic` is the topic's number, by which the push wire shares look-ups of names among topics.
     """
 
     url: str
@@ -64,8 +64,8 @@ class PushTarget(msgspec.Struct, frozen=True, eq=False, array_like=True, forbid_
 class PushWork(
     msgspec.Struct, frozen=True, eq=False, kw_only=True, gc=False, array_like=True, forbid_unknown_fields=True
 ):
-    """An attempt. `number` is the group's. `attempt` counts the message's hand-overs. It may not leave once the lease
-    has ended, or another term has begun."""
+    """One attempt: the message, its target and its lease. `number` is the group's number for it. `attempt` counts the
+    message's hand-overs. The request may not leave once the lease has ended, or another term has begun."""
 
     number: Count
     group: U16
@@ -86,6 +86,7 @@ class PushWork(
 class PushDone(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The outcome of an attempt.
 
+    - `number`: that of the PushWork.
     - `code`: the HTTP status or one of failure_code.REASONS.
     - `text`: the error text of the receiver or the system, "" on success.
     - `retry_after_ms`: the wait that a 429 or 503 asked for.
@@ -108,18 +109,19 @@ class Receivers(Protocol):
     """The push wire, as a group sees it."""
 
     def attach(self, group: int, window: TrustWindow, done: Callable[[PushDone], None]) -> None:
-        """Take work of this group from now on. Its window says when work may leave. Only after `detach` a group may
-        attach again, and then hears nothing of older work."""
+        """Take work of this group from now on, and call `done` with each outcome. `window` says until when work may
+        leave. A group may attach again only after `detach`, and then hears nothing of older work."""
 
     def detach(self, group: int) -> None:
-        """Close the group: it hears nothing any more, and none of its work leaves."""
+        """Forget the group: none of its work leaves any more, and it hears no more outcomes."""
 
     def send(self, work: PushWork) -> None:
         """Begin an attempt. Work of a group that is not attached does not leave, and is not reported."""
 
 
 def chosen_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers by name in lower case, without ours and the connection's. The API refuses most of those. Any that get
-    here must not forge a signature's headers or the length of the body."""
+    """Return the headers that a request may carry, with names in lower case: without Hourwheel's own and those of the
+    connection. The API refuses most of those already. Any that get here must not forge a signature's headers or the
+    length of the body."""
     lowered = {name.lower(): value for name, value in headers.items()}
     return {name: value for name, value in lowered.items() if name not in _NOT_THEIRS and not name.startswith(_OURS)}

@@ -52,17 +52,18 @@ _BODY: Final = [
 ]
 _MAC_SIZE: Final = 16
 _MAC: Final = np.dtype((np.uint8, (_MAC_SIZE,)))
-#: This many of the newest texts are a generation. Two generations are known by their text, 300 bytes each.
+#: Texts in a generation. The texts of the two newest generations are known, 300 bytes each.
 KNOWN_MAX: Final = 16_384
 #: Receipts read at once, 1.4 us each by their MAC.
 READ_AT_ONCE: Final = 1_000
-#: The last character carries 4 bits of the bytes. With its other 2 bits set a second text would name the same
-#: hand-over.
+#: Valid last characters of a receipt. The last character carries 4 bits of the bytes. If its other 2 bits were set, a
+#: second text would name the same hand-over.
 _LAST: Final = frozenset("AEIMQUYcgkosw048")
 
 
 class _Form:
-    """A form of receipts: its columns in front of the MAC, and the sizes that follow."""
+    """A form of receipts: the columns in front of the MAC (`body`), and the sizes that follow from them, in bytes and
+    characters."""
 
     def __init__(self, *more: tuple[str, str]) -> None:
         self.body = np.dtype([*_BODY, *more])
@@ -79,12 +80,12 @@ _FIRST: Final = _Form()
 _WHOLE: Final = _Form(("group", "<u2"), ("namespace", "<u4"))
 assert (_FIRST.size, _FIRST.length, _WHOLE.size, _WHOLE.length) == (28, 59, 34, 67)
 CLAIM: Final = _FIRST.body
-"""A hand-over that a receipt names."""
+"""The columns of a claim: the hand-over that a receipt names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceiptColumns:
-    """Hand-overs that receipts name, shape [n] each."""
+    """The hand-overs that n receipts name, as columns of shape [n]."""
 
     position: U64  # where the message stood at the hand-over
     random: U64  # of the id
@@ -105,7 +106,7 @@ class ReceiptColumns:
         return cls(body["position"], body["random"], body["topic"], body["term"], body["attempt"], body["subscription"])
 
     def select(self, rows: npt.NDArray[Any] | slice) -> ReceiptColumns:
-        """The rows given by an index array, a mask or a slice."""
+        """Return the rows that an index array, a mask or a slice names."""
         return ReceiptColumns(
             self.position[rows],
             self.random[rows],
@@ -117,7 +118,8 @@ class ReceiptColumns:
 
 
 class Receipts:
-    """Makes and checks receipts of one group with its secret. `whole` is true if every member reads the second form."""
+    """Makes and checks the receipts of one group with its secret. `whole` is true if every member reads the longer
+    form."""
 
     def __init__(self, secret: bytes, whole: Callable[[], bool], group: int = 0) -> None:
         self._keyed = blake2b(key=secret, digest_size=_MAC_SIZE)
@@ -128,7 +130,7 @@ class Receipts:
     def make(
         self, *, position: U64, random: U64, topic: U32 | int, term: U32 | int, attempt: U16, subscription: int = 0
     ) -> list[str]:
-        """The texts that consumers get, for columns of n hand-overs."""
+        """Return the receipts for columns of n hand-overs, as the texts that consumers get."""
         count, form = len(position), _WHOLE if self._whole() else _FIRST
         if not count:
             return []
@@ -154,7 +156,8 @@ class Receipts:
         return texts
 
     def read(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.intp], bytes]:
-        """Return which texts are receipts of this group, ascending, and a row of CLAIM for each of those."""
+        """Return the rows of `texts` that are receipts of this group, ascending, and a row of CLAIM for each of
+        those."""
         if (made := self._known(texts)) is not None:
             return np.arange(len(texts)), b"".join(made)
         forms = [form for form in (_WHOLE, _FIRST) if any(len(text) == form.length for text in texts)]
@@ -166,7 +169,7 @@ class Receipts:
         return rows[order], np.frombuffer(claims + more, CLAIM)[order].tobytes()
 
     def read_in_pieces(self, texts: Sequence[str]) -> Pieces[tuple[npt.NDArray[np.intp], bytes]]:
-        """Do `read`, a piece at a time."""
+        """Do the same as `read`, in pieces of READ_AT_ONCE."""
         if len(texts) <= READ_AT_ONCE:
             return self.read(texts)
         rows: list[npt.NDArray[np.intp]] = []
@@ -206,7 +209,7 @@ class Receipts:
         self._made.update(zip(texts, [body for (body,) in _FIRST.bodies.iter_unpack(bodies)], strict=True))
 
     def _known(self, texts: Sequence[str]) -> list[bytes] | None:
-        """The bodies of these texts. None unless all are known."""
+        """Return the claims of these texts, if all were made here lately. None otherwise."""
         known = list(map(self._made.get, texts))
         if None in known:
             before = self._made_before.get
@@ -215,7 +218,7 @@ class Receipts:
         return bodies if bodies and len(bodies) == len(texts) else None
 
     def _macs(self, bodies: bytes, form: _Form) -> bytes:
-        """The MACs of these bodies, one behind the other."""
+        """Return the MACs of these bodies, one behind the other."""
         copy, macs = self._keyed.copy, []
         for (body,) in form.bodies.iter_unpack(bodies):
             state = copy()
@@ -225,7 +228,8 @@ class Receipts:
 
 
 def _decode(texts: Sequence[str]) -> bytes | None:
-    """A stride of bytes for each text, the last byte zero. None if one has a character that is not of base64url."""
+    """Return the bytes of all texts, one behind the other, each with a zero byte behind it. None if one text has a
+    character that is not of base64url."""
     joined = "A".join([*texts, ""])
     if not joined.isascii() or "+" in joined or "/" in joined:  # b64decode takes these for - and _
         return None

@@ -1,4 +1,4 @@
-"""A refusal as it crosses: on both sides it is a Problem, between them a struct."""
+"""A refusal as it crosses: it is a Problem on both sides, and this struct on its way between them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     @classmethod
     def of(cls, problem: Problem) -> Refusal:
-        """The Refusal of this Problem."""
+        """Return the Refusal that carries this Problem."""
         return cls(
             problem.code, problem.detail, problem.errors, problem.retry_after_s, problem.headers, dict(problem.extra)
         )
 
     def problem(self) -> Problem:
-        """The Problem of this Refusal. If this build does not know the code, it cannot tell what was done."""
+        """Return the Problem that this Refusal carries. A code that this build does not know becomes `outcome-unknown`,
+        because nothing says what was done."""
         if self.code not in TABLE:
             return Problem("outcome-unknown", f"a refusal of another build: {self.code}: {self.detail}")
         return Problem(
@@ -37,7 +38,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 def unfinished(refused: Problem | Refusal, **done: Any) -> Problem:
-    """The refusal of a request of which a part was done, or may have been. `done` says how much is known to be done."""
+    """Return the refusal of a request of which a part was done, or may have been. `done` are members of the answer that
+    say how much is known to be done."""
     return Problem(
         "outcome-unknown",
         f"a part of this was done, or may have been, before it was refused ({refused.detail}); "

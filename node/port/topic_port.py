@@ -15,7 +15,8 @@ class TopicAsked(Plain, frozen=True):
 
 
 class TopicPut(Plain, frozen=True):
-    """Set the settings that `change` names. `create`: a PUT, which replaces all."""
+    """A change of the settings that `change` names. `create`: it is a PUT, which names all settings and makes the topic
+    if it does not exist."""
 
     name: str
     change: TopicChange
@@ -24,14 +25,15 @@ class TopicPut(Plain, frozen=True):
 
 
 class TopicDrop(Plain, frozen=True):
-    """Remove a topic all of whose messages have ended."""
+    """A wish to remove a topic, which is granted if all its messages have ended. `if_match`: only at this revision."""
 
     name: str
     if_match: Count | None = None
 
 
 class TopicsAsked(Plain, frozen=True):
-    """At most so many topics by name, behind `after`. `counts`: with their messages by state."""
+    """A page of at most `most` topics, by name, behind the name `after`. `counts`: with the number of their messages by
+    state."""
 
     after: str
     most: Count
@@ -39,22 +41,24 @@ class TopicsAsked(Plain, frozen=True):
 
 
 class TopicPage(Plain, frozen=True):
-    """Topics by name."""
+    """Topics, sorted by name."""
 
     topics: tuple[TopicView, ...]
 
 
 class TopicPort(Protocol):
-    """Only the leader answers. Other nodes raise `no-leader`."""
+    """The calls about topics. Only the leader answers. Other nodes raise `no-leader`."""
 
     async def topic(self, asked: TopicAsked) -> TopicView:
-        """Raises `unknown-topic`."""
+        """Return a topic. Raises `unknown-topic`."""
 
     async def topics(self, asked: TopicsAsked) -> TopicPage:
-        """Return a page. Counts take a pass over all messages."""
+        """Return a page of topics. With counts it takes a pass over all messages."""
 
     async def put_topic(self, asked: TopicPut) -> TopicView:
-        """Raises `unknown-topic` without `create`, `revision-mismatch`, `invalid-field`."""
+        """Set settings of a topic, and return it. Raises `unknown-topic` without `create`, `revision-mismatch`,
+        `invalid-field`."""
 
     async def delete_topic(self, asked: TopicDrop) -> None:
-        """Raises `unknown-topic`, `not-empty`, `revision-mismatch`, `over-limit`, `change-in-progress`."""
+        """Remove a topic. Raises `unknown-topic`, `not-empty`, `revision-mismatch`, `over-limit`,
+        `change-in-progress`."""

@@ -1,7 +1,7 @@
-"""Until when a group may act as the leader. The parts that act for it ask right before a byte leaves.
+"""The time until which a group may act as the leader. The parts that act for the group ask right before a byte leaves.
 
-The group opens the window with each echo of its peers. It closes it in the step in which its term ends or is about to
-be given away. The window is three numbers on the machine's monotonic clock, so that a page of shared memory can hold
+The group opens the window anew with each echo of its peers. It closes it in the step in which its term ends or is about
+to be given away. The window is three numbers on the machine's monotonic clock, so that a page of shared memory can hold
 them.
 """
 
@@ -13,7 +13,8 @@ NEVER: Final = float("-inf")
 
 
 class TrustWindow:
-    """The window of one group. `term` is 0 while it is closed. `ahead_s` is the node clock less the monotonic one."""
+    """The window of one group. `term` is 0 while it is closed. `ahead_s` is the time of the node clock less that of the
+    monotonic clock."""
 
     __slots__ = ("ahead_s", "term", "until_s")
 
@@ -21,11 +22,11 @@ class TrustWindow:
         self.term, self.until_s, self.ahead_s = 0, NEVER, 0.0
 
     def open(self, term: int, until_s: float, ahead_s: float) -> None:
-        """Let parts act in this term until `until_s`."""
+        """Let parts act in this term until the monotonic second `until_s`."""
         self.term, self.until_s, self.ahead_s = term, until_s, ahead_s
 
     def close(self) -> None:
-        """Let no part act."""
+        """Let no part act until the window is opened again."""
         self.term, self.until_s = 0, NEVER
 
     def covers(self, term: int, lease_end_ms: int, now_s: float) -> bool:
@@ -35,7 +36,8 @@ class TrustWindow:
 
 
 class SentWindow(TrustWindow):
-    """The window of hand-overs that left another node within the window there. Here they go on."""
+    """The window of hand-overs of another node. They left that node within its window, so they may always go on
+    here."""
 
     __slots__ = ()
 

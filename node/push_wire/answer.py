@@ -1,8 +1,8 @@
-"""Reads the answer of a receiver, and says what became of the attempt.
+"""Reads the answer of a receiver, and makes it the outcome of the attempt.
 
-Nearly every answer comes whole, in one piece, with a Content-Length. `read_simple` takes exactly those. A receiver that
-answers the same again costs one look into a dictionary. `read_simple` refuses any answer with more than one reading,
-and aiohttp's parser decides on that.
+Nearly every answer comes whole, in one piece, with a Content-Length. `read_simple` takes exactly those. If a receiver
+answers with the same head again, reading it is one look into a dictionary. `read_simple` refuses any answer that could
+be read in more than one way, and aiohttp's parser decides on that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import aiohttp
 from api.port.address_guard import FORBIDDEN_ERRNO
 from node.port.failure_code import BAD_URL, BROKEN, CONNECT, DNS, ERROR_BYTES_MAX, FORBIDDEN_ADDRESS, TLS
 
-#: Bytes of an answer's body that are read. After that the connection is closed.
+#: Bytes of an answer's body that are read. A connection whose answer has more is closed.
 ANSWER_BYTES_MAX: Final = 16 * 1024
 #: A number above this is no HTTP status.
 STATUS_MAX: Final = 599
@@ -53,7 +53,8 @@ class Answer(NamedTuple):
 
 
 class Simple(NamedTuple):
-    """An answer that came whole and has one reading. Its connection may be kept. `retry_after` as it was sent."""
+    """A whole answer that can be read in one way only. Its connection may be kept. `retry_after` is the header as it
+    was sent."""
 
     status: int
     body: bytes
@@ -67,7 +68,8 @@ class _Head(NamedTuple):
 
 
 def read_simple(data: bytes) -> Simple | None:
-    """Return the answer in `data` if these bytes are one whole answer and nothing else. None: ask a parser."""
+    """Return the answer in `data` if these bytes are one whole answer and nothing else. None if a parser has to
+    decide."""
     end = data.find(_HEAD_END, 0, _HEAD_BYTES_MAX)
     if end < 0:
         return None
@@ -111,7 +113,8 @@ def _read_head(head: bytes) -> _Head | None:
 
 
 def make_answer(status: int, body: bytes, retry_after: str | None, now_ms: int) -> Answer:
-    """Make the Answer of a final status. `body` is the part that was read."""
+    """Make the outcome of an attempt from a final status. `body` is the part that was read, which becomes the error
+    text. `now_ms` is for a Retry-After that is a date."""
     if 200 <= status < 300:
         return Answer(status)
     if status > STATUS_MAX:
@@ -123,12 +126,12 @@ def make_answer(status: int, body: bytes, retry_after: str | None, now_ms: int) 
 
 
 def failed(failure: BaseException) -> Answer:
-    """Make the Answer of an error of the client."""
+    """Make the outcome of an attempt whose connection or request failed with this error."""
     return Answer(code_of(failure), str(failure) or type(failure).__name__)
 
 
 def code_of(failure: BaseException) -> int:
-    """Return the reason that stands for an error of the client."""
+    """Return the code of node.port.failure_code for an error of a connection or a request."""
     if isinstance(failure, aiohttp.ClientConnectorDNSError):
         return DNS
     if isinstance(failure, aiohttp.ClientSSLError):
@@ -141,8 +144,8 @@ def code_of(failure: BaseException) -> int:
 
 
 def retry_after_ms(text: str, now_ms: int) -> int | None:
-    """Return the wait that a Retry-After header asks for, seconds or an HTTP date. None if it is neither. A number with
-    too many digits counts as the largest that is read: such a receiver is not asked again at once."""
+    """Return the wait in ms that a Retry-After header asks for, in seconds or as an HTTP date. None if it is neither. A
+    number with too many digits counts as the largest that is read: such a receiver is not asked again at once."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         seconds = text.lstrip("0") or "0"

@@ -1,4 +1,4 @@
-"""Attempts of webhooks over kept connections. Each ends as a code, whatever the receiver does.
+"""Attempts of webhooks over kept connections. Each ends with a code, whatever the receiver does.
 
 A receiver may refuse, hang, drip, flood, break off or talk nonsense. Each attempt ends as an Answer within the timeout.
 The timeout covers everything from the look-up of the name to the last byte of the answer. Redirects are not followed: a
@@ -9,10 +9,11 @@ The timeout covers everything from the look-up of the name to the last byte of t
 
 aiohttp makes the connections, and our code the requests: a session of aiohttp costs several times what the bytes of a
 webhook do. On a kept connection an attempt is a write and a callback, without a task. If an attempt finds no idle
-connection a new one is made. The attempt takes the first that is ready, that one or one that became free.
+connection, a new one is made. The attempt takes the first connection that is ready: the new one, or one that another
+attempt is done with.
 
-A request goes out once, since a receiver may have read it. A kept connection that breaks is a failed attempt. So idle
-connections are dropped before the usual servers drop them.
+A request goes out once, since a receiver may have read it. If a kept connection breaks under a request, the attempt has
+failed. So idle connections are dropped before the usual servers drop them.
 """
 
 from __future__ import annotations
@@ -36,19 +37,20 @@ from node.push_wire.connection import Ended, Exchange, Wire
 from node.push_wire.deadlines import Deadlines
 from node.push_wire.names import TOPIC, Names
 
-#: This side closes kept connections after this time. Servers commonly close them after 5 s, and a request that meets
-#: such a close is a failed attempt.
+#: Seconds after which this side closes an idle connection. Servers commonly close theirs after 5 s, and a request that
+#: meets such a close is a failed attempt.
 KEEPALIVE_S: Final = 4.0
-#: How often to look for such connections.
+#: Seconds between two searches for such connections.
 SWEEP_S: Final = 0.5
-#: At most so many connections to one receiver are made at the same time, or as many as stand. Otherwise each attempt of
-#: a burst makes one, at ten times the price of a push. The first to stand would soon be free for them.
+#: At most this many connections to one receiver are made at the same time, or as many as stand already, if that is
+#: more. Otherwise each attempt of a burst would make a connection, at ten times the price of a push. The first to stand
+#: would soon be free for the other attempts.
 CONNECTING_LEAST: Final = 8
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None)
 
 
 class _Pool:
-    """Connections to one receiver that are not in use, and the attempts that wait for one."""
+    """The idle connections to one receiver, those being made, and the attempts that wait for one."""
 
     __slots__ = ("begun", "connecting", "idle", "in_use", "waiting")
 
@@ -71,11 +73,11 @@ class _Pool:
 
 
 class PushClient:
-    """The connections of one process.
+    """The connections of one process to receivers.
 
-    - `addresses` says what may be connected to.
+    - `addresses` decides which addresses may be connected to.
     - `now_ms` is for dates in Retry-After.
-    - `may_send` is asked when a connection stands. If it says no, nothing is sent and the code is STOPPED.
+    - `may_send` is asked right before a request goes out. If it returns false, nothing is sent and the code is STOPPED.
     - `ended` is called once for each attempt, perhaps before `send` returns.
     """
 
@@ -91,7 +93,7 @@ class PushClient:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Make the connector, before anything is sent."""
+        """Make the connector. Call it before the first `send`."""
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._passed)
         self._first = Line(self._loop)  # connections to receivers without one: 2,000 held the loop for a second
@@ -104,7 +106,7 @@ class PushClient:
         )
 
     async def close(self) -> None:
-        """Close all connections. Attempts under way end without an answer."""
+        """Close all connections. Attempts under way are dropped without a call of `ended`."""
         if self._connector is None:
             return
         if self._sweeping is not None:
@@ -126,7 +128,7 @@ class PushClient:
         await self._connector.close()
 
     def send(self, work: PushWork, head: bytes) -> None:
-        """Make one attempt. `head` is the request's, to its empty line."""
+        """Begin one attempt. `head` is the head of its request, with the empty line."""
         assert self._connector is not None, "send before start"
         target = work.target
         exchange = Exchange(work, head, self._loop.time(), self._ended)
@@ -148,7 +150,8 @@ class PushClient:
         self._connect_more(work.group, target, pool)
 
     def _begin(self, wire: Wire, exchange: Exchange) -> bool:
-        """Send the request if that is allowed now. Otherwise end the attempt. Return true if the wire is in use."""
+        """Send the request if `may_send` allows it. Otherwise end the attempt. Return true if the wire is in use
+        now."""
         if self._may_send(exchange.work):
             self._pools[exchange.work.target.origin].in_use += 1
             wire.begin(exchange)
@@ -166,14 +169,14 @@ class PushClient:
     # -- connections
 
     def _connect_more(self, group: int, target: PushTarget, pool: _Pool) -> None:
-        """Make as many connections as waiting attempts need. While an attempt waits, a connection is being made. It
-        holds no message."""
+        """Make as many connections as waiting attempts need. While an attempt waits, at least one connection is being
+        made. The task that makes it holds no message."""
         while pool.lacking:
             pool.connecting.append(self._loop.create_task(self._connect(group, target, pool)))
 
     async def _connect(self, group: int, target: PushTarget, pool: _Pool) -> None:
-        """Make one more connection, for the attempt that has waited longest when it stands or fails. Attempts that wait
-        too long time out by themselves."""
+        """Make one more connection. When it stands or fails, the attempt that has waited longest gets it or its
+        failure. Attempts that wait too long time out by themselves."""
         assert self._connector is not None
         TOPIC.set((group, target.topic))
         broken: BaseException | None = aiohttp.ServerDisconnectedError()
@@ -214,7 +217,7 @@ class PushClient:
 
     @staticmethod
     def _connected(pool: _Pool) -> None:
-        """Remove this task: its work is done."""
+        """Remove the running task from the connections being made, because its work is done."""
         task = asyncio.current_task()
         assert task is not None
         pool.connecting.remove(task)
@@ -236,7 +239,7 @@ class PushClient:
             self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _done(self, wire: Wire, exchange: Exchange, answer: Answer) -> None:
-        """Take an answer, or the end of a connection that broke."""
+        """Take the outcome of an attempt. Keep its connection if that still stands."""
         origin = exchange.work.target.origin
         self._pools[origin].in_use -= 1
         if wire.is_connected():
@@ -247,7 +250,8 @@ class PushClient:
         self._forget(origin)
 
     def _passed(self, exchange: Exchange) -> None:
-        """End an attempt whose time is over."""
+        """End an attempt whose timeout has passed. It counts as the receiver's fault, unless the receiver's name still
+        waits for its look-up."""
         origin = exchange.work.target.origin
         pool = self._pools[origin]
         if exchange.wire is not None:

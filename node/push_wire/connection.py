@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 #: Interim answers (1xx) before the final one.
 INTERIM_MAX: Final = 32
-#: Bodies up to this size go out in one piece with the head: copying them costs less than a second piece.
+#: Bodies up to this size go out in one write with the head: copying them costs less than a second write.
 JOINED_BYTES: Final = 16 * 1024
 _SWITCHING: Final = 101
 _NEXT_INTERIM: Final = b"\r\n\r\nHTTP/1.1 1"
 
 Ended = Callable[[PushWork, Answer, float], None]
-"""Called when an attempt has ended, with its Answer and the loop's second at which it began."""
+"""Called when an attempt has ended: with its work, its outcome, and the loop's second at which it began."""
 
 
 class Exchange:
-    """An attempt: its request, and `ended`, which is called once with the Answer."""
+    """One attempt on its way: its request, its deadline, and the callback `ended`, which is called once with the
+    outcome."""
 
     __slots__ = ("_ended", "begun_s", "due_s", "head", "second", "wire", "work")
 
@@ -45,29 +46,30 @@ class Exchange:
         self._ended: Ended | None = ended
         self.wire: Wire | None = None  # the one that its request went out on
         self.due_s = 0.0  # when it times out (node.push_wire.deadlines)
-        self.second = False  # it got its extra time after the process stood still
+        self.second = False  # its deadline was put off once, after the process stood still
 
     @property
     def over(self) -> bool:
-        """True if its outcome is known."""
+        """True if its outcome was reported, or is not wanted any more."""
         return self._ended is None
 
     def forget(self) -> None:
-        """Drop the callback."""
+        """Drop the callback, so that no outcome is reported."""
         self._ended = None
 
     def end(self, answer: Answer) -> None:
-        """Call back with the Answer."""
+        """Report the outcome."""
         assert self._ended is not None, "an attempt ends twice"
         ended, self._ended = self._ended, None
         ended(self.work, answer, self.begun_s)
 
 
 class Wire(ResponseHandler):
-    """A connection that stands, made by aiohttp's connector, which counts it as in use until `drop`.
+    """A connection that stands. aiohttp's connector made it, and counts it as in use until `drop`. It carries one
+    exchange at a time.
 
     `done(wire, exchange, answer)` is called when an answer is whole or has failed, after the wire is free or dropped.
-    `gone(wire)` is called when the other side closed an idle one.
+    `gone(wire)` is called when the receiver closed an idle one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,11 +98,11 @@ class Wire(ResponseHandler):
         done: Callable[[Wire, Exchange, Answer], None],
         gone: Callable[[Wire], None],
     ) -> None:
-        """Take the callbacks of a connection that stands."""
+        """Take over a connection that stands, with the callbacks that it is to use."""
         self.connection, self._now_ms, self._done, self._gone = connection, now_ms, done, gone
 
     def begin(self, exchange: Exchange) -> None:
-        """Send the request. The wire is idle and connected."""
+        """Send the request of this exchange. The wire must be idle and connected."""
         assert self._exchange is None, "a request on a connection that waits for an answer"
         assert self.transport is not None, "a request on a connection that is closed"
         self._exchange, exchange.wire = exchange, self
@@ -111,7 +113,8 @@ class Wire(ResponseHandler):
             self.transport.writelines((head, body))
 
     def drop(self, *, abort: bool = True) -> None:
-        """Close the connection, at once unless `abort` is off. Its exchange is forgotten."""
+        """Close the connection: at once, or without `abort` after the bytes that were written. Its exchange is
+        forgotten, without a callback."""
         self._exchange = None
         if abort:
             self.abort()
@@ -122,7 +125,7 @@ class Wire(ResponseHandler):
     # -- callbacks of the transport
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of an answer. Bytes without a request end the connection."""
+        """Take bytes of an answer. Bytes that come while no request waits for an answer end the connection."""
         exchange = self._exchange
         if exchange is None:
             if data and self.connection is not None:
@@ -144,7 +147,7 @@ class Wire(ResponseHandler):
         self._look()
 
     def feed_data(self, data: Any, size: int = 0) -> None:
-        """Take a head that the parser read. Up to INTERIM_MAX interim heads are passed over."""
+        """Take a head that the parser has read. Up to INTERIM_MAX interim heads are ignored."""
         message, content = data
         if 100 <= message.code < 200 and message.code != _SWITCHING:
             self._interim += 1
@@ -158,7 +161,7 @@ class Wire(ResponseHandler):
             self._surplus = True
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End an answer without a length, or fail."""
+        """The connection is closed. That ends an answer without a length; any other answer under way has failed."""
         super().connection_lost(exc)
         self._look()
         if self._exchange is not None:
@@ -169,7 +172,8 @@ class Wire(ResponseHandler):
     # -- an answer that is not simple
 
     def _look(self) -> None:
-        """Look if the answer is whole by now, or has failed. Reading makes the parser go on, which comes back here."""
+        """Finish the answer if it is whole by now, or fail if it cannot be read. Reading makes the parser go on, which
+        calls this again."""
         if self._looking or self._exchange is None:
             return
         self._looking = True
@@ -184,7 +188,8 @@ class Wire(ResponseHandler):
             self._finish()
 
     def _read(self) -> bool:
-        """Take the bytes of the body that came. Return true if that is enough. Raises errors of the parser."""
+        """Take the bytes of the body that have come. Return true if the body is whole or enough of it is read. Raises
+        errors of the parser."""
         content, text = self._content, self._text
         if content is None:
             failure = self.exception()
@@ -215,7 +220,7 @@ class Wire(ResponseHandler):
         self._tell(exchange, failed(failure))
 
     def _free(self) -> None:
-        """Make ready for the next request."""
+        """Make the wire ready for the next request."""
         self._exchange = None
         if self._parsed:
             self._clear()

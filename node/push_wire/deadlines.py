@@ -1,4 +1,5 @@
-"""Times out attempts: one timer for all of them, on a grid, since nearly every attempt ends long before."""
+"""The timeouts of attempts. One timer serves all of them, on a grid of times, since nearly every attempt ends long
+before."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from node.push_wire.connection import Exchange
 
 #: Deadlines are rounded up to this.
 GRID_S: Final = 0.01
-#: A deadline that comes later than this was held up by the whole process. Bytes in sockets are then read first.
+#: If a deadline is noticed this late, the whole process stood still. Bytes in sockets are then read before attempts
+#: end.
 STOOD_STILL_S: Final = 0.2
 
 
 class Deadlines:
-    """The deadlines of all attempts under way. `passed` is called for each that did not end in time."""
+    """The deadlines of all attempts under way. `passed` is called for each attempt that did not end in time."""
 
     def __init__(self, passed: Callable[[Exchange], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -28,7 +30,7 @@ class Deadlines:
         self._timer_slot = 0
 
     def add(self, exchange: Exchange, seconds: float) -> None:
-        """Give the attempt so many seconds from now."""
+        """Let the attempt time out `seconds` from now."""
         exchange.due_s = self._loop.time() + seconds
         slot = math.ceil(exchange.due_s / GRID_S)
         there = self._slots.get(slot)
@@ -45,7 +47,7 @@ class Deadlines:
             there.discard(exchange)
 
     def clear(self) -> None:
-        """Time nothing out any more."""
+        """Forget all deadlines: nothing times out any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._slots.clear()
@@ -60,7 +62,7 @@ class Deadlines:
 
     def _come(self) -> None:
         """End attempts whose time is over. If the process stood still until long after that, the answer may have come
-        meanwhile and wait in the socket. Then the attempt gets a moment to read it."""
+        meanwhile and wait in the socket. Then the attempt gets STOOD_STILL_S more to read it, once."""
         self._timer = None
         now_s = self._loop.time()
         while self._order and (self._order[0] * GRID_S <= now_s or not self._slots[self._order[0]]):

@@ -1,6 +1,6 @@
 """The head of one attempt's request.
 
-Headers, a later line winning over an earlier one of the same name:
+Headers come from four places. A later place wins over an earlier one with a header of the same name:
 
     User-Agent, Content-Type as the message has it  <  target's headers  <  message's headers  <  webhook-*, Hourwheel-*
 
@@ -20,7 +20,7 @@ from node.port.push_port import TOKEN, PushTarget, PushWork, chosen_headers
 from node.push_wire.signature import sign
 
 KEPT_MAX: Final = 4096
-"""Targets whose lines are kept. If more are in use, lines are rendered anew now and then."""
+"""Targets whose header lines are kept. If more are in use, some lines are rendered anew."""
 
 JSON: Final = "application/json"
 AGENT: Final = "hourwheel"
@@ -52,12 +52,13 @@ def make_head(work: PushWork) -> bytes:
 
 @lru_cache(maxsize=KEPT_MAX)
 def _lines_of(target: PushTarget, content_type: str) -> bytes:
-    """Header lines of a message without headers of its own."""
+    """Return the header lines for messages without headers of their own."""
     return _render({"content-type": content_type or JSON, **target.headers})
 
 
 def _render(headers: Mapping[str, str]) -> bytes:
-    """Render header lines. A line break would forge headers: ValueError."""
+    """Render header lines. Raises ValueError for a name or a value that cannot be sent: a line break would forge
+    headers."""
     lines: list[str] = []
     for name, value in {"user-agent": AGENT, "accept": "*/*", **headers}.items():
         if not TOKEN.fullmatch(name) or _CONTROLS.search(value):

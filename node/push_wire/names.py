@@ -1,13 +1,13 @@
-"""Names of receivers to addresses: looked up in threads, remembered, and shared out between topics.
+"""The addresses of receivers' names: looked up in threads, remembered, and with look-ups shared out between topics.
 
 A name server that hangs holds a look-up for 10 s and more, and any client may name any number of receivers. So
 
-- a resolved name serves for FRESH_S, and for STALE_S while a new look-up runs: known receivers wait for none;
+- a resolved name serves for FRESH_S, and for STALE_S while a new look-up runs: known receivers wait for no look-up;
 - a name that failed is not looked up again for FAILED_S;
-- names that never resolved get only a part of LOOKUPS_MAX look-ups, and those of one topic few of these;
+- names that never resolved get only NEW_MAX of the LOOKUPS_MAX look-ups, and those of one topic TOPIC_MAX of these;
 - an attempt that waits here for its turn has not been tried: `waits` says so, and the attempt does not count.
 
-If no attempt waits for a look-up any more, it goes on, and its result is kept.
+A look-up goes on even if no attempt waits for it any more, and its result is kept.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-#: Long enough for a burst, short enough to follow a receiver that moves.
+#: Seconds for which found addresses serve: long enough for a burst, short enough to follow a receiver that moves.
 FRESH_S: Final = 10.0
-#: A name server may be away this long before known receivers are not reached.
+#: Seconds for which found addresses serve while the name server is away.
 STALE_S: Final = 600.0
 FAILED_S: Final = 5.0
-#: Names looked up at the same time. Of those: names that never resolved, in all, and of one topic.
+#: Names looked up at the same time: all; those that never resolved; those that never resolved, of one topic.
 LOOKUPS_MAX: Final = 256
 NEW_MAX: Final = 192
 TOPIC_MAX: Final = 32
@@ -39,15 +39,15 @@ KNOWN_MAX: Final = 10_000
 Topic = tuple[int, int]
 """A group's number, and a topic's number in it."""
 TOPIC: Final[ContextVar[Topic]] = ContextVar("topic")
-"""The topic for which a connection is made."""
+"""The topic for which the running task makes a connection."""
 
 Addresses = list[ResolveResult]
 
 
 @dataclass(slots=True)
 class _Known:
-    """The addresses found for a name, and when. `addresses` is empty if it never resolved. `failure` is of the newest
-    look-up."""
+    """The newest addresses of a name, and the loop's second at which they were found. `addresses` is empty if it never
+    resolved. `failure` is that of the newest look-up, if it failed."""
 
     addresses: Addresses
     found_s: float
@@ -56,8 +56,8 @@ class _Known:
 
 
 class Names(AbstractResolver):
-    """Runs getaddrinfo in threads of its own. The reads of slots share the loop's pool, and a name server that hangs
-    must not hold them up. It must not hold up the end of the process either."""
+    """A resolver that runs getaddrinfo in threads of its own. The pool of the loop also reads slots, which a name
+    server that hangs must not hold up. It must not hold up the end of the process either."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], _Known] = {}  # by host and family; the newest request is at the end
@@ -65,17 +65,18 @@ class Names(AbstractResolver):
         self._waiting: deque[tuple[tuple[str, int], Topic, asyncio.Future[None]]] = deque()
         self._waiting_hosts: dict[str, int] = {}
         self._new = 0  # look-ups under way of names that never resolved
-        self._by_topic: dict[Topic, int] = {}  # the same by topic
-        self._giving = False  # room is given in the loop's next turn
+        self._by_topic: dict[Topic, int] = {}  # those of `_new` by topic
+        self._giving = False  # waiting look-ups begin in the loop's next turn
 
     def waits(self, host: str) -> bool:
-        """True if the look-up of this name waits to begin."""
+        """True if a look-up of this name waits for its turn to begin."""
         return host in self._waiting_hosts
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a name. Raises OSError."""
+        """Return the addresses of a name: remembered ones if they may serve, otherwise after a look-up. Raises
+        OSError."""
         name, now_s = (host, int(family)), _now_s()
         known = self._known.pop(name, None)
         if known is not None:
@@ -98,7 +99,7 @@ class Names(AbstractResolver):
         return _at(found.addresses, port)
 
     async def _looked_up(self, name: tuple[str, int]) -> None:
-        """Wait for the look-up of a name without usable addresses, and before that for room."""
+        """Wait for the look-up of a name without usable addresses. If as many run as may, first wait for a turn."""
         topic = TOPIC.get((0, 0))
         while name not in self._under_way and not self._is_fresh(name):
             if self._has_room(topic):
@@ -117,7 +118,7 @@ class Names(AbstractResolver):
             await asyncio.shield(self._under_way[name])
 
     def _is_fresh(self, name: tuple[str, int]) -> bool:
-        """True if the name was looked up while this call waited for room."""
+        """True if the name was looked up while this call waited for its turn."""
         known, now_s = self._known.get(name), _now_s()
         if known is None:
             return False
@@ -150,7 +151,7 @@ class Names(AbstractResolver):
         threading.Thread(target=_ask, args=(loop, done, *name), daemon=True).start()
 
     def _note(self, name: tuple[str, int], addresses: Addresses, failure: OSError | None, now_s: float) -> None:
-        """Note the result of a look-up. A failure leaves addresses that were found before."""
+        """Note the result of a look-up. After a failure, addresses that were found before stay."""
         known = self._known.pop(name, None) or _Known([], 0.0)
         if failure is None:
             known = _Known(addresses, now_s)
@@ -161,8 +162,8 @@ class Names(AbstractResolver):
             del self._known[next(iter(self._known))]
 
     def _give_room(self) -> None:
-        """Give room to the calls that have waited longest and may go. A look-up that began meanwhile serves others of
-        its name."""
+        """Begin the look-ups that have waited longest, as many as may run. A look-up that began meanwhile serves all
+        that wait for the same name."""
         self._giving = False
         for _ in range(len(self._waiting)):
             name, topic, room = self._waiting.popleft()
@@ -177,7 +178,7 @@ class Names(AbstractResolver):
                 self._waiting.append((name, topic, room))
 
     async def close(self) -> None:
-        """Leave threads that still wait. Their results are not read."""
+        """Do nothing: threads that still wait end by themselves, and no part reads their results."""
 
 
 def _now_s() -> float:
@@ -185,12 +186,12 @@ def _now_s() -> float:
 
 
 def _at(addresses: Addresses, port: int) -> Addresses:
-    """The same addresses with this port."""
+    """Return the same addresses with this port."""
     return [ResolveResult(**{**each, "port": port}) for each in addresses]
 
 
 def _ask(loop: asyncio.AbstractEventLoop, done: Callable[..., None], host: str, family: int) -> None:
-    """Look the name up in a thread, and tell the loop."""
+    """Look the name up, in a thread, and give the result to `done` on the loop."""
     addresses: Addresses = []
     failure: OSError | None = None
     try:

@@ -1,4 +1,4 @@
-"""Signatures of webhooks, as standardwebhooks.com defines them: a receiver's library checks them as it is.
+"""Signatures of webhooks, as standardwebhooks.com defines them, so that a receiver can check them with its library.
 
     webhook-signature: v1,<base64 of HMAC-SHA256(key, "<webhook-id>.<webhook-timestamp>.<body>")>
 
@@ -12,6 +12,6 @@ import hmac
 
 
 def sign(key: bytes, id: str, timestamp_s: int, body: bytes) -> str:
-    """The value of `webhook-signature`. The receiver gets id, timestamp and body as they are here."""
+    """Return the value of the header `webhook-signature`. The receiver must get id, timestamp and body unchanged."""
     digest = hmac.digest(key, b"%s.%d." % (id.encode(), timestamp_s) + body, "sha256")
     return "v1," + base64.b64encode(digest).decode("ascii")

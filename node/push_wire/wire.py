@@ -1,9 +1,9 @@
-"""The push wire of one process: takes work of its groups, and reports the outcome of each attempt.
+"""The push wire of one process: takes attempts of its groups, and reports the outcome of each.
 
     PushWork -> head.py: the request's head -> client.py: a connection -- may it leave? --> receiver
     PushDone <------------------------------------ answer.py: what was answered <-------------'
 
-Of a group it knows the number, the TrustWindow, and the callback. It looks into no store.
+Of a group it knows only the number, the TrustWindow and the callback for outcomes. It reads no store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Client(Protocol):
 
 
 MakeClient = Callable[[Callable[[PushWork], bool], Ended], Client]
-"""Makes a client that calls the first before a request leaves, and the second with the outcome."""
+"""Makes a client. It calls the first function right before a request leaves, and the second with each outcome."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +44,8 @@ class _Attached:
 
 
 class PushWire:
-    """Implements Receivers. `monotonic` gives the seconds that TrustWindows are in."""
+    """The push wire of one process. Implements Receivers. `monotonic` returns the seconds in which TrustWindows are
+    measured."""
 
     def __init__(self, make_client: MakeClient, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -53,7 +54,7 @@ class PushWire:
         self._under_way: dict[PushWork, _Attached] = {}  # work -> the group that gave it
 
     async def start(self) -> None:
-        """Start the client, before anything is sent."""
+        """Start the client. Call it before the first `send`."""
         self._loop = asyncio.get_running_loop()
         await self._client.start()
 
@@ -85,16 +86,16 @@ class PushWire:
         self._client.send(work, head)
 
     def _may_send(self, work: PushWork) -> bool:
-        """True if the work may leave now. If the connection was long in coming, the message may be due again or
-        cancelled."""
+        """True if the request may leave now: its group is attached, its term and its lease go on. If the connection was
+        long in coming, the message may be due again or cancelled."""
         attached = self._under_way.get(work)
         if attached is None or self._groups.get(work.group) is not attached:
             return False
         return attached.window.covers(work.term, work.lease_end_ms, self._monotonic())
 
     def _ended(self, work: PushWork, answer: Answer, begun_s: float) -> None:
-        """Report each work once. A group that was attached anew hears nothing of older work, because it counts from 1
-        again."""
+        """Report the outcome of an attempt to its group. A group that was attached anew since hears nothing, because it
+        numbers its work from 1 again."""
         attached = self._under_way.pop(work, None)
         if attached is None or self._groups.get(work.group) is not attached:
             return

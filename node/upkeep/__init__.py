@@ -1,5 +1,5 @@
-"""Work beside serving: checkpoints, the journal's end, retention, backups, exports, snapshots.
+"""Work beside serving: checkpoints, trimming of the journal, retention, backups, exports, snapshots.
 
-In: a store that goes on. Out: files that are durable, hours that are gone, copies that are whole.
+In: a store that is in use. Out: durable files, hours that are unlinked, whole copies.
 Threads work beside the loop; each step of theirs is bounded.
 """

@@ -1,13 +1,13 @@
 """Backups of a running node: POST /v1/cluster/snapshot.
 
-    checkpoint   of what is applied now, as any other
-    pin          that checkpoint, so that it stays as it is (storage/checkpoint/pin.py)
+    checkpoint   of all that is applied now, like any other checkpoint
+    pin          that checkpoint, so that its files stay as they are (storage/checkpoint/pin.py)
     copy         a MiB at a time in a thread, no faster than configured: the journal needs the disk too
-    finish       synced, and given its name
+    finish       sync the copy, and give it its name
 
-Any node can write a backup, on its own disk: it holds what was applied there, at one index of the log. A follower is
-the better one to ask. Nothing waits for a backup. An error at the target is an answer to the caller and never ends the
-node. A fault of the node's own files does.
+Any node can write a backup, on its own disk: it holds what was applied there, at one index of the log. Ask a follower
+rather than the leader. Serving does not wait for a backup. An error at the target is an answer to the caller and never
+ends the node. A fault of the node's own files does.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Backups:
         return await asyncio.shield(result)
 
     def _place(self, directory: str | None) -> Path:
-        """The directory to write to: the configured one or below it. A client that may ask for a backup may not write
-        anywhere else on this machine."""
+        """Return the directory to write to: the configured one or one below it. A client that may ask for a backup may
+        not write anywhere else on this machine."""
         base = self._config.backup_directory
         if directory is None:
             return base
@@ -129,7 +129,7 @@ class Backups:
         return BackupWriter(pin, parent, config.node_id, self._disk, room=room)
 
     async def _copy(self, pin: Pin, writer: BackupWriter) -> Manifest:
-        """Copy all pieces, at the configured rate at most."""
+        """Copy all pieces, at the configured rate at most. Return the manifest of the copy."""
         bytes_per_s = self._config.backup.mb_per_s * _MB
         began_s, copied = self._clock.monotonic(), 0
         try:

@@ -1,17 +1,17 @@
-"""Decides when to checkpoint, and trims the journal after one.
+"""Decides when to checkpoint, and trims the journal after a checkpoint.
 
-A checkpoint bounds what a restart replays and what far hours hold in memory. Its cheap parts run on the loop. Writing
-and syncing run in a thread, so that no hand-over waits for a disk.
+A checkpoint bounds how much a restart replays, and how much memory far hours hold. Its cheap parts run on the loop.
+Writing and syncing run in a thread, so that no hand-over waits for a disk.
 
-The order, and why: the journal is ahead already, because the group applies an entry only when this disk has it. Then
-come the files, then LMDB's one transaction. Only then segments are unlinked, and only those that no node needs
-(journal_trim.py).
+The order, and why: the journal has everything already, because the group applies an entry only when this disk has it.
+Then the files are synced, then LMDB's one transaction. Only then segments of the journal are unlinked, and only those
+that no node needs (journal_trim.py).
 
 Nodes that start together and take the same entries would checkpoint together, every time. The journals of a majority
 would wait for busy disks at once. So each node has its own phase, and its own limits:
 
     time     moments `checkpoint_s` apart, from the start on, whatever else asks for checkpoints; idle ones pass unused
-    bytes    the configured limits less half the phase: nodes that meet once part again
+    bytes    the configured limits less half the phase: nodes that checkpoint together once do not do so again
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CHECK_S = 0.25
 
 
 class Checkpointer:
-    """Runs beside everything else until stopped. The journal is kept from the entry `needed_from` on. `phase` is the
-    node's own, 0 <= phase < 1."""
+    """Checkpoints one node's store when a limit is reached, and trims its journal. `needed_from` returns the oldest
+    entry that other nodes may need. `phase` is the node's own, 0 <= phase < 1."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Checkpointer:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Checkpoint when one of the limits is reached. Ends by cancellation. A failure ends the process."""
+        """Checkpoint each time that one of the limits is reached, until cancelled. Raises the error of a checkpoint,
+        which ends the process."""
         while True:
             await next_look(CHECK_S)
             if self._wanted():
@@ -79,13 +80,13 @@ class Checkpointer:
         )
 
     def _pass_moments(self) -> None:
-        """Set the next moment of this node's phase to one that lies ahead."""
+        """Set the next moment of this node's phase to the first one that lies ahead."""
         late_s = self._monotonic() - self._due_s
         if late_s >= 0:
             self._due_s += (late_s // self._options.checkpoint_s + 1) * self._options.checkpoint_s
 
     async def checkpoint(self) -> None:
-        """Make one checkpoint of what is applied now, after the one under way if there is one."""
+        """Make one checkpoint of all that is applied now. If one is under way, wait for its end first."""
         async with self._one_at_a_time:
             await self._checkpoint()
 
@@ -105,7 +106,8 @@ class Checkpointer:
 
 
 def phase_of(node_id: str, ids: Iterable[str]) -> float:
-    """The phase of a node among all that its configuration names, itself too. Phases are evenly apart."""
+    """Return the phase of a node among all nodes that its configuration names, itself included. Phases are evenly
+    apart."""
     names = sorted({*ids, node_id})
     return names.index(node_id) / len(names)
 

@@ -1,11 +1,11 @@
-"""Exports this node's rows for the reconciliation while it serves: `[export]` of its configuration.
+"""Exports this node's rows for the reconciliation while it serves, as `[export]` of its configuration says.
 
-    pin      the last durable checkpoint, so that no hour it names goes away meanwhile (storage/checkpoint/pin.py)
+    pin      the last durable checkpoint, so that none of its hours is removed meanwhile (storage/checkpoint/pin.py)
     export   what is new since the last run (storage/export), a step at a time in a thread, no faster than configured
 
-Every node exports its own delivery log, and the hours, which are the same on all nodes. Nothing is removed before: the
-leader proposes to unlink an hour only when it has exported it as it stands. A node keeps a file of its delivery log
-until that is exported. The export is behind by the checkpoint's age and `every_s`.
+Every node exports its own delivery log, and the hours, which are the same on all nodes. Nothing is removed before it is
+exported. The leader proposes to unlink an hour only when it has exported all of the hour's present rows. A node keeps a
+file of its delivery log until that file is exported. The export is behind by the checkpoint's age and `every_s`.
 
 An error at the target is logged, counted and tried again, and does not end the node. Hours are kept meanwhile, so an
 operator must repair the target before the disk is full. A fault of the node's own files is final.
@@ -39,7 +39,8 @@ _RETRY_S = 5.0
 
 
 class Exports:
-    """The exports of one node, one run at a time. Without `[export] to` it does nothing and holds nothing back."""
+    """The exports of one node, one run at a time. Without `[export] to` it exports nothing, and nothing waits for an
+    export."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Exports:
         clock: NodeClock,
         life: Lifecycle,
     ) -> None:
-        """`store_id`: of the data directory."""
+        """`store_id`: the id of the data directory."""
         self._config, self._store, self._store_id, self._disk = config, store, store_id, disk
         self._reserve, self._clock, self._life = reserve, clock, life
         self._to = config.export.to
@@ -61,12 +62,12 @@ class Exports:
         self.runs = self.failures = self.bytes = 0
 
     def start(self) -> None:
-        """Export now and then, until the node ends."""
+        """Begin to export every `every_s` seconds, until the node ends."""
         if self._to:
             self._life.spawn(self._run())
 
     def covers(self, hour: int) -> bool:
-        """True if an hour may go: all of it is exported as it stands, or nothing is to be exported."""
+        """True if an hour may be unlinked: all its present rows are exported, or nothing is to be exported."""
         store = self._store
         lengths = store.lengths(hour)
         if not self._to or lengths is None:
@@ -75,11 +76,11 @@ class Exports:
         return self._done.covered.get((hour, first)) == (lengths.units, settle_count(lengths))
 
     def covers_log(self, file: DeliveryFile) -> bool:
-        """True if a file of the delivery log may go."""
+        """True if this file of the delivery log may be removed: it is exported, or nothing is to be exported."""
         return not self._to or file in self._done.complete
 
     def values(self) -> dict[str, float]:
-        """The rows of node.cluster.metrics about exports."""
+        """Return the rows of node.cluster.metrics.TABLE about exports, by name."""
         age_s = self._clock.monotonic() - self._succeeded_s
         return {
             "hourwheel_exports": self.runs,
@@ -100,8 +101,8 @@ class Exports:
             await asyncio.sleep(every_s if exported else min(every_s, _RETRY_S))
 
     async def export(self) -> bool:
-        """Run once over the last checkpoint. Return False if there is none yet. Raises ExportRefused, and errors of the
-        node's own files."""
+        """Export once all that is new in the last checkpoint. Return False if there is no checkpoint yet. Raises
+        ExportRefused, and errors of the node's own files."""
         async with self._running:
             return await self._export()
 

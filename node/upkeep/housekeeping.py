@@ -1,4 +1,5 @@
-"""Work that is due by time alone: the clock's slew, free space, hours that become near, hours that are over."""
+"""Work that is due by time alone: slewing the clock, measuring free space, turning to the next near hours, unlinking
+hours."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from replication.wire.periodic import next_look
 
 log = structlog.get_logger()
 
-#: How often the clock is slewed, free space measured and the near hours turned.
+#: Seconds between two rounds: slewing the clock, measuring free space, turning the near hours.
 HOUSEKEEPING_S = 0.5
-#: How often a leader looks for hours that are over. If they are kept for less than KEPT_LOOKS looks, more often.
+#: Seconds between two looks of a leader for hours to unlink. With a short retention it looks more often: KEPT_LOOKS
+#: times within the retention.
 RETENTION_S = 20.0
 KEPT_LOOKS = 4
 
@@ -32,8 +34,8 @@ async def keep_house(
     yield_if_outvoted: Callable[[], Awaitable[None]],
     looks: Sequence[Callable[[], object]],
 ) -> None:
-    """Look after the clock, after leadership on a clock that is off, and then call the short `looks`, until cancelled.
-    `give_up` gives leadership away if this node has it."""
+    """Every HOUSEKEEPING_S, until cancelled: slew the clock, give leadership away if the clock is off, and call each of
+    `looks`. These functions must be short. `give_up` gives leadership away if this node has it."""
     while True:
         error_ms = clock.error_ms()
         if clock.slew():
@@ -54,7 +56,8 @@ async def unlink_hours(
     leadership: Leadership,
     retention_ms: int,
 ) -> None:
-    """Unlink hours that are over, on the leader, and old delivery logs, on every node, until cancelled."""
+    """Unlink hours that are past their retention, on the leader, and remove old files of the delivery log, on every
+    node. Runs until cancelled."""
     while True:
         await asyncio.sleep(min(RETENTION_S, retention_ms / KEPT_LOOKS / 1000))
         now_ms = clock.now_ms()

@@ -1,17 +1,19 @@
-"""Decides from which entry on this node's journal is kept, by what other nodes may need and what that costs.
+"""Decides how many old entries a node's journal keeps for other nodes, and bounds the disk space that these take.
 
 ```
   oldest kept                               last checkpoint            end
       |------ journal_keep_mb at the most ------|-- what a restart replays --|
       |   needed by a peer that lags or is down
 ```
-A segment goes once a durable checkpoint covers it and no node needs it. These nodes need it:
+
+A segment is removed once a durable checkpoint covers it and no node needs it. These nodes need it:
 
 - A node that lags or is down, while the journal is within `journal_keep_mb`. A node that was restarted, or away for a
-  while, then goes on from the journal. A node that stays away costs no more than that. When it comes back it gets a
-  snapshot. A peer that keeps up needs only entries after the checkpoint, which are always kept.
-- A node that takes over a snapshot, from the snapshot's index on until it has caught up. Otherwise it could be stranded
-  again at the moment it is done. The leader bounds that by `snapshot_journal_mb` (replication/snapshot/send.py).
+  while, then goes on from the journal. For a node that stays away, the journal keeps no more than that. When it comes
+  back it gets a snapshot. A peer that keeps up needs only entries after the checkpoint, which are always kept.
+- A node that takes over a snapshot, from the snapshot's index on until it has caught up. Otherwise entries that it
+  needs next could be gone when it is done, and it would need another snapshot. The leader bounds that by
+  `snapshot_journal_mb` (replication/snapshot/send.py).
 """
 
 from __future__ import annotations
@@ -25,13 +27,14 @@ _SEGMENTS_KEPT = 8
 
 
 def segment_bytes(keep_mb: int) -> int:
-    """The size of a segment, a fraction of `keep_mb`, because segments go whole."""
+    """Return the size of a segment in bytes: a fraction of `keep_mb`, because only whole segments are removed."""
     return min(SEGMENT_BYTES, max(MB // 16, keep_mb * MB // _SEGMENTS_KEPT))
 
 
 class Trimming:
-    """Says how much journal is needed. The checkpointer trims it. Every peer is known to have the log up to
-    `low_water`. Nodes that take over a snapshot need it from `hold` on, None if there are none."""
+    """Computes the oldest entry that other nodes may need. `low_water` returns the index up to which every peer is
+    known to have the log. `hold` returns the index from which nodes that take over a snapshot need it, or None if no
+    node does."""
 
     def __init__(
         self, journal: Journal, keep_mb: int, *, low_water: Callable[[], int], hold: Callable[[], int | None]
@@ -42,7 +45,8 @@ class Trimming:
         self._hold = hold
 
     def needed_from(self) -> int:
-        """The oldest entry to keep, checkpoint apart. Earlier entries may go once a checkpoint covers them."""
+        """Return the index of the oldest entry to keep for other nodes. Earlier entries may go once a checkpoint covers
+        them."""
         needed = max(self._low_water(), self._journal.first_within(self._keep_bytes))
         hold = self._hold()
         return needed if hold is None else min(needed, hold)

@@ -1,12 +1,12 @@
-"""Finds hours that are over. The leader proposes to unlink them, and every node does so at the same entry.
+"""Finds hours that may be unlinked. The leader proposes to unlink them, and every node does so at the same entry.
 
-An hour is over when the tick has passed it and every unit in it was settled longer ago than both retentions. The
-machine checks the same again when it applies. To look first only saves entries. One directory is removed per hour,
-whatever it held, when a checkpoint without it is durable: nothing is rewritten.
+An hour is over when the tick has passed it and every unit in it ended longer ago than both retentions. The state
+machine checks the same again when it applies the command. The leader's search only avoids useless entries. One
+directory is removed per hour, whatever it held, when a checkpoint without it is durable. No file is rewritten.
 
-If hours are exported, the leader also waits until it has exported the hour as it stands (node/upkeep/export.py). That
-is no part of the log, and only the leader knows it. Hours are the same on all nodes, so one export of one node is
-enough.
+If hours are exported, the leader also waits until it has exported all present rows of the hour (node/upkeep/export.py).
+Exports are not in the log, and only the leader itself knows of its own. Hours are the same on all nodes, so one export
+of one node is enough.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from node.write.proposer import Proposer
 from replication.apply.machine import Machine
 from replication.command.unlink import Unlink
 
-#: Hours in one command. The rest goes in the next round.
+#: Most hours in one command. Other hours go with later commands.
 HOURS_MAX = 100
-#: Hours looked at in one step of the loop.
+#: Hours that are checked in one step of the loop.
 LOOK_HOURS = 64
-#: Hours read in one step. The first look at an hour after a start opens its files, a third of a millisecond to two.
+#: Hours whose files are read in one step of the loop. The first look at an hour after a start opens its files, which
+#: takes a third of a millisecond to two.
 READ_HOURS = 1
 
 
 class Retention:
-    """Finds and unlinks hours that are over. The leader asks now and then."""
+    """Finds hours that are over, and proposes to unlink them. Only the leader's is called, every RETENTION_S or more
+    often. `exported` returns true for hours that an export does not need any more."""
 
     def __init__(
         self,
@@ -45,11 +47,11 @@ class Retention:
         self._clock = clock
 
     def over(self) -> list[int]:
-        """The hours to unlink now, oldest first."""
+        """Return the hours to unlink now, oldest first, HOURS_MAX at most."""
         return [hour for found in self.steps() for hour in found][:HOURS_MAX]
 
     def steps(self) -> Iterator[list[int]]:
-        """Yield the hours that are over, by steps that are short however many hours are kept."""
+        """Yield the hours that are over, a few at a time. Each step is short, however many hours are kept."""
         store = self._machine.store
         genesis = store.catalog.genesis
         if genesis is None:
@@ -70,7 +72,8 @@ class Retention:
         yield over
 
     async def propose(self) -> int:
-        """Unlink hours that are over. Return how many went."""
+        """Unlink hours that are over, HOURS_MAX at most. Return the number of hours that were unlinked. Raises a
+        Problem if the leader changes."""
         hours: list[int] = []
         for found in self.steps():
             hours += found

@@ -1,4 +1,4 @@
-"""A group's part in snapshots: gives its own to stranded nodes, and takes one over by being opened again.
+"""A group's part in snapshots: it sends its own to stranded nodes, and takes one over by being opened again.
 
 ```
    stranded ---- fetch, verify (replication/snapshot/fetch.py) ----> whole
@@ -9,10 +9,13 @@
    the group is closed, and opened again on the same directory (node/node.py); the front goes on
    the old state, which the start moved aside by renames, is removed in a thread
 ```
-Why does the group restart, instead of changing everything in place? Store, machine, journal, wheel and group all hold
-what they have read. A start is the one way to read it anew that is tested at every crash. It takes as long as the
-opening of the directory. Raft listens again on the same address; LOCK, node id and store id stay. The front stays open
-meanwhile: it sends requests on to the leader, or refuses them if there is none.
+
+A node is stranded if the leader's journal no longer has the entries that it needs next.
+
+Why is the group opened again, instead of changing everything in place? Store, machine, journal, wheel and group all
+hold what they have read in memory. Opening is the one way to read it anew that is tested at every crash. It takes as
+long as the opening of the directory. Raft listens again on the same address; LOCK, node id and store id stay. The front
+stays open meanwhile: it sends requests on to the leader, or refuses them if there is none.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ _MB = 1 << 20
 
 
 class Snapshots:
-    """Both directions of one node. `whole` is set once: the node is about to take this snapshot over."""
+    """Sends and fetches the snapshots of one node's group. `whole` is set once a fetched snapshot is whole: the group
+    is about to take it over."""
 
     def __init__(
         self,
@@ -84,23 +88,23 @@ class Snapshots:
         group.on_snapshot = self._receive
 
     def _pin(self) -> Pin | None:
-        """Pin the last checkpoint. None while nodes differ and no majority says which is right
+        """Pin the last checkpoint, to be sent. Return None while nodes differ and no majority has one state
         (replication/raft/agreement.py). This node may be the odd one out, and two nodes with its state would be a
         majority.
 
-        If there is no node to compare with, it is given. With one of three gone, a follower that cannot commit without
-        the snapshot may be the only other node.
+        If there is no other node to compare with, the checkpoint is pinned. With one of three nodes gone, a follower
+        that cannot commit without the snapshot may be the only other node.
         """
         return None if self._group.agreement.split is not None else self._store.pin()
 
     def start(self) -> None:
-        """Serve and fetch, until the node ends."""
+        """Begin to send and fetch snapshots, until the node ends."""
         self._life.spawn(self.sender.run())
         self._life.spawn(self.fetcher.run())
 
     def put_in_place(self) -> None:
-        """Make the snapshot this directory's state. The node is closed but for its files. Blocks. Raises DiskFailed.
-        Then the directory has the old state or the new one, and nothing in between."""
+        """Make the fetched snapshot the state of this directory. Only the files of the group may be open by then.
+        Blocks the calling thread. Raises DiskFailed. The directory then has either the old state or the new one."""
         assert self.whole is not None, "there is no snapshot to take over"
         install, manifest = self.whole
         self._journal.sync_now()
@@ -116,7 +120,8 @@ class Snapshots:
         install.commit()
 
     def status(self, node_id: str) -> dict[str, Any] | None:
-        """The snapshot that this member is taking over, as far as this node knows. None if there is none."""
+        """Return index, size and progress of the snapshot that this member is taking over, as far as this node knows.
+        None if there is none."""
         if node_id == self._config.node_id:
             fetcher = self.fetcher
             index, done, total = fetcher.index, fetcher.done_bytes, fetcher.total_bytes
@@ -126,7 +131,7 @@ class Snapshots:
         return {"applied_index": index, "bytes": total, "done_bytes": min(done, total)} if index else None
 
     def values(self) -> dict[str, float]:
-        """The rows of node.cluster.metrics about snapshots."""
+        """Return the rows of node.cluster.metrics.TABLE about snapshots, by name."""
         return {
             "hourwheel_snapshots_sending": len(self.sender.sendings),
             "hourwheel_snapshot_sent_bytes": self.sender.sent_bytes,
@@ -139,15 +144,15 @@ class Snapshots:
         (self.sender if message["type"] == "snapshot_pull" else self.fetcher).receive(peer, message)
 
     def _clear(self) -> bool:
-        """Remove what a former try left, once this node has caught up without it. Runs in a thread, while nothing is
-        fetched."""
+        """Remove files of an earlier fetch, if this node has caught up without that snapshot. Return true if it has.
+        Runs in a thread, while nothing is fetched."""
         if self._caught_up():
             discard_install(self._config.directory, self._disk)
         return self._caught_up()
 
     def _ready(self, install: Install, manifest: Manifest) -> None:
-        """Take over a snapshot that is here whole and sound. From this step of the loop on this node promises
-        nothing."""
+        """Take over a snapshot that is fetched whole and verified. From this step of the loop on, this node gives no
+        vote and acknowledges no entry."""
         log.info("taking over a snapshot", applied_index=manifest.applied_index, bytes=manifest.total_bytes)
         self.whole = (install, manifest)
         self._group.close()

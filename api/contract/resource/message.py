@@ -23,7 +23,7 @@ def _described(row: Field) -> dict[str, Any]:
 
 
 def _alone(row: Field, other: str) -> dict[str, Any]:
-    """Return the rule that forbids both fields together."""
+    """Return the rule (JSON Schema) that forbids to send the field beside `other`, unless its value is harmless."""
     both: dict[str, Any] = {"required": [row.name, other]}
     if isinstance(row.harmless, str):
         both["properties"] = {row.name: {"not": {"const": row.harmless}}}
@@ -98,7 +98,7 @@ DEAD: Final = Shape(
 
 
 def body_members() -> dict[str, Schema]:
-    """Return the body members of an answer, of which one is there."""
+    """Return the members of an answer that show a message's body. An answer has either `body` or `body_base64`."""
     return {
         "content_type": schema.said(schema.CONTENT_TYPE, "The media type of the body."),
         "body": {"description": "The body, if it is JSON."},

@@ -26,7 +26,8 @@ _SECRET: Final[Schema] = {
 
 
 def _settings(name: str, *, whole: bool) -> Shape:
-    """Return the shape of sent settings. Null takes one away; with `whole` null is the same as leaving out."""
+    """Return the shape of the settings in a PATCH, or with `whole` in a PUT. Null takes a setting away; in a PUT it is
+    the same as leaving the setting out."""
     target = {**TARGET_SCHEMA, "properties": {**TARGET_SCHEMA["properties"], "secret": _SECRET}}
     if not whole:
         del target["required"]
@@ -43,7 +44,8 @@ def _settings(name: str, *, whole: bool) -> Shape:
 
 
 def _with_nulls(outer: Schema) -> Schema:
-    """Null takes a member away. What is left out stays, so there are no defaults."""
+    """Return the schema with null allowed for each member, which takes the member away. A member that is left out stays
+    as it is, so the schema names no defaults."""
     members = {name: _without_default(each) for name, each in outer["properties"].items()}
     return {**outer, "properties": {name: each if name == "url" else _or_null(each) for name, each in members.items()}}
 
@@ -61,7 +63,7 @@ def _without_words(value: Schema) -> Schema:
 
 
 def _with_defaults(members: dict[str, Any]) -> dict[str, Any]:
-    """The fields with the values that a PUT sets where it leaves them out."""
+    """Return the members, each with the value that a PUT sets if the request leaves the member out."""
     retry = members["retry"]
     policy = {name: {**each, "default": _RETRY_DEFAULT[name]} for name, each in retry["properties"].items()}
     target = members["target"]
