@@ -36,8 +36,7 @@ class Name:
 
 
 class Names:
-    """All changes of directories that no sync has covered. Each method returns them in the order in which they were
-    made."""
+    """All changes of directories that no sync has covered. They are returned in the order in which they were made."""
 
     def __init__(self) -> None:
         self._by_directory: dict[str, list[Name]] = {}
