@@ -11,7 +11,7 @@ those that TCP lets through to a program:
 - paused process: its kernel takes connections and bytes, but the process reads nothing.
 
 TCP makes no duplicates. A program makes them when it sends a message again on a new connection, because it does not
-know if the first one `duplicate` makes SimTransport (transport.py) do so with a share of all messages.
+know if the first one arrived. `duplicate` makes SimTransport (transport.py) do so with a share of all messages.
 """
 
 from __future__ import annotations
