@@ -2,7 +2,7 @@
 
 It keeps two assumptions of the promises, because a fault against them may break promises without a mistake in the code:
 
-- at most one node's disk is in doubt at a time: it was wiped, or a bit of it flipped, and the node has not caught up
+- at most one node's disk is in doubt at a time: it was wiped or has a flipped bit, and the node has not caught up
   again;
 - at most one node's clock is wrong, or all together.
 
