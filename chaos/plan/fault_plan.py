@@ -7,8 +7,8 @@
     12.125 partition  n1|n2,n3 for=5.000
 
 A line is a moment (seconds after the load began), a kind, a target, and arguments by name. Every fault has its own end
-(`for`, seconds). So a plan without one of its lines is a plan, which the shrinking of a plan needs. Empty lines and
-text after `#` are skipped.
+(`for`, seconds). What is left of a plan without some lines is a plan, as shrinking needs. Empty lines and text after
+`#` are skipped.
 
 On real processes a fault may also wait for the service instead of the clock, however slow the machine is:
 
@@ -20,8 +20,8 @@ Such faults come in the order of their lines:
 
 - `+1.500` waits until the faults of all earlier such lines are over and every node is ready. Then it waits until the
   service has been calm for 1.5 s.
-- `&1.500` waits for the begin of the fault on the line before, which it comes beside. Then it waits for 1.5 s of calm,
-  too.
+- `&1.500` comes beside the fault on the line before, while that lasts. It waits for the begin of that fault, and then
+  for 1.5 s of calm, too.
 - `for=+3.000`: the fault lasts until the service has been calm for 3 s, and the faults beside it have ended.
 
 The service is calm while no fault begins or ends, and a node leads that no fault holds. The load measures calm: a

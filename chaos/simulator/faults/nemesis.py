@@ -2,8 +2,7 @@
 
 It keeps two assumptions of the promises, because a fault against them may break promises without a mistake in the code:
 
-- at most one node's disk is in doubt at a time: it was wiped or has a flipped bit, and the node has not caught up
-  again;
+- at most one node's disk is in doubt at a time: wiped or with a flipped bit, and its node not caught up again;
 - at most one node's clock is wrong, or all together.
 
 A fault that would break an assumption is passed over, and `passed` counts it.
