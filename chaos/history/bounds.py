@@ -33,7 +33,7 @@ class Bounds:
     excuse_nothing: frozenset[str] = frozenset({"slow"})  # kinds that clients have to bear, or do not notice
     clocks_right: bool = False  # for the whole run: reported times can be compared with the true ones
     clocks_set_back: bool = False  # all clocks were set together in this run
-    held_ms: int = 50  # the longest step of a simulated node's event loop
+    held_ms: int = 50  # the most that a step of a simulated node's event loop may take
     # A term ends with the fault that hit its leader. False where many kinds of faults overlap: then, for an observer, a
     # term ends with the first hand-over of the next one.
     fault_ends_term: bool = True

@@ -63,8 +63,8 @@ VERSIONS_SHARE: Final = 0.12
 #: The share of seeds beside a crowd (chaos/simulator/load/crowd.py), and how many rows each stored row stands for.
 CROWD_SHARE: Final = 0.03
 CROWD_WEIGHT: Final = 2_000
-#: How many hours ahead the crowd's first hour is, and how many hours it has. Within CROWD_PASSES_S after the load's
-#: begin all clocks jump past some or all of them.
+#: How many hours ahead the crowd's first hour is, and how many hours it has. At a moment between the two
+#: CROWD_PASSES_S, seconds after the load's begin, all clocks jump past some or all of these hours.
 CROWD_FIRST_HOUR: Final = 48
 CROWD_HOURS: Final = 3_000
 CROWD_PASSES_S: Final = (8.0, 20.0)

@@ -1,7 +1,7 @@
 """Calls between nodes as an attacker draws them: greetings that fit or do not, frames cut, repeated, out of order.
 
-No drawn call changes anything. It would prove nothing: an attacker with the cluster id can make any call, as any client
-can over HTTP.
+No drawn call changes anything. A change would prove nothing: an attacker with the cluster id can make any call, as any
+client can over HTTP.
 """
 
 from __future__ import annotations

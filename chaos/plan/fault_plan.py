@@ -7,8 +7,8 @@
     12.125 partition  n1|n2,n3 for=5.000
 
 A line is a moment (seconds after the load began), a kind, a target, and arguments by name. Every fault has its own end
-(`for`, seconds). What is left of a plan without some lines is a plan, as shrinking needs. Empty lines and text after
-`#` are skipped.
+(`for`, seconds). Any part of a plan's lines is a plan, so a plan can be shrunk. Empty lines and text after `#` are
+skipped.
 
 On real processes a fault may also wait for the service instead of the clock, however slow the machine is:
 
@@ -24,9 +24,9 @@ Such faults come in the order of their lines:
   for 1.5 s of calm, too.
 - `for=+3.000`: the fault lasts until the service has been calm for 3 s, and the faults beside it have ended.
 
-The service is calm while no fault begins or ends, and a node leads that no fault holds. The load measures calm: a
-second is over when as many messages were handed over as are offered in a second. The load ends after the last of these
-faults, when:
+The service is calm while no fault begins or ends, and a node leads that no fault holds down or has paused. The
+load measures calm: a second is over when as many messages were handed over as are offered in a second. The load ends
+after the last of these faults, when:
 
 - the fault is over and every node is ready;
 - the service has been calm for as long as the fault had waited for;

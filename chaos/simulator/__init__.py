@@ -2,6 +2,5 @@
 
 In: seeds or a plan. Out: verdicts, the counts of faults, and the shortest plan that still goes wrong.
 
-The file seeds.py runs many plans, run.py one, and judge.py has the checkers of a run. The rooms below make up its
-world.
+The file seeds.py runs many plans, run.py one, and judge.py has the checkers of a run. The rooms below are its world.
 """

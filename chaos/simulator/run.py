@@ -229,7 +229,7 @@ class Running:
         Tasks(self.world).start(self._consumers[-1].run())
 
     def _account(self, asker: Asker) -> list[str]:
-        """Let the asker ask its questions of the end, and wait for the answers."""
+        """Let the asker ask its questions at the end of the run, and wait for the answers."""
         asker.account()
         over = self.world.run_until(lambda: not asker.in_flight, ACCOUNTS_S)
         return [] if over else [f"{asker.in_flight} messages whose account nobody gave within {ACCOUNTS_S:g} s"]

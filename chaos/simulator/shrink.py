@@ -33,7 +33,8 @@ def shrink_plan(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int 
 
 def fewest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
     """Part of the items for which `fails` is still True, by ddmin (Zeller and Hildebrandt). No single item of the
-    result can be left out, if `fails` gives the same answer each time. It is taken to be True for all items."""
+    result can be left out, if `fails` gives the same answer each time. `fails` is taken to be True for all items
+    together."""
     left = list(items)
     if left and fails([]):
         return []

@@ -27,8 +27,8 @@ ENDED: Final = (DELIVERED, CANCELLED, DEAD, EXPIRED)
 
 
 def counts(truth: Truth) -> Iterable[str]:
-    """Check each count of open messages. It is at least the number of messages that were surely open from its request
-    to its answer. It is at most the number that may have been open at some moment of that time."""
+    """Check each count of open messages. It has to be at least the number of messages that were surely open from its
+    request to its answer. It may be at most the number that may have been open at some moment of that time."""
     history = truth.history
     counted = history.of(Counted)
     if not counted:

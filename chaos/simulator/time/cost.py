@@ -2,7 +2,7 @@
 
 On virtual time a callback takes no time, however much it does. So a step (one round of a loop's callbacks) that would
 hold a real loop for half a second would not show. Therefore each step is charged for what it touched. Its node does
-nothing until that much virtual time has passed. Counts are the same in every run of a seed. Nothing is measured while a
+nothing until the charged time has passed. Counts are the same in every run of a seed. Nothing is measured while a
 world runs.
 
 `SimDisk` charges for each use of a node's disk. The methods that CALLS lists are charged too: they begin or change

@@ -233,8 +233,8 @@ class Process:
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
 
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
-        """Report the charge of a step, unless no client waits for the node: while it opens its directory, or ends.
-        While a group is opened again, its clients wait for that anyway, as docs/operating.md says."""
+        """Report the charge of a step, but only while the node serves. While a node opens its directory, or ends, no
+        client waits for it. While it opens a group again, its clients wait in any case, as docs/operating.md says."""
         node = incarnation.node
         if node is not None and node.life.serves and all(group.life.serves for group in node.groups.values()):
             self._around.on_held(self.id, seconds, by)
