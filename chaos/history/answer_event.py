@@ -1,4 +1,5 @@
-"""Answers to clients beyond those that a load needs. chaos/check/message/answers.py compares them with the truth."""
+"""Events for answers that only clients with questions get: to GET, the ledger, counts, redrives.
+chaos/check/message/answers.py compares them with the truth."""
 
 from typing import Literal
 
@@ -9,7 +10,7 @@ Told = tuple[str, int | None, str, int, int]
 
 
 class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a GET of a message."""
+    """The answer to a GET of message `number`, asked at `asked_wall_ms`. The other fields are from the answer."""
 
     number: int
     message_id: str
@@ -25,6 +26,7 @@ class Looked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 class Accounted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """The ledger's answer about a message.
 
+    - `kind`: the class of the message, such as `delivered_once`.
     - `hand_overs`: the number that the ledger knows of.
     - `complete`: no account is missing, and nothing of the message was forgotten.
     - `old`: the message is from before the ledger's records.
@@ -48,7 +50,8 @@ class Counted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The ledger's sums of all messages. `complete` is as for one message."""
+    """The ledger's sums of all messages: how many are lost, how many strict ones a failover repeated, and all
+    hand-overs. `complete` is as in Accounted."""
 
     asked_mono_ms: float
     lost: int
@@ -58,16 +61,17 @@ class Summed(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class BackedUp(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A backup was written, the only one of a run. It holds the entries that its node had applied, up to this one."""
+    """A backup was written, the only one of a run. It holds what its node had applied: the entries up to
+    `applied_index`."""
 
     node: str
     applied_index: int
 
 
 class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """An answer about a message from a cluster that was made from the backup. It is the answer to a cancel, the
-    ledger's account, or that the message is unknown. `again` counts the hand-overs of it that this cluster had made
-    before."""
+    """An answer about a message from a cluster that was made from the backup. It is the answer to a cancel (`prior`,
+    `attempts_made`), the ledger's account (the fields after them), or that the message is unknown. `again` counts the
+    hand-overs of the message that this cluster had made before it answered."""
 
     number: int
     message_id: str
@@ -82,8 +86,8 @@ class Recalled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a redrive of all dead messages of a topic, the only one under way. `done` has the number `changed`.
-    `refused` says that nothing was done."""
+    """The answer to a redrive of all dead messages of a topic. No other redrive is under way. `done`: `changed`
+    messages were redriven. `refused`: none. `unknown`: `changed` are known to be redriven, and perhaps more."""
 
     topic: str
     asked_mono_ms: float
@@ -93,7 +97,8 @@ class Redriven(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A pull that brought nothing to its consumer. `refused` says that nothing was leased to it."""
+    """A pull that brought nothing to its consumer. `refused`: no message was leased to it. `unknown`: some may have
+    been."""
 
     topic: str
     node: str
@@ -103,8 +108,8 @@ class Pulled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Kept(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a request with the key of a message that is there. The cluster keeps that message, due at
-    `due_ms`."""
+    """The answer to a schedule request with the key of a message that exists. The cluster keeps the message that
+    exists, which is due at `due_ms`."""
 
     number: int
     message_id: str

@@ -27,20 +27,20 @@ class Bounds:
     )
     on_time_ms: int = 100  # the lateness that counts as on time after a fault
     window_ms: int = 2_000  # a fault excuses for this long
-    in_flight_ms: int = 500  # a fault may cut off an offer this shortly before it
+    in_flight_ms: int = 500  # an offer this shortly before a fault may get no answer
     acknowledged_share: float = 0.95  # of the offers outside the windows
     lasting: frozenset[str] = frozenset({"pause"})  # kinds that excuse until `window_ms` after their end
     excuse_nothing: frozenset[str] = frozenset({"slow"})  # kinds that clients have to bear, or do not notice
     clocks_right: bool = False  # for the whole run: reported times can be compared with the true ones
-    clocks_set_back: bool = False  # all clocks together
-    held_ms: int = 50  # one step of a simulated node's event loop
+    clocks_set_back: bool = False  # all clocks were set together in this run
+    held_ms: int = 50  # the most that a step of a simulated node's event loop may take
     # A term ends with the fault that hit its leader. False where many kinds of faults overlap: then, for an observer, a
     # term ends with the first hand-over of the next one.
     fault_ends_term: bool = True
 
     def fault_windows(self, history: History) -> "Windows":
-        """Return a window of `window_ms` from each fault on. The window of a lasting fault ends that long after the
-        fault."""
+        """Return the fault windows. The window of a fault lasts `window_ms` from its begin. The window of a `lasting`
+        kind goes on until `window_ms` after the fault's end. Kinds that `excuse_nothing` have no window."""
         windows: list[tuple[float, float]] = []
         begun: dict[tuple[str, str], list[float]] = {}
         for event in history.of(Fault):
@@ -73,6 +73,6 @@ class Windows:
         return max(moment, self.spans[place][1]) if place >= 0 else moment
 
     def touch(self, begin: float, end: float) -> bool:
-        """True if a moment of this span, `begin` at most `end`, lies in any window."""
+        """True if any moment from `begin` to `end` lies in a window. `begin` is at most `end`."""
         place = bisect.bisect_right(self._begins, end) - 1
         return place >= 0 and self.spans[place][1] >= begin

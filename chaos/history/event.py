@@ -94,10 +94,11 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
     - `connection` names the consumer of one TCP connection. `response` counts its answers.
     - `status` is the receiver's answer to a webhook, 0 for a pull. At `gives_up_ms` the webhook's attempt timed out.
-    - `handed_over_ms` is by the leader's clock. `begun_wall_ms` is the same moment by the observer's, 0 if both are
-      one.
+    - `handed_over_ms` is by the leader's clock. `begun_wall_ms` is the same moment by the observer's clock, 0 if the
+      two clocks are one.
     - A webhook's `handed_over_ms` and `leased_until_ms` are 0 if no node's delivery log knows of it.
-    - `by_receipt`: its node's account is gone. Only the receipt shows that it began, perhaps earlier.
+    - `by_receipt`: its node's account is gone. Only the receiver's record shows the hand-over, which may have begun
+      earlier.
     """
 
     number: int
@@ -118,17 +119,17 @@ class HandedOver(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
     @property
     def began_ms(self) -> int:
-        """When the hand-over was made, by the clock of `wall_ms`."""
+        """When the hand-over was made, by the observer's clock (that of `wall_ms`)."""
         return self.begun_wall_ms or self.handed_over_ms
 
     @property
     def pushed(self) -> bool:
-        """True if it came as a webhook."""
+        """True if the message came as a webhook, False if by a pull."""
         return self.status > 0
 
     @property
     def taken(self) -> bool:
-        """True if its receiver took it. A failed webhook has to come again."""
+        """True if the receiver took the message, and always for a pull. A failed webhook has to come again."""
         return self.status < 300
 
 
@@ -145,7 +146,7 @@ class Acked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Nacked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to a nack. `result` is `nacked`, or as for an ack."""
+    """The answer to a nack. `result` is `nacked`, or `stale`, `invalid`, `refused` or `unknown` as for an ack."""
 
     number: int
     message_id: str
@@ -156,7 +157,8 @@ class Nacked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Extended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The answer to an extension to `lease_ms` from then. `result` is `extended`, `stale`, `invalid`, or `unknown`."""
+    """The answer to a request that a lease ends `lease_ms` after the request. `result` is `extended`, `stale`,
+    `invalid`, or `unknown`."""
 
     number: int
     message_id: str
@@ -240,8 +242,8 @@ class Transferred(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Held(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A step held a node's loop for `held_ms`, by the charges for its work. `by` has the kinds of work in ms, the
-    dearest first. `lazy_keys`: at the node's level each entry drops a few keys of an unlinked hour."""
+    """A step held a node's loop for `held_ms`, by the charges for its work. `by` has each kind of work with its ms, the
+    dearest first. `lazy_keys`: at the node's level an entry drops a few keys of an unlinked hour, not all."""
 
     node: str
     held_ms: float

@@ -20,10 +20,10 @@ E = TypeVar("E", bound=Event)
 
 
 class History:
-    """Events in the order of `mono_ms`. `record` appends one."""
+    """The events of a run in the order of `mono_ms`. `record` appends one, and tells all listeners."""
 
     def __init__(self, events: Iterable[Event] = (), now: Callable[[], tuple[float, int]] | None = None) -> None:
-        """`now` returns (mono_ms, wall_ms) where time is not the machine's."""
+        """`now` returns (mono_ms, wall_ms) of virtual time. Default: the machine's clocks."""
         self.events: list[Event] = list(events)
         self._listeners: list[Callable[[Event], None]] = []
         self._wall_ms = NodeClock().wall_ms
@@ -37,7 +37,7 @@ class History:
         return time.monotonic() * 1000, self._wall_ms()
 
     def stamp(self) -> dict[str, Any]:
-        """The fields of `Seen` for an event that is made now."""
+        """The fields of `Seen` for an event that happens now."""
         mono_ms, wall_ms = self._now()
         return {"mono_ms": mono_ms, "wall_ms": wall_ms}
 
@@ -81,7 +81,8 @@ class History:
         return by_number
 
     def cancels(self) -> dict[int, Cancelled]:
-        """Answers to cancels by number: the first that took effect, else the last that may have, else the last."""
+        """One answer to a cancel for each message, by number. It is the first `cancelled`, else the last `unknown`,
+        else the last `refused`."""
         found: dict[int, Cancelled] = {}
         for weight in ("refused", "unknown", "cancelled"):
             its = [event for event in self.of(Cancelled) if event.outcome == weight]
@@ -98,7 +99,7 @@ class History:
         return [event for event in self.of(Fault) if event.phase == "begin"]
 
     def write(self, path: Path) -> None:
-        """Write one JSON object a line."""
+        """Write each event as a JSON object on a line of its own."""
         path.write_bytes(b"".join(msgspec.json.encode(event) + b"\n" for event in self.events))
 
     @classmethod

@@ -9,11 +9,11 @@ from chaos.history.seen import Seen
 class Begun(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     """A node recorded that it begins a hand-over.
 
-    - `at_ms` is by the node's clock. `wall_ms` is the truth.
-    - `due_ms` is the unit's due time by that node's records.
+    - `at_ms` is by the node's clock. `wall_ms` is true time.
+    - `due_ms` is the unit's due time by that node's records. `asked_due_ms` is what its client asked for.
     - `median_ahead_ms`: how far the median of the nodes' clocks is ahead of the truth. It is the most within the last
       second, of the clocks that this node can hear. None: not told.
-    - `known_s`: the age of the node's knowledge that bounds its clock.
+    - `known_s`: how old the oldest fact is by which the node bounds its clock.
     - `leased_until_ms` is by the log, 0 if the log has no lease yet.
     """
 
@@ -40,8 +40,8 @@ class Ended(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Settled(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """The first node that applied an entry recorded its effect on a message. `what` is a state of storage.format.rows.
-    `code` is that of the hand-over (term, attempt)."""
+    """The first node that applied an entry recorded its effect on a message. `what` is the new state of
+    storage.format.rows. `code` is the reason in the settle record, which names the hand-over (term, attempt)."""
 
     message_id: str
     index: int
@@ -66,7 +66,8 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
     Only the first node that applied the entry has the other fields:
 
     - `stamp_ms`: the leader's stamp, 0: not told.
-    - `state`: the dispatch state after the entry, if the entry changed it. `realigned`: a Realign did.
+    - `state`: the dispatch state after the entry (tick, local index, applied index), if the entry changed it.
+      `realigned`: a Realign changed it.
     - `units`: the new units as pairs of (position, due_ms).
     - `shown_ms`: the latest time from which the clock of the term's leader was set back while it led. 0: never.
     - `version`: the entry's version. `raises`: the entry raises the level of the cluster.
@@ -87,8 +88,9 @@ class Applied(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Intruded(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node let a stranger in, or heard a message `what` of one (chaos/simulator/faults/stranger.py). `moved` names
-    what had changed right behind it, empty if nothing."""
+    """A node gave a stranger a member's place, or heard its message `what` (chaos/simulator/faults/stranger.py).
+    `knows` is the kind of the stranger. `moved` names what had changed at the node right behind the message, empty if
+    nothing."""
 
     node: str
     knows: str
@@ -106,9 +108,10 @@ class Raised(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class LevelAsked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """An answer to a client that asked for a level: `level` as it is then, or a member `lags`. That member reads at
-    most `reads` (0: not connected). `older`: the members that were of an older build lately. All empty: refused for
-    another reason, or unknown."""
+    """The answer to a client that asked for the next level. Either `level` is the level of the cluster by then. Or
+    `lags` names a member that does not read the next one: it reads up to `reads` (0: not connected). If neither is set,
+    the request was refused for another reason, or its outcome is unknown. `older`: the members that ran as the build
+    before lately."""
 
     level: int = 0
     lags: str = ""
@@ -117,7 +120,8 @@ class LevelAsked(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A leader proposed a dispatch state that names this open unit, due before slot `tick`, without dispatching it."""
+    """A leader proposed a dispatch state that counts this open unit as dispatched, because it is due before slot
+    `tick`. The leader had not dispatched it."""
 
     node: str
     term: int
@@ -127,8 +131,8 @@ class LeftOut(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class SetBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node recorded a hand-over of the unit at `position` that is older than the newest it knew. `fence` is its
-    (term, attempt), `newest` that of the newest."""
+    """A node recorded a hand-over of the unit at `position`, though it knew a newer one. `fence` is the (term, attempt)
+    that it recorded, `newest` that of the newer one."""
 
     node: str
     position: int
@@ -137,15 +141,15 @@ class SetBack(Seen, frozen=True, kw_only=True, tag=True, gc=False):
 
 
 class Sure(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """At this moment this node trusts in its own leadership: it would hand over."""
+    """At this moment this node trusts in its own leadership, so it would hand over."""
 
     node: str
     term: int
 
 
 class Promoted(Seen, frozen=True, kw_only=True, tag=True, gc=False):
-    """A node begins a term as leader. `open_ids`: the messages that are due by its records, without a lease or an end.
-    `given`: the leader before gave it the leadership. Else it was elected."""
+    """A node begins a term as leader. `open_ids`: the messages that are due by its records and have not ended, without
+    a lease that runs. `given`: the leader before gave it the leadership. Otherwise it was elected."""
 
     node: str
     term: int

@@ -13,7 +13,9 @@ from chaos.history.history import History
 
 Name = tuple[int, int, int]  # (number, term, attempt)
 A = TypeVar("A", Nacked, Extended)
-#: `same_name`: the very hand-over again. `unnamed`: while the lease of an earlier hand-over of the same term ran.
+#: Why a message came again. `retried`: its receiver had not taken it, as far as its node could know. `after_lease`: the
+#: lease of the earlier hand-over had ended. While that lease ran: `failover` in a later term, `unnamed` in the same
+#: term. `same_name`: the later hand-over has the term and attempt of the earlier one.
 Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
 
 
@@ -21,9 +23,9 @@ Cause = Literal["retried", "after_lease", "failover", "same_name", "unnamed"]
 class Repeat:
     """Two hand-overs of one message that follow each other by (term, attempt), and the cause of the later one.
 
-    `retried` is no duplicate: its receiver had not taken the earlier one. `lease_end_ms` is of the earlier one's lease.
-    `failed`: the earlier one failed by its node's account. That account may have stood still while the receiver
-    answered. Or it may have failed, because the receiver answered after the time for that was over.
+    `retried` is no duplicate, because the receiver had not taken the earlier one. `lease_end_ms` is the end of the
+    earlier one's lease. `failed`: the earlier one failed by its node's account, or may have, because its receiver
+    answered too late. The node may have stood still while the receiver answered.
     """
 
     before: HandedOver
@@ -37,8 +39,8 @@ def repeats(history: History, bounds: Bounds) -> list[Repeat]:
     """Every repeat with its cause, by number, then by (term, attempt).
 
     A repeat in a later term while the earlier lease still ran is a failover duplicate: the log did not hold the earlier
-    hand-over. A repeat after that lease is the consumer's. A push that only its receipt shows may have begun, and have
-    been given up, long before.
+    hand-over. A repeat after that lease has its cause in the consumer, which let the lease end. A push whose node's
+    account is gone may have begun, and have been given up, long before its receiver saw it.
     """
     found: list[Repeat] = []
     given_back, extended, stamps = _by_name(history, Nacked), _by_name(history, Extended), _Stamps(history)
@@ -75,13 +77,13 @@ def _by_name(history: History, kind: type[A]) -> dict[Name, list[A]]:
 
 
 def _given_back(after: HandedOver, answers: Sequence[Nacked]) -> bool:
-    """True if its consumer may have given it back before it came again."""
+    """True if the consumer may have given the earlier hand-over back before the message came again."""
     return any(event.result in ("nacked", "unknown") and event.asked_wall_ms <= _at_ms(after) for event in answers)
 
 
 def _at_ms(event: HandedOver) -> int:
-    """When a hand-over was made, for comparison with earlier events. If unseen, when it was received: the nodes' clocks
-    may be behind."""
+    """When a hand-over was made, for comparison with earlier events. If its begin was not seen, when it was received:
+    the nodes' clocks may be behind."""
     return event.begun_wall_ms or max(event.handed_over_ms, event.wall_ms)
 
 
@@ -103,7 +105,7 @@ def _lease_end_ms(
     before: HandedOver, after: HandedOver, answers: Sequence[Extended], stamps: _Stamps, bounds: Bounds
 ) -> int:
     """The earliest possible end of the lease of `before`, by the answers about extensions. A leader whose clock was
-    behind ended the leases early by that much."""
+    behind made an extended lease end earlier by as much."""
     ends_ms = [before.leased_until_ms]
     for event in answers:
         end_ms = stamps.earliest_ms(event) + event.lease_ms - bounds.skew_ms

@@ -43,7 +43,8 @@ ELECTED_MS: Final = 100
 
 
 class Truth:
-    """The truth of one history."""
+    """The truth of one history, as answers are compared with it. `tells_begun` and `tells_settled` say if nodes
+    recorded what only the simulator sees."""
 
     def __init__(self, history: History, bounds: Bounds) -> None:
         self.history, self.bounds = history, bounds
@@ -79,7 +80,7 @@ class Truth:
         self._prolonged = {(event.number, event.term, event.attempt) for event in asked}
 
     def is_strict(self, number: int) -> bool:
-        """True if it is a message of a strict topic."""
+        """True if message `number` is of a strict topic."""
         return number in self._offered and self._offered[number].strict
 
     def keeps_doubt(self, number: int) -> bool:
@@ -88,20 +89,20 @@ class Truth:
         return number in self._acknowledged and self._acknowledged[number].mono_ms >= self._risen_ms
 
     def topic(self, number: int) -> str:
-        """The name of its topic, empty if unknown."""
+        """The name of the topic of message `number`, empty if unknown."""
         return self._offered[number].topic if number in self._offered else ""
 
     def pushed(self, number: int) -> bool:
-        """True if its topic pushes."""
+        """True if the topic of message `number` pushes."""
         return self.topic(number) in ("push", "strict-push", "poison")
 
     def received_before(self, number: int, mono_ms: float) -> set[tuple[int, int]]:
-        """(term, attempt) of the hand-overs of it that were received by then."""
+        """(term, attempt) of the hand-overs of message `number` that were received before `mono_ms`."""
         hand_overs = self.hand_overs.get(number, ())
         return {(event.term, event.attempt) for event in hand_overs if event.mono_ms < mono_ms}
 
     def begun_before(self, message_id: str, mono_ms: float) -> int | None:
-        """How many hand-overs of it nodes had begun by then. None without events from inside nodes."""
+        """How many hand-overs of a message nodes had begun by `mono_ms`. None without events from inside nodes."""
         if not self.tells_begun:
             return None
         return sum(each <= mono_ms for each in self._begun_ms.get(message_id, ()))
@@ -112,12 +113,13 @@ class Truth:
         return self._handed_over_ms.get(name) or None
 
     def redriven_between(self, from_ms: float, until_ms: float) -> list[int]:
-        """The messages that were redriven, each as the term of the leader that proposed it. 0: unknown."""
+        """The messages that were redriven in this time: for each the term of the leader that proposed it. 0:
+        unknown."""
         first, end = (bisect.bisect_left(self._redriven, (at_ms, 0)) for at_ms in (from_ms, until_ms))
         return [term for _, term in self._redriven[first:end]]
 
     def newest_term(self, mono_ms: float) -> int:
-        """The newest term that an observer had seen by then."""
+        """The newest term that an observer had seen by `mono_ms`."""
         return max((term for at_ms, term in self._changes if at_ms <= mono_ms), default=0)
 
     def nobody_died(self, number: int, cancel: Cancelled) -> bool:
@@ -141,8 +143,9 @@ class Truth:
         return all(term in self._sealed for term in within)
 
     def early_repeats(self) -> Iterable[tuple[Repeat, int]]:
-        """Each repeat in a later term before its lease had run by the truth, and by how much it was early, ms. Only
-        where all clocks are right, and its consumer did not ask for another end of the lease."""
+        """Each repeat in a later term that came before the earlier lease had run by true time, with the ms by which it
+        was early. None unless all clocks are right. Messages whose consumer asked for another end of the lease are left
+        out."""
         if not self.bounds.clocks_right:
             return
         for repeat in self.repeats:
@@ -176,8 +179,9 @@ def _risen_ms(history: History) -> float:
 def _sealed(history: History) -> set[int]:
     """Terms whose leader was given the leadership by the one before, with all of its work in the log.
 
-    This is known only from inside nodes, and from when the history reaches its newest level. No level is taken back,
-    but an entry that needs no newer version has an older one. Two leaders do not count, because they were elected:
+    This is known only from inside nodes, and only once an entry has the newest version of the history. The level never
+    goes back, though a later entry that needs no newer version has an older one. Two leaders do not count, because they
+    were elected:
 
     - another node than the one that was asked for;
     - the node that was asked for, if it missed the request: it waited for an election.

@@ -15,7 +15,8 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """The promise holds if there is no violation."""
+    """The verdict on one promise, named by its short key. `figure` has the figures by name. `faults` has a line for
+    each violation."""
 
     promise: str
     figure: Mapping[str, object]
@@ -27,7 +28,7 @@ class Verdict:
         return not self.faults
 
     def describe(self) -> str:
-        """A sentence with its figures, and where it was broken the first faults below it."""
+        """The promise in a sentence with its figures. Below it stand the first SHOWN violations, if there are any."""
         sentence = PROMISES[self.promise].sentence
         lines = [
             f"{'held' if self.holds else 'BROKEN'}: {sentence} ({self.promise}: {_words(self.figure) or 'no figures'})"

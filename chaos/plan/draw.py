@@ -56,14 +56,15 @@ STORMS: Final = (
 )
 FIVE_NODES_EVERY: Final = 5
 ALL_CLOCKS_S: Final = 50.0
-#: All clocks together, rarely: they take the run's own time away from its nodes.
+#: The share of seeds in which all clocks jump together. It is small, because the checks of time say little there.
 ALL_CLOCKS_SHARE: Final = 0.06
-#: The share of seeds with two builds side by side, beside the seeds that prefer that kind.
+#: The share of seeds with two builds side by side. Seeds that prefer the kind `version` have them too.
 VERSIONS_SHARE: Final = 0.12
 #: The share of seeds beside a crowd (chaos/simulator/load/crowd.py), and how many rows each stored row stands for.
 CROWD_SHARE: Final = 0.03
 CROWD_WEIGHT: Final = 2_000
-#: The crowd's hours: how far ahead the first is, and how many there are. All clocks together pass some or all of them.
+#: How many hours ahead the crowd's first hour is, and how many hours it has. At a moment between the two
+#: CROWD_PASSES_S, seconds after the load's begin, all clocks jump past some or all of these hours.
 CROWD_FIRST_HOUR: Final = 48
 CROWD_HOURS: Final = 3_000
 CROWD_PASSES_S: Final = (8.0, 20.0)
@@ -108,16 +109,16 @@ def drawn_kinds() -> list[str]:
 
 
 def _pass_hours(chance: random.Random, seconds: float) -> Fault:
-    """Set all clocks hundreds of hours ahead until the end. Then a crowd's hours are past, each with a message that is
-    due."""
+    """Draw a jump of all clocks past all or some of a crowd's hours, until the load ends. So these hours are over, each
+    with a message that is due."""
     at_s = round(chance.uniform(*CROWD_PASSES_S), 3)
     hours = CROWD_FIRST_HOUR + CROWD_HOURS * chance.choice([1.0, 1.0, chance.random()])
     return Fault(at_s, "jump", "*", round(seconds - at_s, 3), (("by", round(3600 * hours, 3)),))
 
 
 def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:
-    """Change each of the first nodes to this build, in any order. In half of the plans one goes back, which is allowed
-    until the last was changed, and comes again."""
+    """Draw the changes of the first `older` nodes to this build, in any order. In half of the plans one of them goes
+    back to the build before, and changes again. It is refused if the level of the cluster has risen by then."""
     order = [f"n{number}" for number in range(1, older + 1)]
     chance.shuffle(order)
     steps = [(node, "newer") for node in order]
@@ -133,7 +134,7 @@ def _upgrade(chance: random.Random, older: int, seconds: float) -> list[Fault]:
 
 
 def _storm(chance: random.Random, at_s: float, seconds: float) -> list[Fault]:
-    """Put one of STORMS at `at_s`, within the load."""
+    """Draw one of STORMS, to begin at `at_s`. Each of its faults begins LAST_S before the load's end or earlier."""
     lines = "\n".join(chance.choice(STORMS))
     faults = FaultPlan.parse(f"plan seed=0 nodes=3 seconds={seconds}\n{lines}").faults
     drawn: list[Fault] = []
@@ -150,7 +151,7 @@ def _moment(chance: random.Random, seconds: float) -> float:
 
 
 def _node(chance: random.Random, nodes: int) -> str:
-    """Mostly a role: roles are where trouble is."""
+    """A drawn target, mostly a role: what goes wrong depends on roles."""
     return chance.choice(["leader", "leader", "follower", f"n{chance.randint(1, nodes)}"])
 
 

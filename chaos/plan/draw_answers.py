@@ -1,6 +1,7 @@
-"""Plans that test answers: clocks apart from the start, storms after which answers have been untrue, and backups.
+"""Plans that test answers: clocks apart from the start, backups, and storms after which answers were untrue in earlier
+builds.
 
-They are added to a plan that a seed draws without them. So a seed that is known for a fault keeps its plan.
+These are added to a plan that a seed draws without them. So a seed that is known for a fault keeps its plan.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import Final
 from chaos.plan.draw import FIRST_S, LAST_S
 from chaos.plan.fault_plan import Fault, FaultPlan
 
-#: Each right clock is within 500 ms of the median.
+#: The most that a clock without a fault is off, in ms. Right clocks are within 500 ms of the median.
 SKEW_MS: Final = 450
-#: Where one clock may be wrong, any other clock may be the median.
+#: The same where a fault puts one clock wrong: then any other clock may be the median.
 SKEW_BESIDE_WRONG_MS: Final = 200
 STORMS_MIN, STORMS_MAX = 1, 3
 #: The share of seeds that restore a cluster from a backup. Never where all clocks are ahead for a while: the backup
 #: would be of a time to come.
 BACKUP_SHARE: Final = 0.25
+#: The moment of the backup: between these shares of the load's length.
 BACKUP_AT: Final = (0.2, 0.9)
 #: Storms as lines of a plan, their moments counted from the storm's begin. A, B and C are three drawn nodes.
 STORMS: Final = (
@@ -41,8 +43,8 @@ STORMS: Final = (
 
 
 def with_asks(plan: FaultPlan) -> FaultPlan:
-    """The plan of the same seed with clocks apart and some of STORMS. Unchanged with older builds, which answer as they
-    did, and beside a crowd, which has its own cost."""
+    """This plan with clocks apart, with some of STORMS, and perhaps with a backup. A plan with older builds comes back
+    unchanged, because they answer as they did. So does a plan with a crowd, which has a cost of its own."""
     if plan.older or plan.crowd:
         return plan
     chance = random.Random(f"asks {plan.seed}")
@@ -54,7 +56,7 @@ def with_asks(plan: FaultPlan) -> FaultPlan:
 
 
 def _backup(plan: FaultPlan) -> float:
-    """The moment of the backup. 0: never."""
+    """The moment of the backup, in seconds after the load's begin. 0: there is none."""
     chance = random.Random(f"backup {plan.seed}")
     ahead = any((fault.kind, fault.target) == ("jump", "*") for fault in plan.faults)
     drawn = chance.random() < BACKUP_SHARE and not ahead

@@ -1,6 +1,7 @@
 """Calls between nodes as an attacker draws them: greetings that fit or do not, frames cut, repeated, out of order.
 
-The calls change nothing. An attacker with the cluster id can make any call, as any client can over HTTP.
+No drawn call changes anything. A change would prove nothing: an attacker with the cluster id can make any call, as any
+client can over HTTP.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 def greeting(chance: random.Random, speaks_as: str, to: str, cluster_id: bytes | None) -> bytes:
-    """A greeting, mostly a valid one if the attacker knows the cluster id."""
+    """A greeting, mostly a valid one if the attacker knows the cluster id. `cluster_id` None: it does not."""
     cluster = cluster_id if cluster_id is not None and chance.random() < 0.95 else chance.randbytes(16)
     said: list[Any] = [CALLS, 1, 1, cluster, speaks_as, to, 0, 16_384, _BYTES_MAX, {}]
     if chance.random() < 0.1:

@@ -2,8 +2,8 @@
 
 A real run takes minutes and is not one of thousands of seeds. So its kinds are not left to chance: each comes once
 before any comes twice. Every round of the deck has other targets, arguments and lengths. Some faults come close
-together, because they make more trouble so. Otherwise the service has time to recover. Checks of time need calm, and an
-hour of nothing but faults shows no more than one fault.
+together, where they make more trouble. After the others the service has time to recover, because checks of time need
+calm. Without recovery in between, an hour of faults would show no more than one fault.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from chaos.plan.fault_plan import KINDS, Fault, FaultPlan, Value, kinds_of
 FIRST_S: Final = 3.0
 #: The time from the begin of the last fault to the end of the load, so that its effects are still under load.
 LAST_S: Final = 5.0
-#: The average time from one fault's begin to the next one's. This share of faults follows at once.
+#: The average time from one fault's begin to the next one's. CLOSE_SHARE of the faults come within CLOSE_S of the one
+#: before.
 GAP_S: Final = 5.0
 CLOSE_SHARE: Final = 0.2
 CLOSE_S: Final = 0.6
-#: The most replacements of nodes: each takes a new one.
+#: The most replacements of nodes in a plan: each needs a new node.
 REPLACED_MAX: Final = 2
 
 Seconds = Callable[[random.Random], float]
@@ -123,7 +124,8 @@ def _draw(chance: random.Random, kind: str, at_s: float, names: list[str]) -> Fa
     return Fault(round(at_s, 3), kind, target, lasts_s, tuple(sorted(arguments.items())))
 
 
-#: By role: with a node's name, both ends of a link may be one node if it leads, or the node may be gone.
+#: Links are drawn by role. If a link named a node, that node might lead, so that both ends were one node. Or it might
+#: be gone.
 _LINKS: Final = ("leader>follower", "follower>leader", "leader-follower", "leader>*", "*>leader", "follower>*")
 
 

@@ -7,8 +7,8 @@
     12.125 partition  n1|n2,n3 for=5.000
 
 A line is a moment (seconds after the load began), a kind, a target, and arguments by name. Every fault has its own end
-(`for`, seconds). Without a line both its fault and its recovery are gone, as the shrinking of a plan needs. Empty lines
-and text after `#` are skipped.
+(`for`, seconds). Any part of a plan's lines is a plan, so a plan can be shrunk. Empty lines and text after `#` are
+skipped.
 
 On real processes a fault may also wait for the service instead of the clock, however slow the machine is:
 
@@ -16,22 +16,24 @@ On real processes a fault may also wait for the service instead of the clock, ho
     &1.500 pause      leader   for=3.000
     +1.500 kill       leader   for=+1.500
 
-Such lines come in their order:
+Such faults come in the order of their lines:
 
-- `+`: when all earlier faults of such lines are over and every node is ready.
-- `&`: beside the fault of the line before, while that is on.
-- Both then wait until the service has been calm for this many seconds.
-- `for=+`: the fault lasts until it was calm for this long, and longer than the faults beside it.
+- `+1.500` waits until the faults of all earlier such lines are over and every node is ready. Then it waits until the
+  service has been calm for 1.5 s.
+- `&1.500` comes beside the fault on the line before, while that lasts. It waits for the begin of that fault, and then
+  for 1.5 s of calm, too.
+- `for=+3.000`: the fault lasts until the service has been calm for 3 s, and the faults beside it have ended.
 
-It is calm while no fault begins or ends and a node leads that no fault holds. The load measures calm: a second is over
-when as many messages were handed over as are offered in a second. The load ends after the last of these lines:
+The service is calm while no fault begins or ends, and a node leads that no fault holds down or has paused. The
+load measures calm: a second is over when as many messages were handed over as are offered in a second. The load ends
+after the last of these faults, when:
 
-- its fault is over and every node is ready;
-- it was calm for as long as that line had waited;
-- all that such a fault excuses is over too.
+- the fault is over and every node is ready;
+- the service has been calm for as long as the fault had waited for;
+- the time that each of these faults excuses is over (chaos/history/bounds.py).
 
-Some kinds only the simulator can carry out, some only real machines. The others mean the same to both. If a plan has a
-kind that its party does not know, the whole plan is refused.
+A plan is carried out by a party: the simulator, or real processes (`live`). Some kinds only one party can carry out.
+The others mean the same to both. A plan with a kind that its party cannot carry out is refused as a whole.
 
 Targets of kinds that hit a node:
 
@@ -67,14 +69,15 @@ class PlanRefused(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """The arguments of a kind of fault: numbers within bounds, or one of several words."""
+    """A kind of fault. `shape` says what its target names, and `sentence` what it does. `numbers` and `words` are its
+    arguments: numbers within bounds, or one of several words. `parties` can carry it out."""
 
     shape: Shape
     sentence: str
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     parties: tuple[Party, ...] = BOTH
-    drawn: bool = True  # drawn by seed, else only a part of storms
+    drawn: bool = True  # seeds draw it; False: it comes only in storms
 
 
 _LIVE: Final[tuple[Party, ...]] = ("live",)
@@ -205,8 +208,10 @@ _TARGET: Final[Mapping[Shape, re.Pattern[str]]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One line. Times are in seconds with at most three decimals. `arguments` are in the order of their names. `at_s`
-    counts from the begin of the load. If the fault `begins` with calm, `at_s` is the length of that calm."""
+    """One line of a plan. Times are in seconds with at most three decimals. `arguments` are in the order of their
+    names. `at_s` counts from the begin of the load, and `for_s` is the length of the fault. With `begins`, `at_s` is
+    how long the service has to be calm first. With `ends`, `for_s` is how long it has to be calm before the fault
+    ends."""
 
     at_s: float
     kind: str
@@ -227,7 +232,7 @@ class Fault:
         return str(dict(self.arguments)[name])
 
     def render(self) -> str:
-        """The line."""
+        """The line of the plan."""
         rest = "".join(f" {name}={_render(value)}" for name, value in self.arguments)
         at = f"{self.begins}{self.at_s:.3f}"
         return f"{at:>7} {self.kind:<10} {self.target:<10} for={self.ends}{self.for_s:.3f}{rest}"
@@ -235,8 +240,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """Faults in the order of their moments, then those that wait for calm, in their turn, and the run that they hit.
-    `seed` draws all else of the run. `seconds` is the length of the load, or its limit where faults wait for calm.
+    """A plan: its faults, and the run that they hit. Faults with a moment come first, in the order of their moments.
+    Faults that wait for calm follow, in the order of their lines. All other draws of the run follow from `seed`.
+    `seconds` is the length of the load, or its limit where faults wait for calm.
 
     Only the simulator has the rest:
 
@@ -259,11 +265,11 @@ class FaultPlan:
 
     @property
     def in_turn(self) -> tuple[Fault, ...]:
-        """The faults that wait for calm."""
+        """The faults that wait for calm, in the order of their lines."""
         return tuple(fault for fault in self.faults if fault.begins)
 
     def render(self) -> str:
-        """The text, with a newline at the end."""
+        """The plan as text, with a newline at the end."""
         head = f"plan seed={self.seed} nodes={self.nodes} seconds={self.seconds:g}"
         head += f" crowd={self.crowd}" if self.crowd else ""
         head += f" older={self.older}" if self.older else ""

@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def handover(self) -> str:
-        """The setting of the topics."""
+        """The setting `handover` of both topics."""
         return "strict" if self.strict else "fast"
 
     @property

@@ -1,7 +1,7 @@
 """Resolves the target of a fault at the moment when it strikes.
 
-The simulator and real processes share it. Each target asks which node leads. While no node does, the last leader
-counts, so that a plan always hits a node.
+The simulator and real processes share it. To resolve a target it asks which node leads. While no node leads, the last
+leader counts, so that a plan always hits a node.
 """
 
 import re
@@ -12,12 +12,13 @@ from chaos.cluster.links import Link
 
 
 class FaultTarget:
-    """Resolves targets. `ids` returns the nodes, at least one. `leader` returns the leader, None if no node leads."""
+    """Resolves targets to node ids and links. `ids` returns all nodes, at least one. `leader` returns the leader, None
+    if no node leads."""
 
     def __init__(self, ids: Callable[[], Sequence[str]], leader: Callable[[], str | None]) -> None:
         self._ids, self._leader_now = ids, leader
         self.leader = ids()[0]
-        """The leader by the last question."""
+        """The last leader that `nodes` was told of. At first it is the first node."""
 
     def nodes(self, target: str) -> list[str]:
         """The nodes of a node target: an id, a role or `*`. Empty for an id that is not there."""

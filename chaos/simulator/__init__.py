@@ -2,5 +2,5 @@
 
 In: seeds or a plan. Out: verdicts, the counts of faults, and the shortest plan that still goes wrong.
 
-The file seeds.py runs many, run.py one, and judge.py has its checkers. The rooms below are the world of a run.
+The file seeds.py runs many plans, run.py one, and judge.py has the checkers of a run. The rooms below are its world.
 """

@@ -1,4 +1,5 @@
-"""`make soak-mutants`: how many seeds from 1 on it takes to find each planted mistake. Exit 1 if 200 miss one.
+"""`make soak-mutants`: finds for each planted mistake the first seed, from 1 to 200, that shows it. Exit 1 if no seed
+shows one of them.
 
 `python -m chaos.simulator.hunt --first 33 trust-from-receipt` begins at a seed that is known to find it.
 """
@@ -24,7 +25,7 @@ SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class FoundMistake:
-    """A mutant, the first seed that finds it (None: none did), and the promises it broke."""
+    """A planted mistake, the first seed that found it (None: none did), and the promises that it broke."""
 
     name: str
     seed: int | None
@@ -32,8 +33,8 @@ class FoundMistake:
 
 
 def hunt(name: str, first: int = 1) -> FoundMistake:
-    """Plant the mutant of this name. Run seeds from `first` on until one goes wrong that does not go wrong without
-    it."""
+    """Plant the mistake of this name, and run seeds from `first` on. Stop at the first seed that breaks a promise which
+    it keeps without the mistake."""
     for seed in range(first, SEEDS_MAX + 1):
         with planted(name):
             run = run_plan(with_asks(draw_plan(seed, SECONDS)))

@@ -1,4 +1,5 @@
-"""The checkers of a simulated run, one for every promise. A run in which too little happened proves nothing."""
+"""The checkers of a simulated run, one for every promise that it judges. A run in which too little happened proves
+nothing, and does not count."""
 
 from __future__ import annotations
 
@@ -49,12 +50,14 @@ CHECKERS: Final[tuple[Callable[[History, Bounds], Verdict], ...]] = (
     check_restored,
 )
 
-#: The skew of two clocks: each may be off by 500 ms that are slewed. The probe's observations judge what is early
-#: (chaos/check/message/window.py).
+#: Two clocks differ by at most this: each may be off by 500 ms, and the rest is a margin for clocks that are slewed.
+#: What is early is judged by the probe's observations instead (chaos/check/message/window.py).
 BOUNDS: Final = Bounds(skew_ms=1_050)
-#: Where all clocks were set together nodes know no other time. A receiver's time then says nothing about theirs.
+#: For a run in which all clocks were set together. Its nodes know no other time, so a receiver's time says nothing
+#: about theirs.
 ANY_TIME: Final = Bounds(skew_ms=1 << 40, clocks_set_back=True)
 
+#: A run counts with at least this many hand-overs and changes of leader.
 HAND_OVERS_MIN: Final = 500
 CHANGES_MIN: Final = 1
 
@@ -65,7 +68,7 @@ def judge(history: History, bounds: Bounds = BOUNDS) -> list[Verdict]:
 
 
 def changes_of_leader(history: History) -> int:
-    """How often the leader of another term became sure of itself, after the first."""
+    """How many terms after the first had a leader that was sure to lead."""
     return max(0, len({event.term for event in history.of(Sure)}) - 1)
 
 

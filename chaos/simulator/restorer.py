@@ -1,9 +1,9 @@
 """Restores a cluster from a backup of a run, and asks it about messages with which the old cluster went on.
 
-In the middle of the load a client asks for a backup. At the end of the run another world begins at that moment. One
-node starts on the restored backup, the others start empty. Receivers and consumers get messages again. One message
-after the other is asked about and cancelled. In half of the runs the leader loses power meanwhile. The history of the
-run gets the answers. chaos/check/message/restored.py compares them with the deliveries.
+In the middle of the load a client asks for a backup. At the end of the run another world begins at that moment of true
+time. One node starts on the restored backup, the others start empty. Receivers and consumers get messages again.
+Messages of the backup are asked about and cancelled. In half of the runs the leader loses power meanwhile. The history
+of the run gets the answers. chaos/check/message/restored.py compares them with the deliveries of both clusters.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 class Restorer:
-    """The restorer of a run whose plan has a backup."""
+    """Makes the backup of a run whose plan has one, and runs the restored cluster afterwards."""
 
     def __init__(self, world: World, history: History, plan: FaultPlan, config: Settings) -> None:
         self._world, self._history, self._plan, self._config = world, history, plan, config
@@ -58,11 +58,11 @@ class Restorer:
         self._of = ""  # the node that made it
 
     def begin(self) -> None:
-        """The load begins."""
+        """Plan the backup for its moment. Call it when the load begins."""
         self._caller.runner.after(self._plan.backup, self._ask)
 
     async def _ask(self) -> None:
-        """Ask any node for a backup, and another one if it could not."""
+        """Ask a node for a backup, and another node if the first cannot make it."""
         for _ in range(int(BACKUP_S / AGAIN_S)):
             client = self._caller.any()
             outcome = await client.call(lambda port: port.snapshot(None), "snapshot", leader=False, timeout_s=CALL_S)
@@ -75,7 +75,8 @@ class Restorer:
             await self._caller.runner.sleep(AGAIN_S)
 
     def run(self) -> list[str]:
-        """Run the restored cluster. Return what went wrong with its course."""
+        """Run the restored cluster. Return a line for each step that failed: none if all went well, or if there is no
+        backup."""
         if self._backup is None:
             return []
         world = self._world
@@ -89,8 +90,9 @@ class Restorer:
             return Restored(restored, self._history, world.now_s * 1000, self._caller.chance.random() < 0.5).run()
 
     def _restore(self, restored: World, node_id: str, backup: Path) -> bool:
-        """Restore as the command does, with drawn ids. False if it was refused because a fault had flipped a bit of the
-        backup's node, which had not read it since (seed 42722)."""
+        """Restore the backup to this node's directory as the command does, with drawn ids. False if the command refuses
+        it, because a fault had flipped a bit on the disk of the backup's node. That node had not read the bit since
+        (seed 42722)."""
         drawn = self._caller.chance
         cluster_id, disk = drawn.randbytes(16), Disk()
         options = RestoreOptions(
@@ -107,13 +109,14 @@ class Restorer:
 
 
 class Restored:
-    """The restored cluster and its clients. `begins_ms`: the run's time when this world begins."""
+    """The restored cluster and its clients. `begins_ms` is the run's time at which this world begins. `cut`: its leader
+    loses power."""
 
     def __init__(self, world: World, history: History, begins_ms: float, cut: bool) -> None:
         self._world, self._history, self._begins_ms, self._cut = world, history, begins_ms, cut
         self._caller = caller_of(world, "restored")
         self._again: dict[str, set[tuple[int, int]]] = defaultdict(set)
-        self._cancelled: set[str] = set()  # cancelled, or perhaps
+        self._cancelled: set[str] = set()  # ids for which a cancel was sent
         self._in_flight = 0
         for name in ("mixed", "strict"):  # at the addresses in the topics
             world.receivers.behave(name, Behaviour())
@@ -121,7 +124,8 @@ class Restored:
         world.receivers.on_received = self._received
 
     def run(self) -> list[str]:
-        """Run all of it. Return what went wrong with its course."""
+        """Start the cluster, ask about messages, deliver some, and wait for the answers. Return a line for each step
+        that failed."""
         world, chance, runner = self._world, self._caller.chance, self._caller.runner
         world.start()
         if not world.run_until(lambda: world.leader() is not None, START_S):
@@ -143,7 +147,7 @@ class Restored:
         return [] if over else [f"{self._in_flight} requests to the restored cluster without an answer"]
 
     def _drawn(self) -> Sequence[Answered]:
-        """Messages of the backup, those that were open in it first."""
+        """Some messages of the backup: first those that were open in it, then ended ones."""
         known = self._history.acknowledged()
         open_, ended = held(self._history)
         chance = self._caller.chance
@@ -153,7 +157,8 @@ class Restored:
         return [known[number] for number in several]
 
     def _lose_leader(self) -> bool:
-        """Cut the leader's power, once the other nodes have their votes and its content."""
+        """Cut the leader's power, once all nodes are voters, so that the others have the content of the backup. True if
+        another node leads afterwards."""
         world = self._world
 
         def ready() -> bool:
@@ -215,7 +220,8 @@ class Restored:
         return outcome
 
     def _unknown(self, message: Answered, outcome: Outcome[Any]) -> None:
-        """Record an unknown message, unless it ended here: only those may be forgotten."""
+        """Record that the cluster does not know a message, unless the message may have ended here: ended messages may
+        be forgotten."""
         ended = message.message_id in self._cancelled or self._again[message.message_id]
         if outcome.code == "unknown-message" and not ended:
             self._record(message, "unknown-message")

@@ -1,7 +1,7 @@
 """One simulated run: a plan of faults under a load, then healing, then the checkers.
 
-    cluster up, topics made --> load and faults for `seconds` --> healed; far messages moved near; all that is
-    outstanding comes out --> nodes at one index --> digests, verdicts
+    cluster up, topics made --> load and faults for `seconds` --> all healed; far messages moved near --> each message
+    has ended --> nodes at one index --> digests, verdicts
 
 A run is a function of its plan: same plan, same trace.
 """
@@ -65,15 +65,16 @@ from storage.store import Store
 
 START_S: Final = 20.0
 ACCOUNTS_S: Final = 240.0
-#: With an asker, an entry takes only this many messages of a request: then some requests take several entries.
+#: In a run with an asker, an entry takes only this many messages of a request. So some requests take several entries.
 PIECES: Final[list[Patch]] = [
     (module, "ENTRY_MOVES_MAX", 3)
     for module in (node.pull.settling, node.message.dead_letter, node.settle.former_leader_outcomes)
 ]
 DRAIN_S: Final = 90.0
-#: Nothing is outstanding for this long before files are compared.
+#: The nodes get this long to come to rest, after each message has ended and before their files are compared.
 QUIET_S: Final = 2.0
-#: Then the nodes are at one index within this time. A snapshot goes file by file: thousands of hours take longer.
+#: After that the nodes have to be at one index within this time. A snapshot goes file by file, so a crowd's thousands
+#: of hours take longer.
 LEVEL_S: Final = 30.0
 LEVEL_CROWD_S: Final = 150.0
 #: Steps with this charge or more are recorded.
@@ -81,9 +82,12 @@ TOLD_S: Final = 0.005
 
 
 def config_of(plan: FaultPlan) -> dict[str, dict[str, Any]]:
-    """Values so small that a minute sees checkpoints, unlinked hours and forgotten keys (a producer gives up before).
-    With odd seeds the journal keeps nothing before the checkpoint: a node that was away needs a snapshot. With older
-    builds, every second pair of seeds raises the level only on request."""
+    """The tables of the nodes' configuration. Times are so short that a minute sees checkpoints, unlinked hours and
+    forgotten keys. A producer gives a message up before its key is forgotten.
+
+    With odd seeds the journal keeps nothing before the checkpoint, so a node that was away needs a snapshot. With older
+    builds, every second pair of seeds raises the level only when a client asks.
+    """
     storage = {"checkpoint_s": 2, "retention_ms": 4_000, "key_retention_ms": 20_000}
     asked: dict[str, dict[str, Any]] = {"raft": {"upgrade": "asked"}} if plan.older and plan.seed % 4 > 1 else {}
     return {"storage": storage | ({"journal_keep_mb": 0} if plan.seed % 2 else {})} | asked
@@ -97,7 +101,7 @@ def crowd_of(plan: FaultPlan) -> CrowdShape:
 
 @dataclass
 class Run:
-    """The result of a run. `wrong` are violations without a checker: a run that did not come to its end."""
+    """The result of a run. `wrong` are violations that no checker reports: the run did not come to its end."""
 
     plan: FaultPlan
     verdicts: list[Verdict]
@@ -108,7 +112,7 @@ class Run:
     counts: bool
     trace: str
     simulated_s: float
-    took_s: float  # of one core
+    took_s: float  # seconds of one core
     wrong: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
@@ -124,7 +128,7 @@ class Run:
 
 
 class Running:
-    """The parts of one run, on one world."""
+    """The parts of one run: its world, history, faults, clients and observers. `run` carries it out."""
 
     def __init__(self, plan: FaultPlan, world: World, shape: Shape, crowd: CrowdShape | None = None) -> None:
         self.plan, self.world = plan, world
@@ -162,7 +166,7 @@ class Running:
             self.history.record(held)
 
     def _see(self, event: Event) -> None:
-        """Keep account of acknowledged messages that are still to come out."""
+        """Keep account of the acknowledged messages that have not ended yet."""
         if isinstance(event, Answered) and event.outcome == "acknowledged":
             if event.number not in self._over:
                 self._left.add(event.number)
@@ -176,7 +180,7 @@ class Running:
             self._left.discard(event.number)
 
     def run(self) -> list[str]:
-        """Do the whole run. Return what went wrong with its course."""
+        """Carry out the whole run. Return a line for each step of its course that failed."""
         world = self.world
         world.start()
         if not self._make_topics():
@@ -225,7 +229,7 @@ class Running:
         Tasks(self.world).start(self._consumers[-1].run())
 
     def _account(self, asker: Asker) -> list[str]:
-        """Ask about each message once all is over."""
+        """Let the asker ask its questions at the end of the run, and wait for the answers."""
         asker.account()
         over = self.world.run_until(lambda: not asker.in_flight, ACCOUNTS_S)
         return [] if over else [f"{asker.in_flight} messages whose account nobody gave within {ACCOUNTS_S:g} s"]
@@ -264,8 +268,8 @@ class Running:
         return not self._left and not self.changer.in_flight and not any(each.acks for each in self._consumers)
 
     def _unsettled(self) -> list[str]:
-        """Messages that should have come out and did not. A message that a leader with a wrong clock leased or put off
-        may come later."""
+        """Report the messages that should have ended and did not. A leader with a wrong clock may have leased a
+        message, or given it a due time, until a moment that is still to come. Such a message is left out."""
         _, now_ms = self._now()
         acknowledged = self.history.acknowledged()
         for number in sorted(self._left):
@@ -278,13 +282,14 @@ class Running:
         return [f"{len(self._left)} messages still outstanding {DRAIN_S:g} s after all was healed: {some}"]
 
     def _who_knows(self, home: U64) -> list[Node]:
-        """The nodes that have this message. At least one: none would be a loss."""
+        """The nodes that have this message. There is at least one: otherwise the message is lost."""
         found = [node for node in self.world.nodes().values() if node.group.store.states(home).state[0] != UNKNOWN]
         assert found, f"no node knows {home}"
         return found
 
     def _compare(self) -> list[str]:
-        """Bring the nodes to one index, and record their files' digests."""
+        """Wait until all nodes are at one index and level and at rest, and record the digests of their files. Record
+        the errors that nodes survived."""
         world = self.world
 
         def level() -> bool:
@@ -306,8 +311,9 @@ class Running:
 
 
 def at_one_index(nodes: Iterable[Node]) -> bool:
-    """True if these nodes have applied all of one log. The newest entry may be a no-op, which no machine gets: the
-    leader proposes one for a member that has just caught up."""
+    """True if these nodes have applied all of one log. The indexes of the Raft log count, not those of the state
+    machine, which gets no no-ops. The newest entry may be a no-op: the leader proposes one for a member that has just
+    caught up."""
     return len({index for node in nodes for index in (node.group.raft.applied_index, node.group.raft.last_index)}) == 1
 
 
@@ -327,7 +333,7 @@ def _told(error: BaseException) -> str:
 
 
 def bounds_of(plan: FaultPlan, running: Running) -> Bounds:
-    """The bounds of a run."""
+    """The bounds that judge this run."""
     if running.nemesis.clocks.ahead_s:
         return ANY_TIME
     wrong = any(fault.kind in ("jump", "drift") for fault in plan.faults)
@@ -337,7 +343,8 @@ def bounds_of(plan: FaultPlan, running: Running) -> Bounds:
 def run_plan(
     plan: FaultPlan, shape: Shape | None = None, directory: Path | None = None, crowd: CrowdShape | None = None
 ) -> Run:
-    """Run a plan and judge it. `directory` keeps the nodes' files and the history."""
+    """Run a plan and judge it. `shape` and `crowd` replace the load and crowd that the plan asks for. If a `directory`
+    is given, the nodes' files and the history stay there."""
     began_s = time.process_time()
     crowd = crowd or (crowd_of(plan) if plan.crowd else None)
     more: dict[str, Any] = {"turn_s": TURN_S, "weight": crowd.weight} if crowd else {}

@@ -1,4 +1,5 @@
-"""Runs many seeds on several processes: counts the faults, reports violations, and shows how to repeat them."""
+"""Runs the plans of many seeds in several processes. Counts the faults, reports violations, and shows how to repeat
+them."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from chaos.plan.fault_plan import FaultPlan, kinds_of
 from chaos.simulator.run import Run, run_plan
 from chaos.simulator.shrink import shrink_plan
 
+#: The newest log lines that are kept of a run that broke a promise.
 LOG_LINES: Final = 400
 SAME_S: Final = 1.0
 Print = Callable[[str], None]
@@ -29,7 +31,7 @@ Print = Callable[[str], None]
 
 @dataclass
 class Tally:
-    """The sums of a number of runs."""
+    """The sums of a number of runs. `failed` and `not_counted` have seeds."""
 
     runs: int = 0
     counted: int = 0
@@ -59,7 +61,7 @@ class Tally:
             self.not_counted.append(run.plan.seed)
 
     def lines(self) -> list[str]:
-        """Lines for people: how often each fault fired, and what that proved."""
+        """Lines for people: how often each fault fired, and how sure the runs are that no promise breaks."""
         lines = ["fault         fired  passed over"]
         lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in kinds_of("simulator")]
         lines.append(
@@ -85,15 +87,15 @@ def _some(seeds: Sequence[int]) -> str:
 
 
 def plans_of(seeds: Iterable[int], seconds: float, nodes: int | None) -> Iterator[FaultPlan]:
-    """The plan of each seed."""
+    """The plan of each seed, as the command line draws it: with clocks apart, and more storms."""
     return (with_asks(draw_plan(seed, seconds, nodes)) for seed in seeds)
 
 
 def run_seeds(
     plans: Iterable[FaultPlan], jobs: int, show: Callable[[Run], None], stopped: Callable[[], bool] = lambda: False
 ) -> Tally:
-    """Run all, `jobs` at a time in processes of their own (1: in this one). `show` gets each run at its end. Once it is
-    `stopped` none begins. Runs at work come to their end and count."""
+    """Run all plans, `jobs` at a time in processes of their own (1: in this process). `show` gets each run at its end.
+    Once `stopped` returns True no run begins. Runs under way come to their end and count."""
     tally = Tally()
     for run in _runs(takewhile(lambda _: not stopped(), plans), jobs, stopped):
         tally.add(run)
@@ -118,8 +120,8 @@ def _runs(plans: Iterable[FaultPlan], jobs: int, stopped: Callable[[], bool]) ->
 
 
 def _work() -> None:
-    """Ignore signals in a worker. The terminal sends a Ctrl-C to all processes, and `timeout` its signal: the process
-    that counts handles them."""
+    """Set up a worker process: ignore signals. The terminal sends a Ctrl-C to all processes, and `timeout` sends its
+    signal to all. The process that counts the runs handles them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -156,7 +158,8 @@ def _run(plan: FaultPlan) -> Run:
 
 
 def explain(run: Run, show: Print, *, shrink_tries: int, directory: Path) -> None:
-    """Show a failing run: its plan, its violations, the command that repeats it, and the shrunk plan."""
+    """Show a failing run: its plan, its violations, and the command that repeats it. Then shrink the plan with at most
+    `shrink_tries` runs, write it to `directory`, and show it."""
     plan = run.plan
     show(f"\nseed {plan.seed}: BROKEN. What is wrong, and where it was seen first:")
     for line in run.broken:

@@ -1,8 +1,8 @@
-"""Delta debugging over the lines of a plan: the fewest faults with which the run still goes wrong in the same way.
+"""Delta debugging over the lines of a plan: finds few faults with which the run still goes wrong in the same way.
 
-Each line has its own end, so any part of a plan is a plan. Other draws (load, delays) follow from the seed and from
-names, not from the faults. Still, fewer faults make another run, and a shrunk plan may break more promises than the
-first one. It counts as the same if any promise that was broken is still broken.
+Each line has its own end, so any part of a plan is a plan. The run's other draws (load, delays) follow from the seed
+and from names, not from the faults. Still, fewer faults make another run, and it may break other promises too. It
+counts as going wrong in the same way if any promise that the first run broke is broken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 def shrink_plan(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int = 60) -> FaultPlan:
-    """The smallest plan found with at most `tries` runs. `fails` runs one. The plan itself is known to fail."""
+    """The smallest plan found with at most `tries` runs. `fails(plan)` runs a plan, and is True if it goes wrong in the
+    same way. The given plan is known to fail."""
     left = tries
 
     def still(faults: Sequence[object]) -> bool:
@@ -31,7 +32,9 @@ def shrink_plan(plan: FaultPlan, fails: Callable[[FaultPlan], bool], tries: int 
 
 
 def fewest(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """ddmin (Zeller and Hildebrandt): no item of the result can be left out, if `fails` gives the same each time."""
+    """Part of the items for which `fails` is still True, by ddmin (Zeller and Hildebrandt). No single item of the
+    result can be left out, if `fails` gives the same answer each time. `fails` is taken to be True for all items
+    together."""
     left = list(items)
     if left and fails([]):
         return []

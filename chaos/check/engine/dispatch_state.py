@@ -1,4 +1,4 @@
-"""A dispatch state names only units that were dispatched: none before its due time, and none that is not there."""
+"""A dispatch state counts only units that were dispatched: none before its due time, and none that does not exist."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -17,13 +17,13 @@ def check_dispatch_state(history: History, bounds: Bounds) -> Verdict:
     - the slots before `tick` are over;
     - in slot `tick` at least `local_index` units were due, of entries up to `applied_index`.
 
-    A state that names no more than the state before it is exempt: an earlier leader's clock may have been ahead. Only a
+    A state that is no further than the state before it is exempt: an earlier leader's clock may have been ahead. Only a
     Realign takes a state back.
 
-    Where the simulator sees a leader propose a state, every open unit that the state names was dispatched. It went to a
-    window, or its planned lease ran when the wheel gave it out, even if that was taken back since. Nothing is
-    dispatched before it is due. If a state names more, the next leader passes over those units, unless records name
-    them.
+    The simulator also sees which units a leader dispatched before it proposed a state (LeftOut). A unit is dispatched
+    if it went to a ready window, or if its lease ahead ran when the wheel gave it out. That lease may have been taken
+    back since. If a state counts a unit that was not dispatched, the next leader passes over it, unless a settle record
+    names it.
     """
     faults: list[str] = []
     slots: dict[int, list[tuple[int, int]]] = defaultdict(list)  # tick -> (index of the entry, due_ms)

@@ -1,5 +1,5 @@
-"""A new leader brings back, exactly once, every unit without a lease or an end. The log keeps each newest hand-over:
-the lease of an earlier one never replaces it."""
+"""A new leader hands over every due unit that has no lease and has not ended, and gives each hand-over a name of its
+own. The newest hand-over of a unit stays recorded: the lease of an older one never replaces it."""
 
 from collections import Counter, defaultdict
 

@@ -27,11 +27,11 @@ class Recovery:
 
 
 def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
-    """One row for each fault, in order."""
+    """How soon the service recovered from each fault, in the order of the faults."""
     acks = np.array(sorted((each.sent_mono_ms, each.mono_ms) for each in history.acknowledged().values())).reshape(
         -1, 2
     )
-    soonest = np.minimum.accumulate(acks[::-1, 1])[::-1]  # of offers sent then or later
+    soonest = np.minimum.accumulate(acks[::-1, 1])[::-1]  # by offer: the first acknowledgement of it or a later one
     received = history.of(HandedOver)
     on_time = [event for event in received if event.wall_ms - event.asked_due_ms <= bounds.on_time_ms]
     came, due = (np.array([getattr(each, name) for each in on_time]) for name in ("mono_ms", "asked_due_ms"))
@@ -56,7 +56,8 @@ def recoveries(history: History, bounds: Bounds) -> list[Recovery]:
 
 
 def _after(moments_ms: npt.NDArray[np.float64], place: int, begin_ms: float) -> float | None:
-    """The time from a fault to the moment at this place. None if there is none."""
+    """The milliseconds from the begin of a fault to the moment at this place of `moments_ms`. None if there are
+    fewer."""
     return float(moments_ms[place]) - begin_ms if place < len(moments_ms) else None
 
 

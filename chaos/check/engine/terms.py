@@ -10,7 +10,12 @@ from chaos.history.verdict import Verdict
 
 @dataclass
 class _Terms:
-    """The state of the walk in `check_terms`: the highest term seen, and the late answers of older terms."""
+    """The state of `check_terms` while it reads the hand-overs in order.
+
+    - `highest`: the highest term so far.
+    - `begun_ms`: by term, until when the leader before may have chosen a delivery.
+    - `late`: by connection and term, the answers that came after a later term had begun.
+    """
 
     highest: int = 0
     begun_ms: dict[int, int] = field(default_factory=dict)
@@ -21,9 +26,10 @@ def check_terms(history: History, bounds: Bounds) -> Verdict:
     """S: one leader per term. After the first hand-over of a term a delivery of an older term may still arrive. Its
     leader has to have chosen it before the fault that ended the older term.
 
-    The leader's own stamp says when it chose. It is compared with the begin of the last fault that ended a term before
-    the new term's first hand-over. After a transfer it is compared with that hand-over itself. A connection may carry
-    one such answer per term, because one write may hold it.
+    The delivery's `handed_over_ms` says when its leader chose it. It is compared with the begin of the last fault that
+    ended a term before the new term's first hand-over. After a transfer it is compared with that hand-over itself. A
+    connection may carry one answer of an old term, because its leader may have made one write before it noticed the new
+    term.
     """
     faults: list[str] = []
     leaders: dict[int, set[str]] = {}

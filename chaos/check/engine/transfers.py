@@ -1,5 +1,5 @@
 """T: clients do not notice a transfer: nothing comes twice, and hand-overs pause only for a moment. The same holds for
-a leader that stops in order. The answer to a transfer is true.
+a leader that is stopped by SIGTERM. The answer to a transfer is true.
 
 Other checkers judge the whole run for lost and early messages. This one judges only what a transfer promises.
 """

@@ -9,8 +9,8 @@ from chaos.history.verdict import Verdict
 
 
 def check_trust(history: History, bounds: Bounds) -> Verdict:
-    """Check that no two nodes are sure at one moment, and that none is sure of an older term than another was before.
-    The terms of hand-overs never go back, and one node begins all hand-overs of a term."""
+    """Check that no two nodes are sure to lead at one moment. No node is sure to lead in an older term than one that
+    was seen before. The terms of hand-overs never go back, and one node begins all hand-overs of a term."""
     faults: list[str] = []
     node_of: dict[int, str] = {}
     highest: Sure | Begun | None = None

@@ -31,15 +31,16 @@ from chaos.history.truth import Truth
 from chaos.history.verdict import Verdict
 from storage.catalog.doubt import CLOCKS_MS
 
-#: The answer names the moment in the Lease of a strict hand-over. The hand-over may begin a little later, never before.
+#: A GET says when each hand-over was made, to within ROUND_MS. For a strict message it says the planned moment in the
+#: Lease: the hand-over may begin up to PLANNED_MS later, never before.
 ROUND_MS: Final = 5
 PLANNED_MS: Final = 5_000
-#: A fault may make a leader's clock run 2% wrong. Each look at the others' clocks then sets it back by this much
-#: (node/upkeep/housekeeping.py).
+#: A drift fault may make a leader's clock run 2% wrong. Each look at the other nodes' clocks then sets it back by this
+#: much (node/upkeep/housekeeping.py).
 SET_BACK_MS: Final = 10
-#: A clock this wrong is set back. Plans have 400 and 20,000 ppm.
+#: A drift of this size or more makes that happen. Plans have 400 and 20,000 ppm.
 FAST_PPM: Final = 10_000
-#: The client of a pull may learn this much later that it got no answer.
+#: A hand-over may still begin for a pull this long after the pull's client recorded that its outcome is unknown.
 LATE_MS: Final = 3_000
 #: Causes of a repeat that no client asked for.
 UNASKED: Final = ("failover", "after_lease")
@@ -183,7 +184,8 @@ def _redrives(truth: Truth) -> Iterable[str]:
 
 
 def _pulls(truth: Truth) -> Iterable[str]:
-    """Check that a hand-over which no consumer got belongs to a pull whose client knows that its outcome is unknown."""
+    """Check that a hand-over which no consumer received belongs to a pull of unknown outcome, and that the pull's
+    client was told so."""
     unsure: dict[str, list[Pulled]] = defaultdict(list)
     for pull in truth.history.of(Pulled):
         if pull.outcome == "unknown":
@@ -199,8 +201,9 @@ def _pulls(truth: Truth) -> Iterable[str]:
 
 
 def _kept(truth: Truth) -> Iterable[str]:
-    """Check that the message that holds a key is due when the last reschedule says. The reschedule was answered before
-    the request, and no other one may have taken effect since."""
+    """Check the due time in the answer to a request with the key of an existing message. That message is due no earlier
+    than its last reschedule says. The reschedule was answered before the request, and no other reschedule may have
+    taken effect since."""
     moves: dict[int, list[Rescheduled]] = defaultdict(list)
     for move in truth.history.of(Rescheduled):
         if move.outcome != "refused":
@@ -216,8 +219,9 @@ def _kept(truth: Truth) -> Iterable[str]:
 
 
 def _leases(truth: Truth) -> Iterable[str]:
-    """Check that no strict message comes again in a later term before its lease has run, where all clocks are within
-    their bound. After a transfer the same holds for every message. The answer to the transfer counts the exceptions."""
+    """Check leases across a change of leader, where all clocks are right. No strict message comes again in a later term
+    before its lease has run. After a transfer no message does, except as many as the answer to the transfer says
+    (`repeated`)."""
     again: Counter[int] = Counter()
     for repeat, early_ms in truth.early_repeats():
         before, after = repeat.before, repeat.after

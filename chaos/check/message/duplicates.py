@@ -9,8 +9,8 @@ from chaos.history.verdict import Verdict
 def check_duplicates(history: History, bounds: Bounds) -> Verdict:
     """D: find the cause of every repeat, and bound the repeats that a change of term causes.
 
-    A failover duplicate counts at the moment of the EARLIER hand-over in the span. A message of a strict topic has no
-    failover duplicates.
+    The span of a term's failover duplicates is taken between their EARLIER hand-overs: those that the next term
+    repeated. A message of a strict topic has no failover duplicates.
     """
     faults: list[str] = []
     failover, earlier_ms = 0, dict[int, list[int]]()
@@ -23,7 +23,7 @@ def check_duplicates(history: History, bounds: Bounds) -> Verdict:
         elif repeat.cause == "unnamed":
             faults.append(f"message {number}: again at {after.handed_over_ms}, leased to {repeat.lease_end_ms}")
         elif repeat.cause == "failover":
-            if not before.by_receipt:  # its moment is not known
+            if not before.by_receipt:  # when it began is not known
                 earlier_ms.setdefault(before.term, []).append(before.handed_over_ms)
             failover += 1
             if number in strict:

@@ -31,7 +31,7 @@ class _Register:
     open_from: list[Moment] = field(default_factory=list)  # requests that found it open
     ended_by: list[Moment] = field(default_factory=list)  # answers that found it ended
     ends: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))  # (asked, answered)
-    may_end: list[Moment] = field(default_factory=list)  # requests that may have ended it, by the same names
+    may_end: list[Moment] = field(default_factory=list)  # requests that may have ended it, each with its name in `ends`
 
 
 def check_linear(history: History, bounds: Bounds) -> Verdict:
@@ -94,7 +94,8 @@ def _see_change(
     hand_overs: Mapping[int, Sequence[HandedOver]],
     strict: Set[int],
 ) -> list[str]:
-    """Put a cancel or reschedule into its message's register. Return the violations of a refusal by itself."""
+    """Put a cancel or reschedule into its message's register. Return a violation if the answer is false by itself:
+    refused as leased, before the message was first handed over."""
     if event.outcome in ("cancelled", "moved"):
         if isinstance(event, Cancelled):
             register.ends["cancel"].append((event.asked_wall_ms, event.wall_ms))

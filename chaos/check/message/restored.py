@@ -11,8 +11,8 @@ from storage.format.message_id import decode_id
 
 
 def check_restored(history: History, bounds: Bounds) -> Verdict:
-    """restored: each message that is open in the backup is there. Answers about its hand-overs count all that consumers
-    received from either cluster."""
+    """restored: each message that is open in the backup is there. A certain answer about its hand-overs counts all that
+    consumers received, from the old cluster and from this one."""
     answers = history.of(Recalled)
     if not answers:
         return Verdict("restored", {}, [])

@@ -1,4 +1,4 @@
-"""Compares counts and the ledger's sums with the possible numbers: a part of `answers`."""
+"""A part of `answers`: compares counts of open messages, and the ledger's sums, with the numbers that are possible."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -27,8 +27,8 @@ ENDED: Final = (DELIVERED, CANCELLED, DEAD, EXPIRED)
 
 
 def counts(truth: Truth) -> Iterable[str]:
-    """Check each count of open messages. It counts at least the messages that were surely open all the time. It counts
-    at most those that may have been open at some moment of it."""
+    """Check each count of open messages. It has to be at least the number of messages that were surely open from its
+    request to its answer. It may be at most the number that may have been open at some moment of that time."""
     history = truth.history
     counted = history.of(Counted)
     if not counted:
@@ -77,7 +77,8 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
         if isinstance(event, HandedOver) and event.pushed:
             may_end.setdefault(event.number, event.mono_ms)
         elif isinstance(event, Acked | Nacked | Cancelled):
-            # The request was sent before the answer. The wall clock gives its moment, and it is true in a history.
+            # When the request was sent. The wall clock of a history is true, so it gives the time from request to
+            # answer.
             asked_ms = event.mono_ms - (event.wall_ms - event.asked_wall_ms) - 1
             may_end[event.number] = min(asked_ms, may_end.get(event.number, asked_ms))
             if getattr(event, "result", "") == "acked" or getattr(event, "outcome", "") == "cancelled":
@@ -89,8 +90,9 @@ def _ends(truth: Truth) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def _applied_ms(truth: Truth) -> dict[int, float]:
-    """By index: the moment from which every leader has applied the entry. That is its own leader, or the next one at
-    its begin. A follower may be earlier than a leader whose disk is slow."""
+    """By index of an entry: the moment from which every node that leads has applied it. The leader of the entry's term
+    has applied it when that was seen. Each later leader has applied it when its own term begins. A follower may apply
+    an entry before a leader whose disk is slow."""
     promoted = truth.history.of(Promoted)
     leaders = {event.term: event.node for event in promoted}
     found: dict[int, float] = {}

@@ -42,8 +42,8 @@ def check_unscheduled(history: History, bounds: Bounds) -> Verdict:
 
 
 def _before_moved(history: History, moved: list[Rescheduled]) -> list[str]:
-    """The first hand-over after the answer to each reschedule, if it is before the new due time by its leader's clock.
-    Exceptions:
+    """A violation for each reschedule after whose answer the next hand-over came before the new due time, by its
+    leader's clock. Exceptions:
 
     - another reschedule was under way at the answer or later;
     - the message died and was redriven: then it is due at once, by a clock that may have been set back.

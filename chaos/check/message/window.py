@@ -12,7 +12,7 @@ from chaos.history.verdict import Verdict, percentiles
 AHEAD_MS: Final = 500
 #: The error of measuring another node's clock, ms.
 MEASURED_MS: Final = 10
-#: The error of comparing two times in whole milliseconds.
+#: The error of a comparison of two times that were floored to whole milliseconds.
 FLOORED_MS: Final = 1
 #: A drift fault makes a clock run wrong by at most this share of the time, and for at most this long
 #: (chaos/plan/draw.py).
@@ -75,8 +75,9 @@ def check_window(history: History, bounds: Bounds) -> Verdict:
 
 
 def _again_after_clocks_went_back(history: History) -> set[HandOverName]:
-    """Repeats of a hand-over that was made at the due time, by the leader's clock, before a Realign set the time back
-    below that. `due_ms` is the same: the message was not moved."""
+    """The names of repeats that need not wait for their due time again. An earlier hand-over was made at the due time,
+    by its leader's clock, before a Realign set the time back below it. The message was not moved meanwhile: its
+    `due_ms` is the same."""
     back = [(event.mono_ms, event.state[0] * 1000) for event in history.of(Applied) if event.realigned and event.state]
     found: set[HandOverName] = set()
     first: dict[tuple[str, int], Begun] = {}
@@ -97,7 +98,8 @@ def _name(event: Begun | HandedOver) -> HandOverName:
 
 
 def _most_ahead_ms(history: History, begun: Mapping[HandOverName, Begun]) -> dict[HandOverName, float]:
-    """How far the clock of each hand-over may be ahead of the truth, where the simulator sees all clocks."""
+    """By hand-over: how many ms the clock of its node may be ahead of true time, where the simulator sees all
+    clocks."""
     drifts_ms = [fault.mono_ms for fault in history.of(Fault) if fault.kind == "drift"]
     most_ms = AHEAD_MS + MEASURED_MS + FLOORED_MS
     return {
@@ -111,8 +113,8 @@ def _drifted_ms(event: Begun, drifts_ms: Iterable[float]) -> float:
     """How long clocks can have run wrong since this node heard the others, ms. The node keeps another clock's time for
     at most `known_s`.
 
-    A drift that was under way then counts from its begin. Its end sets the clock right. The time that the node has is
-    then wrong by all that the clock had gained.
+    A drift that was under way at that moment counts from its begin. At the drift's end the wrong clock is set right.
+    The time of it that the node still keeps is then wrong by all that the clock had gained.
     """
     known_ms = event.known_s * 1000
     since_ms = event.mono_ms - known_ms - DRIFT_MS

@@ -1,5 +1,5 @@
 """The code of a simulated node: as of the build before, or with a planted mistake.
 
 In: the name of a mistake. Out: the node's code, changed during the run.
-mutant.py has the mistakes, older_build.py the level of the build before.
+mutant.py has the mistakes, older_build.py the build before.
 """

@@ -1,7 +1,7 @@
 """Planted mistakes that the simulator must find. A developer could make any of them tomorrow.
 
-A mutant changes code while it is on, in this process only. `make soak-mutants` shows how many seeds, from seed 1 on,
-each one takes. The tests run seeds that are known to find it.
+A mutant replaces attributes of the product's code while it is planted, in this process only. `make soak-mutants` shows
+for each one how many seeds, from seed 1 on, it takes to find it. The tests run seeds that are known to find it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LATE_S: Final = 2.5
 
 
 def _acknowledge_before_sync() -> list[Patch]:
-    """A follower says that it has an entry, or that it votes, before that is on its disk."""
+    """A follower says that it has an entry, or that it votes, before the entry or vote is on its disk."""
 
     def send(self: Outbox, peer: str, message: Any) -> None:
         self._send(peer, message)
@@ -65,7 +65,7 @@ def _trust_from_receipt() -> list[Patch]:
 
 
 def _trust_by_own_times() -> list[Patch]:
-    """A leader counts on its own times of [raft], not on what its voters owe."""
+    """A leader counts its trust by its own times of [raft], not by the silence that each voter owes."""
     counted = Trust.echoed
 
     def echoed(self: Trust, peer: str, stamp: float, owed_s: float, now: float) -> None:
@@ -75,7 +75,7 @@ def _trust_by_own_times() -> list[Patch]:
 
 
 def _dispatch_state_off_by_one() -> list[Patch]:
-    """The state names one unit more than was dispatched."""
+    """The dispatch state names one unit more than was dispatched."""
 
     def state(self: SecondWheel) -> tuple[int, int]:
         tick, local_index = self._state
@@ -85,7 +85,8 @@ def _dispatch_state_off_by_one() -> list[Patch]:
 
 
 def _late_merge() -> list[Patch]:
-    """Applied units reach the wheel from a thread that is late. The state counts them as merged at once."""
+    """Applied units reach the wheel 0.15 s late, as from a slow thread. The dispatch state counts them as merged at
+    once."""
     now = Dispatcher.on_units
 
     def on_units(
@@ -116,7 +117,8 @@ def _catalog_ahead() -> list[Patch]:
 
 
 def _old_lease() -> list[Patch]:
-    """The last Leases of a term come late, through the next leader, and apply takes them as they come."""
+    """The last Leases of a term are proposed late, by the next leader. Apply takes them, though they are of an old
+    term."""
     collect, begin = LeaderTerm.collect, LeaderTerm.begin
     leases: deque[tuple[int, Lease]] = deque(maxlen=LATE_LEASES)  # each with the term that decided it
 
@@ -147,7 +149,7 @@ def _propose_again(group: RaftGroup, proposer: Proposer, term: int, lease: Lease
 
 
 def _without_fence(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """apply_lease with a fence for which every hand-over is newer than the newest."""
+    """apply_lease with a fence that takes each hand-over in the command for newer than the unit's newest."""
 
     def fence(term: Any, attempt: Any) -> Any:
         ours = np.ndim(term) == 0
@@ -176,12 +178,12 @@ def _place_is_taken() -> list[Patch]:
 
 
 def _level_raised_early() -> list[Patch]:
-    """The leader raises the level whatever the members read."""
+    """The leader raises the level whatever formats the members read."""
     return [(Levels, "lagging", lambda self, level: None)]
 
 
 def _away_is_forgotten() -> list[Patch]:
-    """The leader raises the level while a member is away, which may come back as an older build."""
+    """The leader raises the level while a member is away. That member may come back as an older build."""
 
     def lagging(self: Levels, level: int) -> str | None:
         reads = self.reads()
@@ -191,7 +193,7 @@ def _away_is_forgotten() -> list[Patch]:
 
 
 def _keys_at_once() -> list[Patch]:
-    """The entry that unlinks an hour, or the next entry, drops all keys of the hour."""
+    """The entry that unlinks an hour, or the one after it, drops all keys of the hour, not a few."""
     return [(storage.tables.key, "DROPPED_MAX", 1 << 40)]
 
 
@@ -211,16 +213,17 @@ def _look_at_all_hours() -> list[Patch]:
 
 
 def _states_of_the_whole_hour() -> list[Patch]:
-    """There are no states files. A look at one message of an old hour reads the states of all its messages."""
+    """No states files are written or read. A look at one message of an old hour reads the states of all its
+    messages."""
     return [(module, "TAIL_MIN", 1 << 40) for module in (storage.state.files, storage.checkpoint.states_due)]
 
 
 def _restore_is_forgotten() -> list[Patch]:
-    """A cluster that is made from a backup does not know it."""
+    """A cluster that is made from a backup does not know that it was."""
     return [(Catalog, "set_restored", lambda self, restored: None)]
 
 
-#: Name -> its patches.
+#: The name of each mistake -> the call that makes its patches.
 MUTANTS: Final[dict[str, Callable[[], list[Patch]]]] = {
     "acknowledge-before-sync": _acknowledge_before_sync,
     "trust-from-receipt": _trust_from_receipt,
@@ -256,6 +259,6 @@ def patched(patches: list[Patch]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Plant the mutant of this name inside the block. Raises KeyError."""
+    """Plant the mistake of this name inside the block. Raises KeyError for a name that is not in MUTANTS."""
     with patched(MUTANTS[name]()):
         yield

@@ -1,9 +1,9 @@
-"""Nodes as of the build before. They read only up to level 1, and say so (docs/adr/0027-levels.md).
+"""Nodes as of the build before. They read only formats up to level 1, and say so (docs/adr/0027-levels.md).
 
-All nodes of a world run this build's code. At level 1 it writes the same bytes as the first builds. So an older build
-is this one with smaller bounds on what it reads, during each step of its node. It refuses a file, an entry or a peer
-where the real older build does. Messages about levels are newer than the older build, so it never asks for a level.
-`make soak-versions` runs the real one.
+All nodes of a world run this build's code, which writes the same bytes at level 1 as the first builds. So an older
+build is this one with smaller bounds on what it reads, during each step of its node. It refuses a file, an entry or a
+peer where the real older build does. It never asks for a level, because the messages for that are newer than it. `make
+soak-versions` runs the real older build.
 """
 
 from __future__ import annotations

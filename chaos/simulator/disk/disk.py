@@ -1,7 +1,7 @@
-"""The disk as one process has it: the files of a platter, and every error of a disk.
+"""The disk as one process has it: the real files of a platter, and every error of a disk.
 
-It can fail or crash at its k-th operation, and slow down. When the process is gone it refuses everything. So code of a
-dead process that still runs cannot reach a file.
+Any coming operation can be made to fail, or to crash the process. When the process is gone its disk refuses everything.
+So code of a dead process that still runs cannot reach a file.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ OPERATIONS = (
 )
 
 
-#: Operations on all files, not only below one directory.
+#: For `crash_at`: operations on all files count, not only those below one directory.
 ANY = "any"
 
 
 def finds_damage(error: BaseException | None) -> bool:
-    """True if this error ends a node that has found its files damaged. The cause is a checksum, or a journal and a
-    catalog that do not fit. Or LMDB, whose pages have no checksums, met a page without sense: its own errors have no
-    errno."""
+    """True if this error ends a node that has found its files damaged. The cause is a checksum that does not match, or
+    a journal and a catalog that do not fit each other. Or LMDB, whose pages have no checksums, met a page without
+    sense: LMDB's own errors have no errno."""
     return isinstance(error, Corrupt | FormatRefused | DirectoryRefused | LogGap) or (
         isinstance(error, DiskFailed) and not error.errno
     )
@@ -46,7 +46,7 @@ def finds_damage(error: BaseException | None) -> bool:
 
 @dataclass(slots=True)
 class _Fault:
-    """The error `number` at the `after`-th coming operation of this kind."""
+    """A planned failure: the `after`-th coming operation of this kind fails with the errno `number`."""
 
     operation: str
     number: int
@@ -54,8 +54,8 @@ class _Fault:
 
 
 class SimDisk(Disk):
-    """The disk as one process sees it. `note(operation)` gets every change. `crashed()` is called when a change ends
-    the process."""
+    """The disk as one process sees it. `note(operation)` is called for every change. `crashed()` is called when a
+    planned crash ends the process."""
 
     def __init__(
         self, platter: Platter, chance: random.Random, note: Callable[[str], None], crashed: Callable[[], None]
@@ -74,8 +74,8 @@ class SimDisk(Disk):
     # -- called by the world
 
     def crash_at(self, count: int, files: str = ANY) -> None:
-        """End the process in its `count`-th operation from now. With `files`: of the operations below this directory of
-        its data."""
+        """Crash the process in its `count`-th operation from now. `files` is ANY, or a directory of the node's data:
+        then only operations below it count."""
         self._crash_after, self._crash_files = count, files
 
     def fail(self, number: int, operation: str, after: int = 1) -> None:
@@ -107,7 +107,8 @@ class SimDisk(Disk):
             raise Gone
 
     def _step(self, operation: str, path: str, torn: Callable[[], None] | None = None) -> None:
-        """Begin an operation. It may be the one that ends the process, or that fails."""
+        """Begin an operation. It raises Gone if a crash was planned for it, DiskFailed if a failure was. `torn` carries
+        out a part of the operation: every second crash, and each ENOSPC, leaves such a part."""
         if self.dead:
             raise Gone
         self.operations += 1
@@ -280,7 +281,8 @@ class SimDisk(Disk):
         self._set_aside(path)
 
     def remove_tree(self, path: Path) -> None:
-        """See Disk. One step here. A torn power cut of the directory covers a crash within it."""
+        """See Disk. The removal is one step here. It is not crashed in its middle: a torn power cut of the directory
+        covers that."""
         self._step("remove", str(path))
         if os.path.lexists(path):
             self._set_aside(path)
@@ -320,12 +322,12 @@ class SimDisk(Disk):
         return super().lock(fd)
 
     def free_bytes(self, path: Path) -> int:
-        """Return the bytes of the plan."""
+        """Return the free bytes of the platter, which a fault of the plan may have set."""
         self._alive()
         return self._platter.free_bytes
 
     def total_bytes(self, path: Path) -> int:
-        """Return the bytes of the plan."""
+        """Return the size of the platter."""
         self._alive()
         return self._platter.total_bytes
 

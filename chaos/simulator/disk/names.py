@@ -1,7 +1,7 @@
-"""Names that no sync has covered, by directory: names that were made, renamed or removed.
+"""Changes of directories that no sync has covered: names of files that were made, renamed or removed.
 
-A node may make thousands of files in a thousand directories before it syncs one of them. Each sync asks for one
-directory, so each directory has a list of its own. The number of a name says in which order all were made.
+A node may make thousands of files in a thousand directories before it syncs one of them. Each sync asks for the changes
+of one directory, so each directory has a list of its own. A number in each change gives the order of all of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class Name:
-    """One change of a directory, and how to take it back. `back` gets the present paths. The first of them is in that
-    directory."""
+    """One change of a directory, and how to take it back. `paths` say where its files are now: the first is in the
+    changed directory. `back(*paths)` takes the change back. `forget()` is called when it cannot be taken back any
+    more."""
 
     paths: list[Path]
     back: Callable[..., None]
@@ -35,7 +36,7 @@ class Name:
 
 
 class Names:
-    """The changes that no sync has covered. Each list that is taken has the order in which they were made."""
+    """All changes of directories that no sync has covered. They are returned in the order in which they were made."""
 
     def __init__(self) -> None:
         self._by_directory: dict[str, list[Name]] = {}
@@ -62,7 +63,7 @@ class Names:
         return self._take([where for where in self._by_directory if where == at or _is_below(where, directory)])
 
     def follow(self, old: Path, new: Path) -> None:
-        """A directory was renamed: move its names."""
+        """Move the changes of a directory that was renamed from `old` to `new`."""
         moved = self.take_below(old)
         for name in [*moved, *self._renamed.values()]:
             name.follow(old, new)

@@ -1,18 +1,18 @@
 """A host's disk: real files, and an account of what a power cut would take from them.
 
-It outlives processes. It can take back unsynced bytes of every written file. It can also take back the names that were
-made, changed and removed since the last sync of their directory:
+It outlives processes. A power cut takes back every change that no sync has covered:
 
-- Written bytes and a cut return to the old bytes and length, until fdatasync of the file or syncfs.
-- A new file or directory is removed, until fsync of its directory or syncfs.
-- A renamed one gets its old name, and the replaced one comes back, until fsync of the target directory or syncfs.
-- A removed one comes back (it is kept aside), until fsync of its directory or syncfs.
+- A write or a truncation: the file gets its old bytes and length. Fdatasync of the file covers it.
+- A new file or directory is removed. Fsync of its directory covers it.
+- A renamed file or directory gets its old name, and the one that it replaced comes back. Fsync of the target directory
+  covers it.
+- A removed file or directory comes back, because it was kept aside. Fsync of its directory covers it.
 
-A renamed or removed directory takes its unsynced names along. A later directory at its path has nothing to do with
-them.
+Syncfs covers all changes. A renamed or removed directory takes its unsynced names along. A later directory at its path
+has nothing to do with them.
 
-A power cut takes all of that back. When torn, it takes any part: names from some point on per directory, bytes sector
-by sector, because a kernel writes back in no order. LMDB writes its file by itself and counts as always durable: its
+A torn power cut takes back any part: in each directory the changes from some point on, in each file any sectors. A
+kernel writes back in no order, too. LMDB writes its file by itself, and this file counts as always durable: LMDB's
 commits are single steps here.
 """
 
@@ -34,7 +34,8 @@ GIB = 1 << 30
 
 @dataclass(slots=True)
 class Undo:
-    """One write or cut. These bytes were at `offset`, and `size` was the file's length."""
+    """One write or truncation, so that it can be taken back. `old` stood at `offset`, and the file was `size` bytes
+    long. `new_bytes` were written, or added by a truncation to more bytes."""
 
     offset: int
     old: bytes
@@ -42,7 +43,8 @@ class Undo:
     new_bytes: int
 
     def part(self, begin: int, end: int) -> list[Undo]:
-        """The part in begin <= byte < end, if any. Only for a write whose old bytes are as many as its new ones."""
+        """The part of this change in begin <= byte < end: a list of one change, or of none. Only for a write whose old
+        bytes are as many as its new ones."""
         begin, end = max(begin, self.offset), min(end, self.offset + len(self.old))
         old = self.old[begin - self.offset : end - self.offset]
         return [Undo(begin, old, self.size, len(old))] if begin < end else []
@@ -54,29 +56,32 @@ def _parts(several: list[Undo], begin: int, end: int) -> list[Undo]:
 
 @dataclass(slots=True)
 class File:
-    """A file's length and its unsynced changes. `stuck` has the changes that a failed sync has left behind for good."""
+    """A file's length and its unsynced changes. `undo` has those that the next sync covers. `stuck` has those whose
+    sync failed: no sync covers them until their page is written again."""
 
     size: int
     undo: list[Undo] = field(default_factory=list)
     stuck: list[Undo] = field(default_factory=list)
 
     def stick(self) -> None:
-        """A sync failed, so the kernel takes these pages for clean. No later sync writes them. It may write bytes
-        behind them: then they are a hole in the file."""
+        """Move the unsynced changes to `stuck`. A sync failed, so the kernel takes their pages for clean, and no later
+        sync writes them. A later sync may write bytes behind them. Then the stuck bytes are a hole in the file."""
         for each in self.undo:
             each.old = each.old.ljust(each.new_bytes, b"\0")
         self.stuck += self.undo
         self.undo = []
 
     def write_again(self, offset: int, length: int) -> None:
-        """Stuck pages with a byte that is written again are dirty again, and the next sync writes them."""
+        """Move the stuck changes in the pages of this write back to `undo`. The kernel takes these pages for dirty
+        again, and the next sync writes them."""
         begin, end = offset - offset % PAGE, -(-(offset + length) // PAGE) * PAGE
         self.undo = _parts(self.stuck, begin, end) + self.undo
         self.stuck = _parts(self.stuck, 0, begin) + _parts(self.stuck, end, sys.maxsize)
 
     def cut(self, length: int, old: bytes) -> bytes:
-        """End the file here: later pages are gone, stuck or not. Return the bytes to restore if the cut is taken back.
-        That is `old`, without the bytes that no sync writes."""
+        """Note a truncation to `length`, where `old` are the bytes behind it. Stuck changes behind it are gone. Return
+        the bytes to restore if the truncation is taken back: `old`, with the bytes before each stuck change in its
+        place."""
         held = bytearray(old)
         for each in _parts(self.stuck, length, length + len(old)):
             held[each.offset - length : each.offset - length + len(each.old)] = each.old
@@ -84,7 +89,7 @@ class File:
         return bytes(held)
 
     def synced(self) -> None:
-        """All that is not stuck is durable, the length too."""
+        """Note that a sync succeeded: all that is not stuck is durable, and so is the length."""
         self.undo.clear()
         for each in self.stuck:
             each.size = max(each.size, self.size)
@@ -107,7 +112,7 @@ class Platter:
         aside.mkdir(parents=True, exist_ok=True)
 
     def keep(self, path: Path) -> Path:
-        """The path for a file that is being removed or replaced."""
+        """A new path in `aside` for a file that is being removed or replaced."""
         self._kept += 1
         return self._aside / f"{self._kept}-{path.name}"
 
@@ -125,11 +130,11 @@ class Platter:
         remove(kept)
 
     def sync_names(self, directory: Path | None) -> None:
-        """The names in a directory (None: in all) are durable."""
+        """Note that the names in a directory (None: in all) are durable."""
         _forget(self.names.take(directory))
 
     def sync_all(self) -> None:
-        """Everything is durable."""
+        """Note that everything is durable."""
         self.sync_names(None)
         for file in self.files.values():
             file.synced()
@@ -197,7 +202,7 @@ class Platter:
         return None
 
     def wipe(self) -> None:
-        """Put an empty disk in its place."""
+        """Empty the disk: remove all files, and all that was kept aside."""
         self.sync_names(None)
         self.files.clear()
         shutil.rmtree(self.root)

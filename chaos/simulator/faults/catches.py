@@ -1,4 +1,5 @@
-"""Faults that wait for a hand-over: their node ends a moment after it, when no other node may know of it."""
+"""Faults of the kind `catch`. They wait until their node begins a hand-over, and end the node within WITHIN_S after
+that. At that moment no other node may know of the hand-over."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ NEW_MS: Final = 300
 
 
 class Catches:
-    """The catches of one world. `kill` and `power` carry out a fault."""
+    """The faults of one world that wait for a hand-over. `kill` and `power` end the node of a fault in that way."""
 
     def __init__(
         self, world: World, history: History, kill: Callable[[Fault], object], power: Callable[[Fault], object]
@@ -30,11 +31,11 @@ class Catches:
         history.listen(self._see)
 
     def wait(self, node_id: str, fault: Fault) -> None:
-        """Wait until this node begins a hand-over."""
+        """Let this fault wait until the node begins a hand-over: of any message, or of a new one, as the fault says."""
         self._waiting[node_id] = fault
 
     def end(self) -> None:
-        """Stop all waits."""
+        """Drop all faults that still wait."""
         self._waiting.clear()
 
     def _see(self, event: Event) -> None:

@@ -11,9 +11,9 @@ from chaos.simulator.world.world import World
 
 
 class ClockFaults:
-    """The clock faults of one world: at most one node's clock is wrong at a time, or all together. `mark` records the
-    begin of a fault. `after` makes a call at its end. `ahead_s`: the farthest that all clocks together were set ahead.
-    """
+    """The clock faults of one world: at most one node's clock is wrong at a time, or all together. `mark(kind,
+    node_id)` records the begin of a fault. `after(fault, call, *args)` makes the call at the fault's end. `ahead_s` is
+    the farthest that all clocks together were set ahead."""
 
     def __init__(
         self, world: World, fault_target: FaultTarget, mark: Callable[[str, str], None], after: Callable[..., None]
@@ -23,15 +23,17 @@ class ClockFaults:
         self._wrong: str | None = None
 
     def jump(self, fault: Fault) -> bool:
-        """The wall clock steps, and back at the end."""
+        """Step the wall clock of one node, or of all, and step it back at the fault's end. False if the fault may not
+        come now."""
         return self._put_wrong(fault, lambda process: process.clock.jump(fault.number("by")))
 
     def drift(self, fault: Fault) -> bool:
-        """The crystal is fast or slow until the end."""
+        """Let one node's crystal run fast or slow until the fault's end. False if the fault may not come now."""
         return self._put_wrong(fault, lambda process: process.clock.drift(fault.number("ppm")))
 
     def heal(self) -> None:
-        """Set all clocks right, or as far ahead as they were once."""
+        """Set all clocks right. If all clocks together were ahead once, set them that far ahead again, and leave them
+        there."""
         self._world.leaps += bool(self.ahead_s) or self._wrong == "*"
         for process in self._world.processes.values():
             process.clock.drift(0.0)
@@ -52,9 +54,9 @@ class ClockFaults:
         return True
 
     def _all_clocks(self, fault: Fault) -> bool:
-        """Let all clocks jump together, so that no node can tell. Messages with an earlier due time are then due. At
-        the end of the load they jump again, and stay, so that leases and due times given meanwhile come to their end.
-        """
+        """Let all clocks jump together, so that no node can tell. Messages that are due before the new time are then
+        due. `heal` makes the clocks jump again, and stay. So leases and due times that were given meanwhile come to
+        their end. False if a clock is wrong already."""
         if self._wrong is not None:
             return False
         self._wrong = "*"

@@ -1,4 +1,5 @@
-"""Compares a node right before and right behind each message of a stranger."""
+"""Compares what a node holds (term, vote, leader, log, members) right before and right behind each message of a
+stranger."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from replication.wire.link import Connection
 
 
 class DoorProbe:
-    """The probe of one world. `watch` every new node. It changes nothing that a node does."""
+    """The probe of one world. Call `watch` with every new group. It changes nothing that a node does."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
     def watch(self, node_id: str, group: Group) -> None:
-        """Observe the messages that this incarnation hears."""
+        """Observe the messages that the group of one incarnation hears."""
         transport = group.transport
         assert isinstance(transport, SimTransport)
         admit = transport._door._admit

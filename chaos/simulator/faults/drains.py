@@ -17,7 +17,7 @@ class Drains:
         self._drained: set[str] = set()
 
     def begin(self, node_id: str) -> None:
-        """Drain this node. A restart ends a drain, too."""
+        """Drain this node. Its drain ends by `end`, or when it is started again."""
         self._drained.add(node_id)
         client = self._world.client(node_id)
         client.call(

@@ -1,9 +1,9 @@
 """Puts a plan of faults on a simulated world, and counts how often each kind fired.
 
-It keeps two assumptions of the promises, because a fault against them may break promises without a mistake:
+It keeps two assumptions of the promises, because a fault against them may break promises without a mistake in the code:
 
-- at most one node's disk is in doubt at a time (wiped, or with a flipped bit, and not caught up again);
-- at most one node's clock is wrong.
+- at most one node's disk is in doubt at a time: wiped or with a flipped bit, and its node not caught up again;
+- at most one node's clock is wrong, or all together.
 
 A fault that would break an assumption is passed over, and `passed` counts it.
 """
@@ -35,9 +35,9 @@ from chaos.simulator.world.world import World
 from storage.file.disk import DiskFailed
 
 FREE_BYTES: Final = 50 << 30
-#: Inside the reserve.
+#: The free bytes of a disk that the fault `full` fills: inside the reserve.
 FULL_BYTES: Final = 256 << 20
-#: A process that failed by itself is started again after this time.
+#: A process that has ended is started again after this time, if its fault gives no time.
 AGAIN_S: Final = 1.0
 #: The rounding in sums of seconds.
 EPSILON_S: Final = 1e-6
@@ -46,7 +46,8 @@ OPERATION: Final = {"write": "write", "sync": "fdatasync"}
 
 
 class Nemesis:
-    """The nemesis of one world. Call `begin` when the load begins, `heal` when it ends."""
+    """Strikes with a plan's faults in one world, ends each, and starts nodes again. `fired` and `passed` count faults
+    by kind: those that came, and those passed over. Call `begin` when the load begins, `heal` when it ends."""
 
     def __init__(self, world: World, history: History, plan: FaultPlan, upgrade: Upgrade) -> None:
         self.fired: Counter[str] = Counter()
@@ -54,8 +55,8 @@ class Nemesis:
         self._world, self._history, self._plan = world, history, plan
         self._chance = world.random("nemesis")
         self._cuts: Counter[tuple[str, str]] = Counter()
-        self._wiped: set[str] = set()  # not seen as voters since
-        self._flipped: set[str] = set()  # and not emptied since
+        self._wiped: set[str] = set()  # nodes with an emptied disk, not seen as caught-up voters since
+        self._flipped: set[str] = set()  # nodes with a flipped bit, whose disk was not emptied since
         self._failing: set[str] = set()  # nodes whose disk is to fail
         self._down_until_s: dict[str, float] = {}
         self._again_s: dict[str, float] = {}  # the time from a node's end to its next start
@@ -67,7 +68,7 @@ class Nemesis:
         self._catches = Catches(world, history, self._kill, self._power)
 
     def begin(self) -> None:
-        """Count the moments of the plan from now."""
+        """Let the faults strike at the moments of the plan, counted from now."""
         for fault in self._plan.faults:
             self._world.after(fault.at_s, self._strike, fault)
 
@@ -103,7 +104,7 @@ class Nemesis:
             self.passed[fault.kind] += 1
 
     def _after(self, fault: PlannedFault, call: Callable[..., object], *args: Any) -> None:
-        """Make the call at the fault's end, unless all was healed before."""
+        """Make the call at the fault's end, unless `heal` came before."""
 
         def end() -> None:
             if not self._over:
@@ -136,7 +137,7 @@ class Nemesis:
         return self._each(fault, kill)
 
     def _times(self, fault: PlannedFault) -> bool:
-        """Change settings of one node after the other."""
+        """Start nodes with other times of `[raft]`: those that the fault names."""
 
         def change(process: Process) -> bool:
             times = fault.word("to")
@@ -151,7 +152,7 @@ class Nemesis:
         return self._each(fault, change)
 
     def _version(self, fault: PlannedFault) -> bool:
-        """Change one node after the other to the build before, or to this one."""
+        """Start nodes as the build before, or as this one."""
 
         def change(process: Process) -> bool:
             process.kill()
@@ -241,7 +242,7 @@ class Nemesis:
         return self._each(fault, flip)
 
     def _may_lose(self, node_id: str) -> bool:
-        """True if all other nodes' disks are sound."""
+        """True if all other nodes' disks are sound, so that this node's disk may be damaged or emptied."""
         for other in sorted(self._wiped):
             node = self._world.processes[other].node
             if node is not None and node.group.raft.role not in ("learner",) and node.group.caught_up():
@@ -254,8 +255,11 @@ class Nemesis:
         self._wiped.add(process.id)
 
     def _ended(self, end: End) -> None:
-        """A process has ended, by a fault or by itself. It is started again if it ended by itself, crashed or stopped
-        on demand. A node that refuses its damaged files gets an empty disk."""
+        """Note the end of a process, and start it again, unless a fault killed it: then the fault starts it at its own
+        end.
+
+        A crash becomes a power cut. A node that refuses files with a flipped bit gets an empty disk.
+        """
         process = self._world.processes[end.node]
         error = end.error
         if end.how == "crash":  # not now: the crash is in the middle of a callback of the process

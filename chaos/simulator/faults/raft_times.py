@@ -1,4 +1,4 @@
-"""Times of `[raft]`, changed by one restart after the other."""
+"""Times of `[raft]` that faults set: a node gets other ones when it is started again, so nodes differ meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chaos.simulator.world.process import Process
 from replication.raft.leader import UNSAID_S
 
 USUAL: Final = "usual"
-#: Milliseconds.
+#: The times by the name that a plan has for them.
 TIMES: Final[dict[str, dict[str, int]]] = {
     USUAL: {"heartbeat_ms": 50, "trust_ms": 250, "election_min_ms": 400, "election_max_ms": 800},
     "short": {"heartbeat_ms": 20, "trust_ms": 150, "election_min_ms": 200, "election_max_ms": 300},
@@ -25,6 +25,6 @@ def set_times(process: Process, name: str) -> None:
 
 
 def may_be_older(election_min_ms: int) -> bool:
-    """True if the build before may have this time. Its echoes do not say what it owes, and the leader assumes UNSAID_S.
-    So its operator keeps to that (docs/operating.md, times of `[raft]`)."""
+    """True if a node of the build before may have this time. Its echoes do not say how long it owes silence, and the
+    leader assumes UNSAID_S. So its operator sets no shorter time (docs/operating.md, times of `[raft]`)."""
     return election_min_ms >= UNSAID_S * 1000

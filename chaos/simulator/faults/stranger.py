@@ -1,16 +1,16 @@
-"""Strangers at the Raft ports: they say hello to nodes, and then send every kind of frame with its numbers at their
-edges.
+"""Strangers at the Raft ports: peers that nobody invited. They say hello to nodes, and then send every kind of frame,
+with numbers at the edges of their ranges.
 
 There are three kinds, by what they know:
 
 - `nothing`;
 - `nodes`: the ids of the nodes;
-- `cluster`: the id of the cluster as well, with every store id.
+- `cluster`: the ids of the nodes and of the cluster, and every store id.
 
 The first two may come at any time. A stranger that knows the cluster id can speak as a member that is not connected
-(docs/guarantees.md, A8). So it comes only while every member is connected with every other, and it leaves before any
-fault strikes. It speaks in the names of such members. A node without a cluster id believes any peer that founds with
-it: no stranger comes to it.
+(docs/guarantees.md, A8). So it comes only while every member is connected with every other, and speaks in the name of
+such a member. It leaves before any fault strikes. A node without a cluster id believes any peer that founds with it. So
+no stranger comes to such a node.
 
 The frames are those of `make fuzz-frames` (chaos/plan/draw_frames.py).
 """
@@ -30,12 +30,12 @@ from replication.wire.frame import encode_message
 NOTHING, NODES, CLUSTER = "nothing", "nodes", "cluster"
 KNOWS: Final = (NOTHING, NODES, CLUSTER)
 HOST: Final = "stranger-"
-"""The names of their hosts begin with this. What they know follows."""
+"""The name of a stranger's host begins with this, and goes on with the kind of its knowledge."""
 INVENTED: Final = ("stranger", "someone", "n99")
 PAUSE_S: Final = (0.05, 0.4)
 """The pause between two connections of one stranger."""
 STAYS_S: Final = (0.1, 2.5)
-"""Longer than a contest for a place takes (replication/wire/door.py)."""
+"""The time on one connection. It may be longer than a contest for a place (replication/wire/door.py)."""
 FRAMES_MAX: Final = 16
 """The most frames on one connection."""
 GAP_S: Final = 0.1
@@ -51,14 +51,15 @@ class Strangers:
         self._calm = False
 
     def come(self, node_id: str, knows: str, for_s: float) -> bool:
-        """Let a stranger with this knowledge talk to the node for `for_s`. False if it may not come now."""
+        """Let a stranger with this knowledge talk to the node for `for_s` seconds. False if it may not come now."""
         if knows == CLUSTER and not self._whole():
             return False
         self._knock(node_id, knows, self._world.now_s + for_s)
         return True
 
     def leave(self) -> None:
-        """Something is about to happen to the cluster: end the connections of strangers that know its id."""
+        """Reset the connections of strangers that know the cluster id. Call it before anything happens to the
+        cluster."""
         for socket in list(self._knowing):
             socket.reset()
         self._knowing.clear()
@@ -111,7 +112,7 @@ class Strangers:
             socket.finish()
 
     def _greeting(self, node_id: str, knows: str) -> bytes | None:
-        """A hello to this node with this knowledge. None to send nothing."""
+        """A hello to this node from a stranger with this knowledge. None if it may send nothing now."""
         chance, nodes = self._chance, self._world.nodes()
         node = nodes.get(node_id)
         if node is None or node.group.store.cluster_id is None:
@@ -129,7 +130,8 @@ class Strangers:
         return hello(chance, chance.choice(names), node_id, node.group.store.cluster_id, stores)
 
     def _whole(self) -> bool:
-        """True if every node runs, has caught up, and has its own connections with each of the others."""
+        """True if every node runs, has caught up, and is connected with each of the others by connections of its
+        own."""
         world = self._world
         nodes = world.nodes()
         if len(nodes) < len(world.processes) or not world.network.sound:

@@ -1,7 +1,8 @@
 """Two builds side by side: nodes change from one to the other, and a client asks for the next level.
 
 A node is started as the build before or as this one (build/older_build.py). The level of the cluster rises when all
-read it. After that a node that goes back is refused, and its operator restores the newer build.
+members read it. After that a node that is started as the build before is refused, and its operator puts the newer build
+back.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from storage.format.level import LEVELS
 
 ASK_S: Final = 1.5
 LATELY_S: Final = 20.0
-"""A node that was cut off, or stood still, may name an upgraded member for this long."""
+"""For this long a node that was cut off, or paused, may still name a member as older that is upgraded by now."""
 
 
 def risen(world: World) -> bool:
@@ -33,12 +34,12 @@ def risen(world: World) -> bool:
 
 
 class Upgrade:
-    """The upgrade of one world. The first `older` nodes begin as the build before. Then a client asks for the next
-    level until every node has it."""
+    """The upgrade of one world. The first `older` nodes begin as the build before. A client asks for the next level
+    from `begin` on, until every node has it."""
 
     def __init__(self, world: World, history: History, older: int) -> None:
         self.raised = False
-        """True if a leader proposed the next level. From then on a step back is refused somewhere."""
+        """True once a leader has proposed the next level. From then on some node refuses the build before."""
         self._world, self._history, self._older = world, history, older
         self._caller = caller_of(world, "upgrade")
         self._was_older_s: dict[str, float] = {}
@@ -47,12 +48,12 @@ class Upgrade:
             world.processes[node_id].older = True
 
     def begin(self) -> None:
-        """Ask for the next level now and then, if a node may not read it."""
+        """Let a client ask for the next level again and again, if any node begins as the build before."""
         if self._older:
             self._caller.runner.after(ASK_S, self._ask)
 
     def end(self) -> None:
-        """Make all nodes this build. Nodes of the other build are killed, to be started again."""
+        """Change all nodes to this build. Kill those of the build before: the caller starts them again."""
         self._over = True
         for process in self._world.processes.values():
             if process.older:
@@ -60,8 +61,8 @@ class Upgrade:
                 self.change(process, older=False)
 
     def change(self, process: Process, *, older: bool) -> None:
-        """Set the build of the process, which is down, for its next start. Give it times that the build before may
-        have."""
+        """Set the build for the next start of this process, which is down. The build before also gets times of `[raft]`
+        that it may have."""
         if process.older:
             self._was_older_s[process.id] = self._world.now_s
         if older and not may_be_older(process.config.raft.election_min_ms):
@@ -69,8 +70,8 @@ class Upgrade:
         process.older = older
 
     def refused(self, end: End) -> bool:
-        """True if a node of the build before ended because its disk or log has something newer. Then the newer build is
-        restored."""
+        """True if a node of the build before ended because its disk or log has something newer. Then its next start is
+        as this build."""
         process = self._world.processes[end.node]
         refused = process.older and self.raised and is_refusal(end.error)
         if refused:
@@ -80,7 +81,7 @@ class Upgrade:
     # -- observation
 
     def watch(self, node_id: str, group: Group) -> None:
-        """Observe what this incarnation hears of the others, and the levels that it proposes."""
+        """Observe the hellos that the group of one incarnation hears, and the levels that it proposes."""
         heard: dict[str, int] = {}
         transport, propose = group.transport, group.levels._raise
         assert isinstance(transport, SimTransport)

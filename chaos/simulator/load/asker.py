@@ -1,5 +1,5 @@
-"""Clients that ask about messages, and change them, when the answer is hardest. Such moments are around retries and the
-ends of leases, after changes of leader, and during a request of several entries.
+"""Clients that ask about messages, and change them, at the moments when a true answer is hardest. Such moments are
+around retries and the ends of leases, after changes of leader, and during a request of several entries.
 
 The history gets their answers unchanged. chaos/check/message/answers.py compares them with the truth.
 """
@@ -43,43 +43,48 @@ LOOK_SHARE: Final = 0.15
 MOVE_SHARE: Final = 0.1
 CANCEL_SHARE: Final = 0.05
 AFTER_MS: Final = 4_000
-#: A message that is due farther ahead is not waited for.
+#: A message that is due farther ahead is not chosen.
 FAR_MS: Final = 60_000
-#: This many of the last handed-over messages are remembered. AT_CHANGES of them are asked about when a leader begins.
+#: This many of the last hand-overs are remembered. When a leader begins, up to AT_CHANGES messages of the last
+#: LATELY_MS are asked about or changed, within SOON_S or LATER_S.
 LATELY: Final = 12
 LATELY_MS: Final = 2_000
 AT_CHANGES: Final = 8
 SOON_S: Final = 0.4
 LATER_S: Final = 3.0
-#: A share of the messages that were handed over this shortly before a leader ends. They are cancelled while no node
-#: leads: the next leader gets the request before it hands them over again.
+#: When a leader ends, this share of the messages that it handed over in its last LAST_MS is cancelled within
+#: NO_LEADER_S. So no node leads yet, and the next leader gets the request before it hands the message over again.
 LAST_MS: Final = 200
 LAST_SHARE: Final = 0.5
 NO_LEADER_S: Final = 1.0
 LEADER_ENDS: Final = ("catch", "kill", "power")
-#: A message that came this shortly before its hand-over is new. This share of new messages is cancelled at once, and
-#: some of the waiting ones.
+#: A message is new if it was acknowledged less than this before its hand-over. When a leader begins, NEW_SHARE of the
+#: new ones are cancelled within AT_ONCE_S, and WAITING_AT_CHANGES of those that no consumer pulls (IDLE) a little
+#: later.
 NEW_MS: Final = 300
 NEW_SHARE: Final = 0.6
 AT_ONCE_S: Final = 0.1
 WAITING_AT_CHANGES: Final = 2
-#: The shares of moved or given-back messages that are looked at, and asked for under their key.
+#: The share of moved or given-back messages that are looked at, and the share of moved ones that are scheduled again
+#: under their key.
 AGAIN_SHARE: Final = 0.4
 KEY_SHARE: Final = 0.3
 #: The share of failed or given-back messages that are moved or cancelled before they come again.
 MEANWHILE_SHARE: Final = 0.3
-#: The time between two redrives, and after one of unknown outcome, which may still be at work.
+#: The average time between two redrives, and the least time after one of unknown outcome, which may still be under way.
 REDRIVE_S: Final = 15.0
 UNKNOWN_S: Final = 2 * TIMEOUT_S
 #: Faults that end a term: a redrive begins this shortly before or after.
 ENDS_TERM: Final = ("transfer", "kill", "stop", "power", "drain")
 BEFORE_S: Final = 0.015
+#: This many messages are asked about at the end, AT_ONCE at a time.
 ACCOUNTED: Final = 100
 AT_ONCE: Final = 2
 
 
 class Asker:
-    """The asker of a run whose plan has clocks apart."""
+    """The asker of a run. Only a run whose plan has `skew` (clocks apart) has one. It hears every event of the history,
+    and chooses its moments by them."""
 
     def __init__(self, world: World, history: History, changer: Changer, plan: FaultPlan) -> None:
         self._world, self._history, self._changer, self._plan = world, history, changer, plan
@@ -94,17 +99,17 @@ class Asker:
         self._redrives_from_s = 0.0
         self._tally = Tally(world, history)
         self._over = True
-        # A forgotten key would make another message. All clocks together pass its retention.
+        # Where all clocks jump together, the retention of a key may pass: then the request would make another message.
         self._keys = not any(fault.kind == "jump" and fault.target == "*" for fault in plan.faults)
         history.listen(self._see)
 
     @property
     def in_flight(self) -> int:
-        """Answers that `account` waits for."""
+        """How many questions of `account` have no answer yet."""
         return self._accounts.in_flight + self._tally.in_flight
 
     def begin(self) -> None:
-        """The load begins."""
+        """Begin with the load: ask and change, redrive and count."""
         self._over = False
         for fault in self._plan.faults:
             if fault.kind in ENDS_TERM:
@@ -114,7 +119,7 @@ class Asker:
         self._tally.begin()
 
     def end(self) -> None:
-        """The load ends."""
+        """End with the load: ask and change nothing more, until `account`."""
         self._over = True
         self._tally.end()
 
@@ -150,8 +155,8 @@ class Asker:
                 self._runner.after(SOON_S * self._chance.random(), self._keep, message)
 
     def _leader_begins(self) -> None:
-        """Ask about messages that may be in doubt: the last handed-over ones, above all those that were new, and
-        waiting ones."""
+        """Ask about messages that may be in doubt: those handed over last, above all the new ones, and some that wait
+        for a consumer."""
         for message, is_new in self._handed_over_lately():
             ask = self._chance.choice([self._look, self._changer.cancel, self._changer.cancel, self._changer.move])
             within_s = self._chance.choice([SOON_S, SOON_S, LATER_S])
@@ -164,7 +169,7 @@ class Asker:
             self._runner.after(LATER_S * self._chance.random(), self._changer.cancel, message)
 
     def _leader_ends(self) -> None:
-        """Cancel messages that it handed over last, perhaps without a record."""
+        """Cancel messages that the leader handed over last, perhaps without a record in the log."""
         since_ms = self._history.now()[0] - LAST_MS
         names = sorted({begun.message_id for begun in self._lately if begun.mono_ms > since_ms})
         for name in names:
@@ -234,7 +239,8 @@ class Asker:
             self._runner.after(self._chance.expovariate(1 / REDRIVE_S), self._now_and_then)
 
     async def _redrive(self) -> None:
-        """Redrive all dead messages of the topic whose receiver refuses everything. One request at a time."""
+        """Redrive all dead messages of POISON, the topic whose receiver refuses everything. Only one redrive is under
+        way at a time."""
         if self._over or self._world.now_s < self._redrives_from_s:
             return
         self._redrives_from_s = self._world.now_s + TIMEOUT_S + UNKNOWN_S
@@ -258,8 +264,8 @@ class Asker:
     # -- the end
 
     def account(self) -> None:
-        """Ask the ledger for its sums, and ask GET and the ledger about some messages, a few at a time. `in_flight` is
-        0 once all have answered."""
+        """Begin the questions at the end: the ledger's sums, and GET and the ledger about some messages. `in_flight` is
+        0 once all are answered."""
         self._tally.sum_up()
         known = [self._known[number] for number in sorted(self._known)]
         self._accounts.begin(self._chance.sample(known, min(ACCOUNTED, len(known))), AT_ONCE)

@@ -28,13 +28,14 @@ from storage.format.schedule_status import CONFLICT, FAILED
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 5.0
-#: A poll is given up this long after its wait.
+#: A client gives a poll up when its answer is this late, counted from the end of its wait.
 WAIT_MORE_S: Final = 3.0
 EVER: Final = LedgerQuery(from_ms=0, to_ms=1 << 42)
 
 
 class Call(Generic[T]):
-    """When awaited it begins. Its task goes on in the step in which it is done."""
+    """A call that a task awaits. `begin(done)` begins it. `done(result)` lets the task go on, within the same step of
+    virtual time."""
 
     def __init__(self, begin: Callable[[Callable[[T], None]], None]) -> None:
         self.begin = begin
@@ -57,13 +58,13 @@ def start(task: Coroutine[Call[Any], Any, None]) -> None:
 
 
 class Tasks:
-    """Tasks on a world's time: a `chaos.client.client.Runner`."""
+    """Runs coroutines on a world's virtual time: a `chaos.client.client.Runner`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def now_s(self) -> float:
-        """The true time."""
+        """True time in seconds since the world began."""
         return self._world.now_s
 
     async def sleep(self, seconds: float) -> None:
@@ -100,7 +101,7 @@ class PortClient:
         return await Call[Outcome[T]](lambda done: self._client.call(call, done, **more))  # type: ignore[arg-type]
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
-        """Send one request. Return one outcome for each offer."""
+        """Send one request with these messages. Return one outcome for each offer, in order."""
         messages = [request_of(offer) for offer in offers]
         outcome = await self.call(lambda port: port.schedule(messages, ANONYMOUS), "schedule")
         if outcome.value is None:
@@ -108,7 +109,7 @@ class PortClient:
         return [_of_row(outcome.value, row) for row in range(len(offers))]
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
-        """Make a long poll."""
+        """Make a long poll: take up to `most` messages, and wait up to `wait_ms` for the first."""
         request = PullIn(topic, max=most, wait_ms=wait_ms, lease_ms=None)
         timeout_s = wait_ms / 1000 + WAIT_MORE_S
         return await self.call(
@@ -120,11 +121,11 @@ class PortClient:
         return await self.call(lambda port: port.ack(topic, receipts, ANONYMOUS), "ack")
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Give messages back."""
+        """Give messages back, to come again after `delay_ms`. Return one result for each receipt."""
         return await self.call(lambda port: port.nack(topic, receipts, delay_ms=delay_ms, principal=ANONYMOUS), "nack")
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Let leases end later."""
+        """Let leases end `lease_ms` from now. Return one result for each receipt."""
         return await self.call(
             lambda port: port.extend(topic, receipts, lease_ms=lease_ms, principal=ANONYMOUS), "extend"
         )
@@ -143,7 +144,7 @@ class PortClient:
         )
 
     async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
-        """GET a message. With `ledger` also the ledger's account."""
+        """GET a message. With `ledger` ask for the ledger's account too, else the second value is None."""
 
         async def ask(port: Port) -> tuple[View, Account | None]:
             view = _view(await port.message(message_id, local=False, principal=ANONYMOUS))
@@ -158,13 +159,13 @@ class PortClient:
 
 
 def caller_of(world: World, name: str) -> Caller[PortClient]:
-    """Clients of every node, with chance of their own."""
+    """A caller with a client of every node, on the world's time. Its draws follow from `name`."""
     clients = [PortClient(world.client(node_id)) for node_id in sorted(world.processes)]
     return Caller(clients, Tasks(world), world.random(name))
 
 
 def request_of(offer: Offer) -> MessageIn:
-    """The request for an offer, the same for every try."""
+    """The schedule request for an offer. It is the same each time, so that a key's fingerprint fits."""
     mark = hashlib.blake2b(f"{offer.topic} {offer.number} {offer.asked_due_ms}".encode(), digest_size=16).digest()
     return MessageIn(
         topic=offer.topic,

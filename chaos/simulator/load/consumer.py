@@ -1,4 +1,4 @@
-"""How consumers of a simulated cluster behave. When the load is over they are calm, so that all ends."""
+"""How consumers of a simulated cluster behave. When the load is over they ack everything, so that each message ends."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ ALL_BACK_SHARE: Final = 0.08
 
 
 def consumer(world: World, history: History, probe: Probe, node_id: str, topic: str, *, asks: bool = False) -> Consumer:
-    """A consumer of one topic at one node. With `asks` it is odder, and gives some responses back as a whole."""
+    """A consumer of one topic at one node. With `asks` it extends and gives back more often, and gives a share of its
+    responses back as a whole."""
     behaviour = ConsumerBehaviour(
         fates=ASKED_FATES if asks else FATES,
         lease_ms=LEASE_MS,

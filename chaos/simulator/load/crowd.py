@@ -1,9 +1,9 @@
-"""The messages of many clients: in thousands of hours, with many keys in one hour, in hours that are unlinked.
+"""A crowd: messages in thousands of far hours, and messages with keys in one hour that ends and is unlinked under load.
 
-No checker asks about these messages: it has the load's own. They are there for their cost to the nodes (`check_held`).
-The far ones fall due after the run. The ones with keys are due in the first hour of the run, which ends soon. So under
-load their hour is over, and unlinked. In drawn plans all clocks pass the far hours too (chaos/plan/draw.py). Then these
-are due at once, over, looked at, and unlinked.
+No checker asks about these messages. They are there only for what they cost the nodes (`check_held`). The far ones fall
+due after the run, one an hour. The ones with keys are due in the first hour of the run, which ends TURN_S after its
+begin. So this hour is over, and unlinked, while the load goes on. In drawn plans all clocks pass the far hours too
+(chaos/plan/draw.py). Then the far messages are due at once, and their hours are over, looked at, and unlinked.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LOOK_S: Final = 0.25
 class CrowdShape:
     """The size of a crowd. `weight`: how many rows each stored row stands for (time/cost.py)."""
 
-    hours: int = CROWD_HOURS  # with one message each, in one request
-    keyed: int = 800  # in one hour; 0: none has a key
+    hours: int = CROWD_HOURS  # with one message each, all scheduled by one request
+    keyed: int = 800  # messages with keys in the first hour; 0: none
     keyed_for_s: float = 8.0  # the time within which they are due
     weight: int = CROWD_WEIGHT
 
@@ -43,7 +43,7 @@ class Crowd:
         self._over = False
 
     def begin(self) -> None:
-        """Offer all messages within the first seconds."""
+        """Schedule all messages within the first seconds, and begin to pull those that are due."""
         chance, world = self._caller.chance, self._world
         now_ms, hour_ms = world.now_ms, int(HOUR_S * 1000)
         first_ms = now_ms + CROWD_FIRST_HOUR * hour_ms
@@ -65,11 +65,12 @@ class Crowd:
         self._caller.runner.after(LOOK_S, self._pull)
 
     def end(self) -> None:
-        """Stop pulling. Messages that are left wait for their lease, and then for good."""
+        """Stop pulling. Messages that were not acked stay open."""
         self._over = True
 
     async def _offer(self, messages: list[MessageIn]) -> None:
-        """Insist. A key makes repeats safe. A message without one may be scheduled more than once."""
+        """Schedule these messages, and try again until it is done. A key makes repeats safe. A message without one may
+        be scheduled more than once."""
         await self._caller.insist(
             lambda client: client.call(lambda port: port.schedule(messages, ANONYMOUS), "crowd"),
             for_s=RETRY_S,

@@ -17,7 +17,8 @@ from storage.wheel.slot import DueUnits
 
 
 class Dispatched:
-    """The units made in one term that it has dispatched, for comparison with its dispatch state."""
+    """The units that entries of one term made, with which of them the leader has dispatched. `left_out` compares them
+    with a dispatch state."""
 
     def __init__(self, group: Group, leader_term: LeaderTerm) -> None:
         self._group = group
@@ -40,19 +41,20 @@ class Dispatched:
 
     @free
     def _on_their_way(self, positions: U64) -> None:
-        """The wheel gave these units out, and no window has them. They are dispatched if their planned lease runs. It
-        may be taken back later, even before the next state."""
+        """Note units that the wheel gave out, and that went to no ready window because their lease was planned ahead.
+        They count as dispatched if that lease runs now. It may be taken back later, even before the next state."""
         leased = self._group.store.states(positions).state == LEASED
         self._seen.update(positions[leased].tolist())
 
     def made(self, index: int, units: list[tuple[int, int]]) -> None:
-        """An entry made these units, as (position, due_ms)."""
+        """Note the units that the entry at `index` made, as (position, due_ms)."""
         for position, due_ms in units:
             heapq.heappush(self._pending, (due_ms, position, index))
 
     @free
     def left_out(self, tick: int, applied_index: int) -> list[tuple[int, int]]:
-        """(position, due_ms) of open units that a state names and that were not dispatched. Each is returned once."""
+        """(position, due_ms) of the open units due before slot `tick`, of entries up to `applied_index`, that were not
+        dispatched. Each is returned once."""
         later: list[tuple[int, int, int]] = []
         left: list[tuple[int, int]] = []
         while self._pending and self._pending[0][0] < tick * MS_PER_TICK:

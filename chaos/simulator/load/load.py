@@ -23,12 +23,12 @@ ATTEMPTS_DEAD: Final = 3
 HOUR_MS: Final = 3_600_000
 #: Clients ask for round times. So many messages are due at one moment, as in the real world.
 ROUND_MS: Final = 1_000
-#: A request comes on average 1 / SOON_PER_S seconds after its time by the pace.
+#: A request is sent on average 1 / SOON_PER_S seconds after the moment that `messages_per_s` gives it.
 SOON_PER_S: Final = 5.0
 
 PULL, PUSH, POISON, DEAD = "pull", "push", "poison", "dead"
 STRICT_PULL, STRICT_PUSH = "strict-pull", "strict-push"
-#: With an asker: no consumer pulls it before the load ends.
+#: A topic of runs with an asker. No consumer pulls it before the load ends.
 IDLE = "idle"
 
 
@@ -36,9 +36,9 @@ IDLE = "idle"
 class Shape:
     """The amounts of a load. Shares are of messages, unless a comment says otherwise."""
 
-    messages_per_s: float = 10.5  # the pace is kept, so that all runs have about as many
+    messages_per_s: float = 10.5  # kept on average, so that all runs have about as many messages
     messages_max: int = 14  # of a request: 1 to this many
-    burst_share: float = 0.02  # of the requests: this many times as many messages
+    burst_share: float = 0.02  # of the requests: they have `burst` times as many messages
     burst: int = 8
     scattered_share: float = 0.15  # due at any millisecond, the others at a full second
     topics: tuple[tuple[str, float], ...] = (
@@ -54,7 +54,7 @@ class Shape:
     move_share: float = 0.08
 
 
-#: With an asker: more messages that die, which are redriven many at a time, and some that wait.
+#: The load of runs with an asker. More messages die, and are redriven many at a time. Some wait in IDLE.
 ASKED: Final = Shape(
     topics=((PULL, 0.36), (PUSH, 0.2), (POISON, 0.15), (STRICT_PULL, 0.12), (STRICT_PUSH, 0.13), (IDLE, 0.04)),
 )
@@ -86,7 +86,8 @@ def topic_settings(world: World) -> dict[str, TopicChange]:
 
 
 class Producer:
-    """Offers messages while the load runs."""
+    """Draws messages and schedules them while the load runs. `in_flight` counts the requests without a final
+    outcome."""
 
     def __init__(self, world: World, history: History, shape: Shape, topics: Sequence[tuple[str, float]]) -> None:
         self.in_flight = 0

@@ -31,16 +31,18 @@ from storage.format.rows import Corrupt
 from storage.format.states import LEASED
 from storage.store import Store
 
-#: The time between two checks if nodes are sure to lead.
+#: The time between two looks at which nodes are sure to lead.
 LOOK_S: Final = 0.01
-#: A leader learns of another median within this time, by echoes and its own looks (node.upkeep.housekeeping).
+#: A leader learns of a change of the median of the clocks within this time. It hears echoes, and looks at them
+#: (node.upkeep.housekeeping).
 LEARNS_S: Final = 1.0
 
 Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
 
 
 class Probe:
-    """The probe of one world. `watch` every new node before it runs."""
+    """The probe of one world. Call `watch` with every new group before its node runs. `begun` has the first record of
+    each hand-over."""
 
     def __init__(self, world: World, history: History) -> None:
         self.begun: dict[Name, Begun] = {}
@@ -52,9 +54,9 @@ class Probe:
         self._leading: dict[str, object] = {}
         self._wheels: dict[str, Dispatched] = {}
         self._over = False
-        #: One for each look, by leader.
+        #: By leader: how far the median of the clocks was ahead of the truth at each look of the last LEARNS_S.
         self._medians_ms: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=round(LEARNS_S / LOOK_S)))
-        self._known_s: dict[str, float] = {}  # by leader, monotonic: when it heard what bounds its clock
+        self._known_s: dict[str, float] = {}  # by leader: monotonic second at which it heard what bounds its clock
         self._shown_ms: dict[int, int] = {}  # by term: the latest time from which its leader's clock was set back
         world.after(LOOK_S, self._look)
 
@@ -63,7 +65,7 @@ class Probe:
         self._over = True
 
     def watch(self, node_id: str, group: Group) -> None:
-        """Observe this incarnation of a node."""
+        """Observe the group of one incarnation of a node."""
         self._watch_apply(node_id, group)
         self._watch_deliveries(node_id, group)
         self._watch_clock(node_id, group)
@@ -132,7 +134,8 @@ class Probe:
 
     @free
     def _look_back(self, node_id: str, group: Group, batch: SettleBatch) -> None:
-        """A lease is about to be recorded. Record if it is older than the newest, which the fence should keep out."""
+        """Record each lease that is about to be recorded though a newer hand-over of its unit is known. The fence
+        should keep such leases out."""
         leases = (batch.what == LEASED).nonzero()[0]
         if not len(leases):
             return
@@ -152,7 +155,7 @@ class Probe:
 
     @free
     def _settled(self, group: Group, batch: SettleBatch) -> None:
-        """Record an entry's effects on messages, except leases."""
+        """Record what an entry did to messages, except leases."""
         rows = np.flatnonzero(batch.what != LEASED)
         if not len(rows):
             return
@@ -229,7 +232,8 @@ class Probe:
     # -- clocks
 
     def _watch_clock(self, node_id: str, group: Group) -> None:
-        """Note the latest time that a leader's clock showed before a bound or a slew turned it back."""
+        """Note the latest time that a leader's clock showed before it was set back, by the bound of the median or by a
+        slew."""
         bound, slew, clock = group.clock.bound, group.clock.slew, group.clock
 
         def shown(before_ms: int) -> None:
@@ -253,8 +257,8 @@ class Probe:
         replace_call(clock, "slew", slewed)
 
     def _median_ms(self, leader: str) -> float:
-        """How far the median of the nodes' clocks is ahead of the truth, as their leader can know it at best. A node
-        that is down, stands still or is not connected counts as one that agrees with the leader
+        """How far the median of the nodes' clocks is ahead of the truth, as far as this leader can know it. A node that
+        is down, paused or not connected counts as if its clock agreed with the leader's
         (node/cluster/clock_skew.py)."""
         own_ms = self._ahead_ms(leader)
         leading = self._world.processes[leader].node
@@ -293,8 +297,8 @@ class Probe:
         self._world.after(LOOK_S, self._look)
 
     def _promoted(self, node_id: str, group: Group) -> None:
-        """Record the messages that are open by the records alone. None if a fault has flipped a bit of them that the
-        node itself has not read yet (seed 42992)."""
+        """Record that a term begins, and which messages are open by this node's records. No messages are recorded if a
+        fault has flipped a bit of those records, and the node has not read them yet (seed 42992)."""
         self._watch_state(node_id, group)
         open_ids: tuple[str, ...] = ()
         try:
@@ -313,7 +317,7 @@ class Probe:
         self._history.record(event)
 
     def _watch_state(self, node_id: str, group: Group) -> None:
-        """Compare every later state that this term proposes with the dispatched units."""
+        """Compare each dispatch state that this term proposes with the units that it dispatched."""
         leader_term = group.leader_term
         assert leader_term is not None
         wheel = self._wheels[node_id] = Dispatched(group, leader_term)
@@ -345,8 +349,8 @@ def _ids(store: Store, homes: U64, random: U64) -> list[str]:
 
 
 def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
-    """The messages of the load that are due, without a lease or an end. The crowd's do not count, because no client
-    records their acks. Raises Corrupt."""
+    """The ids of the load's messages that are due, have not ended, and have no lease that runs. The crowd's messages
+    are left out, because no client records their acks. Raises Corrupt."""
     found: list[U64] = []
     for hour in store.open_hours():
         if hour > now_ms // HOUR_MS:
@@ -365,7 +369,7 @@ def _open_ids(store: Store, now_ms: int) -> tuple[str, ...]:
 
 
 def _known_since_s(group: Group) -> float:
-    """When the leader heard the oldest fact that bounds its clock, by its monotonic clock."""
+    """The monotonic second at which the leader heard the oldest of the facts that bound its clock."""
     skew, now_s = group.skew, group.clock.monotonic()
     told_s = skew.known.at_s if skew.known is not None else now_s
     return min((peer.last_clock_s if skew.hears(peer) else told_s for peer in skew.voters), default=now_s)

@@ -1,6 +1,7 @@
-"""Clients that count the open messages of a topic at any moment, and at the end ask for the ledger's sums.
+"""Clients that count the open messages of a topic now and then during the load, and at the end ask for the ledger's
+sums.
 
-The history gets the answers. chaos/check/message/sums.py compares them with the possible numbers.
+The history gets the answers. chaos/check/message/sums.py compares them with the numbers that are possible.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TOPICS: Final = (PULL, PUSH, STRICT_PULL, STRICT_PUSH, IDLE)
 
 
 class Tally:
-    """The counts of a run with an asker."""
+    """The counts of a run with an asker. `sum_up` asks for the sums."""
 
     def __init__(self, world: World, history: History) -> None:
         self._history = history
@@ -41,7 +42,7 @@ class Tally:
         self._caller.runner.start(self._count())
 
     def end(self) -> None:
-        """The load ends."""
+        """Stop counting, because the load has ended."""
         self._over = True
 
     async def _count(self) -> None:

@@ -1,4 +1,5 @@
-"""Receivers of a load's webhooks: each request meets one of the ways in which receivers disappoint."""
+"""Receivers of a load's webhooks. Most requests are answered well. The others meet one of the ways in which receivers
+fail."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Targets:
         world.receivers.on_received = self._received
 
     def calm(self) -> None:
-        """From now on let all receivers but the poisonous one take every message."""
+        """From now on let all receivers take every message, except `poison`, which refuses everything."""
         self._calm = True
 
     def _draw(self) -> Behaviour:
@@ -47,12 +48,13 @@ class Targets:
         return OK if self._calm else drawn
 
     def _received(self, received: Received) -> None:
-        """Record a push. Only its node knows when it began: the probe saw that before the first byte left."""
+        """Record a push that a receiver got. Only its node knows when it began: the probe saw that before the first
+        byte left."""
         begun = self._probe.begun.get((received.id, received.term, received.attempt))
         at_ms = begun.at_ms if begun else 0
-        # In a strict topic a lease runs from the planned moment: the send may wait.
+        # In a strict topic the lease is in the log, and runs from the planned moment. The send may wait.
         leased_until_ms = begun.leased_until_ms if begun else 0
-        # No header says when a retry is due: that is by the clock of the leader that heard of the failure.
+        # No header says when a retry is due. The leader that heard of the failure set it by its own clock.
         due_ms = begun.asked_due_ms if begun and received.attempt == 1 else 0
         self._history.record(
             HandedOver(

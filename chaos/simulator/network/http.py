@@ -1,7 +1,7 @@
-"""Requests that are HTTP: those between nodes, and any bytes of a test.
+"""Requests in HTTP to a simulated node: those that another node sends, and those that a test writes.
 
-The real routes of `api.http.server` answer them. They read an object that looks like aiohttp's request as far as they
-need it. Only the parser and the socket are left out.
+The real routes of `api.http.server` answer them. The routes get an object that looks like aiohttp's request, as far as
+they read it. Only the parser and the socket are left out.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class _Body:
-    """A complete body."""
+    """The body of a request, all of it there from the start."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.total_bytes = len(data)
 
     def is_eof(self) -> bool:
-        """Nothing more comes."""
+        """True: the body is complete."""
         return True
 
     def read_nowait(self, _: int) -> bytes:
@@ -37,7 +37,8 @@ class _Body:
 
 
 class _Connection:
-    """The connection that the answer is written to. It carries one request."""
+    """The connection that an answer is written to. It carries one request, and keeps the answer's bytes in
+    `written`."""
 
     is_ascii = False
     oversized = False
@@ -54,21 +55,21 @@ class _Connection:
         self.written += data
 
     def get_extra_info(self, _: str) -> None:
-        """Nothing: it is no socket."""
+        """None: there is no socket to tell of."""
 
     def goes_on(self) -> bool:
         """See api.http.connection."""
         return True
 
     def needs_no_body(self) -> None:
-        """The body is here already."""
+        """Do nothing: the body is here already."""
 
     def unwatched(self) -> bool:
         """False: its client stays."""
         return False
 
     def wait(self, _: Callable[[], None]) -> None:
-        """No other connection needs its room."""
+        """Do nothing: no other connection ever needs the room of this one."""
 
     def waited(self) -> None:
         """See api.http.connection."""
@@ -79,7 +80,7 @@ class _Connection:
 
 
 class _Incoming:
-    """A request as the routes see it."""
+    """A request with the attributes of aiohttp's that the routes read."""
 
     keep_alive = True
     version = (1, 1)
@@ -95,7 +96,7 @@ class _Incoming:
 
 
 class Routes:
-    """The routes of one node, over its port."""
+    """The HTTP routes of one node. They answer by its port."""
 
     def __init__(self, port: Port) -> None:
         self._server = Server(port, ROUTES)

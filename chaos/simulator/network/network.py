@@ -1,17 +1,17 @@
 """The simulated network: hosts, listeners, connections that behave as TCP's do, and their faults.
 
-A connection keeps order and delivers each piece once, late, or never. It does not mend itself. So the faults are those
-that TCP lets through to a program:
+A connection keeps order and delivers each piece once, late, or never. It is not made again by itself. So the faults are
+those that TCP lets through to a program:
 
 - delay, bandwidth: pieces come later; other connections overtake.
 - loss: the piece and all behind it come a retransmission later (0.2 s, doubling), or the connection is reset.
-- cut, one way: pieces that way wait for the network to heal. The connection stands until a side gives it up.
+- cut, one way: pieces that way wait until the link is healed. The connection stands until a side gives it up.
 - killed process: its connections are reset. Bytes that it had sent still arrive.
-- power cut: nothing at all. The peer finds out by silence, or by a reset when the host is up again.
+- power cut: the peer is sent nothing. It finds out by silence, or by a reset when the host is up again.
 - paused process: its kernel takes connections and bytes, but the process reads nothing.
 
-TCP makes no duplicates. A program makes them when it sends again on a new connection, because it does not know what
-arrived. `duplicate` lets SimTransport (transport.py) do that more often.
+TCP makes no duplicates. A program makes them when it sends a message again on a new connection, because it does not
+know if the first one arrived. `duplicate` makes SimTransport (transport.py) do so with a share of all messages.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ RESET_SHARE = 0.2
 
 
 class Socket:
-    """One end of a connection. `attach` sets the callbacks for pieces and for the end, on its owner's loop (`run`). If
-    set, `drained` is called for each piece that arrives at the other end."""
+    """One end of a connection. `attach` sets the callbacks for pieces and for the end. `run(callback, *args)` calls
+    them on the loop of the socket's owner. If `drained` is set, it is called for each piece from here that arrives at
+    the other end."""
 
     __slots__ = (
         "_early",
@@ -61,10 +62,10 @@ class Socket:
         self.host = host
         self.run = run
         self.peer: Socket = self
-        self.closed = False  # closed by its owner, or with it
+        self.closed = False  # by its owner, by the other end, or because its process ended
         self.queue: deque[tuple[Any, int]] = deque()  # sent and not arrived, the first in front
         self.queued_bytes = 0
-        self.overdue = 0  # pieces that would have arrived, and wait for the way to heal
+        self.overdue = 0  # pieces that would have arrived, and wait for the cut link to be healed
         self.busy_s = 0.0  # nothing sent from here arrives before then
         self.drained: Callable[[], None] | None = None
         self._early: list[Any] = []  # pieces that came before `attach`
@@ -72,8 +73,8 @@ class Socket:
         self._lost: Callable[[], None] = _nothing
 
     def attach(self, received: Callable[[Any], None], lost: Callable[[], None]) -> None:
-        """Pass pieces to `received`, those that came already first. Call `lost` at the end, if this side did not make
-        it."""
+        """Pass pieces to `received`, first those that came before this call. Call `lost` when the other end or the
+        network closes the connection."""
         self._received, self._lost = received, lost
         early, self._early = self._early, []
         for data in early:
@@ -82,18 +83,18 @@ class Socket:
             lost()
 
     def hand(self, data: Any) -> None:
-        """A piece has come."""
+        """Pass a piece that has arrived to the owner."""
         if not self.closed:
             self._received(data)
 
     def end(self) -> None:
-        """The other end, or the network, has closed it."""
+        """Close this end, because the other end or the network has closed the connection. Calls `lost`."""
         if not self.closed:
             self.closed = True
             self._lost()
 
     def send(self, data: Any, size: int) -> None:
-        """Send a piece. It is lost when the connection is gone."""
+        """Send a piece of `size` bytes. It is dropped if this end is closed."""
         if not self.closed:
             self.network.carry(self, data, size)
 
@@ -104,14 +105,15 @@ class Socket:
             self.closed = True
 
     def reset(self) -> None:
-        """Close at once, and drop all that waits to be sent. `lost` is not called here."""
+        """Close at once, and drop all pieces that wait for a cut link. `lost` is not called here."""
         if not self.closed:
             self.closed = True
             self._drop_stuck()
             self.network.carry(self, _END, 0)
 
     def die(self, *, silently: bool) -> None:
-        """Its process is gone. `silently`: its host too."""
+        """Close this end, because its process has ended. `silently`: its host is down too, and the other end is not
+        told."""
         if self.closed:
             return
         self.closed = True
@@ -121,14 +123,14 @@ class Socket:
             self.network.carry(self, _END, 0)
 
     def _drop_stuck(self) -> None:
-        """Drop the pieces that wait for the way to heal. Those on their way still arrive."""
+        """Drop the pieces that wait for a cut link. Pieces on their way still arrive."""
         if self.overdue or self.network.is_cut(self.host, self.peer.host):
             self.queue.clear()
             self.queued_bytes = self.overdue = 0
 
 
 class _End:
-    """The end of a stream, as a piece."""
+    """The end of a connection, sent as its last piece."""
 
 
 _END = _End()
@@ -148,7 +150,8 @@ class _Host:
 
 
 class Network:
-    """All hosts and the links between them. Faults are per directed pair of hosts. "*" stands for every host."""
+    """All hosts and the links between them. A link is a pair of hosts in one direction. A fault is set on a link. "*"
+    for both hosts of a delay or loss stands for all links."""
 
     def __init__(self, scheduler: Scheduler, chance: random.Random, trace: Trace) -> None:
         self.sent = 0
@@ -172,7 +175,7 @@ class Network:
         self._cut[source, target] = None
 
     def heal(self, source: str, target: str) -> None:
-        """Open that way again. Waiting pieces are sent again within a retransmission."""
+        """Let pieces get from `source` to `target` again. Pieces that waited arrive within two retransmission times."""
         self._cut.pop((source, target), None)
         for socket in list(self._host(source).sockets):
             if socket.peer.host == target and socket.overdue:
@@ -180,7 +183,7 @@ class Network:
                 self._scheduler.after(wait_s, self._flush, socket)
 
     def heal_all(self) -> None:
-        """Open all ways, without loss, delay and duplicates."""
+        """End all faults of links: cuts, loss, delay, bandwidth, duplicates."""
         self._delay_s.clear()
         self._loss.clear()
         self._bytes_per_s.clear()
@@ -198,15 +201,15 @@ class Network:
                             self.cut(source, target)
 
     def delay(self, source: str, target: str, low_s: float, high_s: float) -> None:
-        """Let pieces take between `low_s` and `high_s` that way."""
+        """Let each piece from `source` to `target` take between `low_s` and `high_s`."""
         self._delay_s[source, target] = (low_s, high_s)
 
     def loss(self, source: str, target: str, share: float) -> None:
-        """Lose this share of the pieces that way, below 1."""
+        """Lose this share, below 1, of the pieces from `source` to `target`."""
         self._loss[source, target] = share
 
     def bandwidth(self, source: str, target: str, bytes_per_s: float) -> None:
-        """Limit that way to this rate. 0: no limit."""
+        """Limit the link from `source` to `target` to this rate. 0: no limit."""
         self._bytes_per_s[source, target] = bytes_per_s
 
     def duplicate(self, share: float) -> None:
@@ -232,11 +235,11 @@ class Network:
         return host
 
     def power(self, name: str, *, up: bool) -> None:
-        """Set if a host is up. A host that is not answers nothing."""
+        """Set if a host is up. A host that is down answers nothing."""
         self._host(name).up = up
 
     def process_ended(self, name: str, *, silently: bool) -> None:
-        """The host's process is gone, its listeners and sockets with it."""
+        """Remove the listeners and sockets of the host's process, which has ended. `silently`: the host is down too."""
         host = self._host(name)
         host.listeners.clear()
         for socket in list(host.sockets):
@@ -245,14 +248,15 @@ class Network:
             host.sockets.clear()
 
     def listen(self, address: Address, run: Run, accepted: Callable[[Socket], None]) -> None:
-        """Take connections to this address. Raises OSError if the address is in use."""
+        """Pass each connection to this address to `accepted`, called by `run`. Raises OSError if the address is in
+        use."""
         listeners = self._host(address[0]).listeners
         if address[1] in listeners:
             raise OSError(98, f"{address[0]}:{address[1]} is in use")
         listeners[address[1]] = (run, accepted)
 
     def unlisten(self, address: Address) -> None:
-        """Stop taking connections."""
+        """Stop taking connections to this address."""
         self._host(address[0]).listeners.pop(address[1], None)
 
     # -- connections
@@ -286,7 +290,7 @@ class Network:
         self._scheduler.at(back_s, run, connected, near)
 
     def carry(self, socket: Socket, data: Any, size: int) -> None:
-        """Take a piece from a socket and bring it to the other end, behind what was sent before."""
+        """Take a piece from a socket and bring it to the other end, behind the pieces sent before."""
         here, there = socket.host, socket.peer.host
         self.sent += 1
         socket.queue.append((data, size))
@@ -303,7 +307,7 @@ class Network:
         scheduler.at(at_s, self._arrive, socket)
 
     def _arrive(self, socket: Socket) -> None:
-        """Let one more piece arrive: the first of those that did not."""
+        """Let the first piece that has not arrived yet arrive, or wait if the link is cut."""
         if (socket.host, socket.peer.host) in self._cut or socket.overdue:
             socket.overdue += 1
         elif socket.queue:
@@ -334,7 +338,7 @@ class Network:
         socket.end()
 
     def _flush(self, socket: Socket) -> None:
-        """Let the held-up pieces arrive, in order, unless the way is cut again."""
+        """Let the pieces that waited for a cut link arrive in order, unless the link is cut again."""
         if (socket.host, socket.peer.host) in self._cut:
             return
         overdue, socket.overdue = socket.overdue, 0
@@ -358,7 +362,7 @@ class Network:
         return max(at_s, self._link_busy_s[link])
 
     def _losses(self, socket: Socket) -> float:
-        """Seconds by which losses hold a piece up. May also reset the connection."""
+        """The seconds by which losses delay a piece. May also reset the connection."""
         share = self._loss.get((socket.host, socket.peer.host)) or self._loss.get(("*", "*"), 0.0)
         late_s, wait_s = 0.0, RETRANSMIT_S
         while share and self._chance.random() < share:

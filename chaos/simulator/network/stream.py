@@ -1,4 +1,4 @@
-"""A simulated connection as asyncio gives one to a protocol, and the dialling of a node."""
+"""A simulated connection as asyncio gives one to a protocol, and the way in which a node dials one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from chaos.simulator.time.loop import SimLoop
 
 #: Bytes that the kernels take before a program notices that the other side does not read.
 KERNEL_BYTES = 2 * 1024 * 1024
-#: Unsent bytes beyond those at which a protocol is told to stop writing, and at which it may go on.
+#: Bytes beyond KERNEL_BYTES that have not arrived: above the first a protocol is told to stop writing, at the second it
+#: may go on.
 HIGH_BYTES, LOW_BYTES = 64 * 1024, 16 * 1024
 
 
@@ -27,7 +28,7 @@ class StreamTransport(asyncio.Transport):
         self._held: list[bytes | None] | None = None  # bytes that came while reading is paused; None for the end
 
     def begin(self, protocol: Any) -> None:
-        """Pass bytes to this protocol from now on, those that came before first."""
+        """Pass bytes to this protocol from now on, first those that came before this call."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._socket.attach(self._arrived, lambda: self._arrived(None))
@@ -41,11 +42,11 @@ class StreamTransport(asyncio.Transport):
             self._received(data)
 
     def pause_reading(self) -> None:
-        """Keep bytes, and the end, until reading resumes."""
+        """Hold the bytes that come, and the end of the connection, until reading resumes."""
         self._held = self._held or []
 
     def resume_reading(self) -> None:
-        """Pass the kept bytes on."""
+        """Pass the held bytes on, and then those that come."""
         held, self._held = self._held or [], None
         for data in held:
             self._arrived(data)
@@ -61,7 +62,7 @@ class StreamTransport(asyncio.Transport):
             view = view[count:]
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send."""
+        """Send the bytes. Tells the protocol to stop writing if too many have not arrived."""
         if self._closing:
             return
         self._socket.send(bytes(data), len(data))
@@ -75,7 +76,7 @@ class StreamTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def close(self) -> None:
-        """Send all bytes, then close."""
+        """Close once all bytes have arrived."""
         if not self._closing:
             self._socket.finish()
             self._close()
@@ -97,7 +98,7 @@ class StreamTransport(asyncio.Transport):
         return self._closing
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the kernel has not taken."""
+        """How many bytes the kernels have not taken."""
         return max(0, self._socket.queued_bytes - KERNEL_BYTES)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -106,7 +107,8 @@ class StreamTransport(asyncio.Transport):
 
 
 async def connect(network: Network, loop: SimLoop, factory: Callable[[], Any], address: Address) -> Any:
-    """Carry out SimLoop.create_connection. Raises ConnectionRefusedError."""
+    """Dial `address` and make a transport with a protocol, as asyncio's create_connection does (SimLoop). Raises
+    ConnectionRefusedError."""
     protocol = factory()
     transport = StreamTransport(await dial(network, loop, address), loop)
     transport.begin(protocol)
@@ -114,7 +116,8 @@ async def connect(network: Network, loop: SimLoop, factory: Callable[[], Any], a
 
 
 async def dial(network: Network, loop: SimLoop, address: Address) -> Socket:
-    """Dial from a node. Raises ConnectionRefusedError. Waits for ever if the host does not answer."""
+    """Connect a node (`loop`) with this address. Raises ConnectionRefusedError. Waits for ever if the host does not
+    answer."""
     made: asyncio.Future[Socket] = loop.create_future()
 
     def connected(socket: Socket) -> None:

@@ -17,7 +17,7 @@ from replication.wire.handshake import Hello, Range, Refusal
 from replication.wire.link import Connection
 from replication.wire.listener import AsyncTransport, Identity
 
-#: A duplicate of a message comes within this time.
+#: A duplicate of a message is sent within this time after the first.
 DUPLICATE_S = 2.0
 
 Heard = Callable[[Connection, str, Callable[[], None]], None]
@@ -25,7 +25,8 @@ Heard = Callable[[Connection, str, Callable[[], None]], None]
 
 
 class SimTransport(AsyncTransport):
-    """The real transport over simulated sockets. It sends some messages twice if the network's faults say so."""
+    """The real Raft transport over simulated sockets. It sends a share of the messages twice if a fault of the network
+    says so. `older`: it says hello as the build before."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class SimTransport(AsyncTransport):
         self.around: Heard = lambda _connection, _what, hear: hear()
         """Makes the node hear a message on an accepted connection by calling `hear`. An observer may replace it."""
         self.on_up: Callable[[str, Hello], None] = lambda _peer, _hello: None
-        """Gets each accepted peer before any other part does."""
+        """Called with each accepted peer and its hello, before any other part hears of the peer."""
 
     def _hello(self, to: str, *, guest: bool = False) -> Hello:
         said = super()._hello(to, guest=guest)
@@ -70,11 +71,11 @@ class SimTransport(AsyncTransport):
         return None if self._older else super().reads_calls(peer)
 
     def connected(self, peer: str) -> bool:
-        """True if it is connected with this peer both ways."""
+        """True if a connection stands in each direction between this node and the peer."""
         return all(line is not None and line.alive for line in self._lines(peer))
 
     def stands(self, peer: str) -> bool:
-        """True if it is connected both ways, and each side knows the cluster."""
+        """True if a connection stands in each direction, and on both each side knows the cluster id."""
         return all(line is not None and line.alive and not line.guest for line in self._lines(peer))
 
     def _lines(self, peer: str) -> tuple[Connection | None, Connection | None]:
@@ -91,7 +92,7 @@ class SimTransport(AsyncTransport):
         self.around(connection, str(message["type"]), partial(super()._received, connection, message))
 
     def send(self, peer: str, message: Message) -> bool:
-        """See station.Wire."""
+        """See events.Wire. A fault of the network may send a duplicate later."""
         share = self._network.duplicate_share
         if share and self._chance.random() < share:
             again_s = DUPLICATE_S * self._chance.random()

@@ -1,10 +1,12 @@
-"""A host's clocks on virtual time: a crystal that may run fast, and a wall clock that may be wrong, step or be steered.
+"""A host's clocks on virtual time. Its crystal, which drives both clocks, may run fast or slow. Its wall clock may also
+be wrong, step or be steered.
 
-    monotonic = a host's own zero + true time x (1 + crystal)      timeouts and trust use it
-    wall      = epoch + that + offset + steering                   set by hand, or moved by NTP
+    monotonic = the host's own zero + true time x (1 + crystal)              timeouts and trust use it
+    wall      = epoch + offset + true time x (1 + crystal + steering)        set by hand, or moved by NTP
 
-Every host counts its monotonic time from another zero. A program that compares those of two hosts goes wrong at once. A
-sound host may be off too, within the bounds of a cluster, by its offset and its crystal's error.
+Every host counts its monotonic time from a zero of its own. So a program that compares the monotonic times of two hosts
+goes wrong at once. The clocks of a host without a fault may be off too. Its offset and its crystal's error are then
+within what a cluster has to bear.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from node.runtime.clock import NodeClock
 
 
 class WorkingClock(NodeClock):
-    """A clock whose monotonic time goes on within a step by the work of the step, so that work can be sliced by time.
-    It never goes back, because the node rests as long before its next step. A node has only one: in seed 12191 it
-    stamped heartbeats, and their echoes were compared with a clock that stood."""
+    """A clock that counts the work of the running step (cost.py). Virtual time stands still within a step. This clock's
+    monotonic time goes on by what the step was charged so far, so that code can end a slice of work by time. It never
+    goes back, because after the step the node does nothing for as long. All parts of a node must use the same clock. In
+    seed 12191 this clock stamped heartbeats, and their echoes were compared with a clock that stood still."""
 
     def monotonic(self) -> float:
         """See NodeClock."""
@@ -26,8 +29,9 @@ class WorkingClock(NodeClock):
 
 
 class SimClock:
-    """The clocks of one host. They go on while its process is down. `now` returns the world's true time. `off_s` and
-    `ppm` are the offset and the crystal's error of a sound host."""
+    """The clocks of one host. They go on while its process is down. `now` returns the world's true time in seconds.
+    `zero_s` is the first value of the monotonic clock. `off_s` and `ppm` are the errors that this host has without any
+    fault: its wall clock is `off_s` seconds ahead, its crystal `ppm` millionths fast."""
 
     def __init__(
         self, now: Callable[[], float], *, epoch_s: float, zero_s: float, off_s: float = 0.0, ppm: float = 0.0
@@ -42,7 +46,7 @@ class SimClock:
         self._wall_s = epoch_s + off_s + now()
 
     def monotonic(self) -> float:
-        """The seconds of the host's crystal."""
+        """The host's monotonic time in seconds: its own zero, and the time by its crystal since."""
         return self._monotonic_s + (self._now() - self._since_s) * self._rate
 
     def wall(self) -> float:
@@ -50,7 +54,7 @@ class SimClock:
         return self._wall_s + (self._now() - self._since_s) * (self._rate + self._steering)
 
     def true_s(self, monotonic_s: float) -> float:
-        """The world's time at which the crystal will show this."""
+        """The world's true time at which `monotonic` shows `monotonic_s`, if the crystal keeps its present rate."""
         return self._since_s + (monotonic_s - self._monotonic_s) / self._rate
 
     @property
@@ -59,23 +63,25 @@ class SimClock:
         return self.wall() - self._epoch_s - self._now()
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock."""
+        """Step the wall clock by this many seconds: ahead, or back if negative."""
         self._settle()
         self._wall_s += seconds
 
     def true(self) -> None:
-        """Set the wall clock as right as this host's can be, and stop steering."""
+        """Set the wall clock to the true time plus `off_s`, the host's offset without a fault. Stop steering."""
         self._settle()
         self._steering = 0.0
         self._wall_s = self._epoch_s + self._off_s + self._now()
 
     def drift(self, ppm: float) -> None:
-        """Let the crystal run faster than by itself. Timers, monotonic and wall clock follow it."""
+        """Let the crystal run `ppm` millionths faster than without a fault (0: end that). Timers, the monotonic and the
+        wall clock follow it."""
         self._settle()
         self._rate = 1.0 + (self._ppm + ppm) / 1e6
 
     def steer(self, ppm: float) -> None:
-        """Move the wall clock against the crystal, as NTP does."""
+        """Let the wall clock run `ppm` millionths faster than the crystal, as NTP does. Timers and the monotonic clock
+        do not follow."""
         self._settle()
         self._steering = ppm / 1e6
 

@@ -1,15 +1,18 @@
 """The cost of a node's work on virtual time: counts of its work, times the measured time of each kind.
 
-On virtual time a callback takes no time, however much it does. A step that holds a real loop for half a second would
-not show. So each step is charged for what it touched, and its node does nothing until that is paid. Counts are the same
-in every run of a seed. Nothing is measured while a world runs.
+On virtual time a callback takes no time, however much it does. So a step (one round of a loop's callbacks) that would
+hold a real loop for half a second would not show. Therefore each step is charged for what it touched. Its node does
+nothing until the charged time has passed. Counts are the same in every run of a seed. Nothing is measured while a
+world runs.
 
-The charges come where a node meets its disk (`SimDisk`), and at the calls of CALLS, which begin or change things that
-grow in number. Counting versions replace these calls while a world exists. The product itself knows nothing of it.
+`SimDisk` charges for each use of a node's disk. The methods that CALLS lists are charged too: they begin or change
+things that grow in number. While a world exists, `counted` puts versions that charge in their place. The product's own
+code knows nothing of charges.
 
-A world holds a few thousand messages, a real hour millions. `weight` makes it a scale model: it says how many rows one
-row stands for. That holds for each row read back from an hour, and for each row of the catalog's keys. To keep the
-scale, bounds of a step in rows (BOUNDS) are divided by it. A client's request keeps its own size.
+A world holds a few thousand messages, a real hour millions. `weight` makes the world a scale model: one of its rows
+stands for `weight` rows. So the charge for a row that is read back from an hour, or dropped from the catalog's keys,
+counts `weight` times. The product's bounds on the rows of one step (BOUNDS) are divided by `weight`, so that a step
+stays as large as a real one. A client's request is charged for its own size.
 """
 
 from __future__ import annotations
@@ -24,18 +27,21 @@ from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Microseconds, each measured in a process of its own (docs/adr has how).
+#: The charges for opening a file, for one read or write, and for each byte of it, in microseconds. Each was measured in
+#: a process of its own (docs/adr/0029-work-is-charged-by-count.md).
 OPEN_US: Final = 9.0
 CALL_US: Final = 0.7
 BYTE_US: Final = 0.00006
-#: Bytes of index and settle are read, checked, linked and made into states.
+#: The further charge for a byte of index or settle when a whole hour is read back. Its rows are checked, linked and
+#: made into states.
 ROW_BYTE_US: Final = 0.0008
-#: Only a larger read of index or settle can be one of a whole hour. A look-up by number, or of one moment, has its own
-#: size. So has all that came since a checkpoint (RowFile.blocks, see _scanning).
+#: Only a read of more bytes than this from index or settle can be part of reading a whole hour. A smaller one looks up
+#: single rows, and is charged for its own size. So is a read of the rows that came since a checkpoint (RowFile.blocks,
+#: _scanning).
 ASKED_BYTES: Final = 4096
 ROW_FILES: Final = ("index", "settle")
 
-#: Owner, method, its name in a report, microseconds a call, and microseconds a row of its argument.
+#: Owner, method, its name in a report, microseconds a call, and microseconds a row of its first argument.
 CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
     ("storage.hour.hour:Hour", "__init__", "hours begun", 5.0, 0.0),
     ("storage.checkpoint.warm_hours:WarmHours", "use", "hours used", 6.0, 0.0),
@@ -43,13 +49,14 @@ CALLS: Final[tuple[tuple[str, str, str, float, float], ...]] = (
     ("storage.store:Store", "append", "units appended", 40.0, 0.3),
     ("storage.store:Store", "settle", "settles recorded", 30.0, 0.3),
 )
-#: The catalog's rows of one key. A call of `Table.drop` drops each.
+#: The catalog's tables with a row for each key. A call of `Table.drop` drops one row.
 KEY_TABLES: Final = (b"keys", b"hour_keys")
 KEY_ROW_US: Final = 0.9
-#: A key stands for at most as many as an entry drops. Then an entry that drops one costs as much as a real one.
+#: A key stands for at most as many keys as one entry of a real cluster drops (storage/tables/key.py). So an entry that
+#: drops one key costs as much as a real one.
 KEY_WEIGHT_MAX: Final = 200
 
-#: Module and name of each bound of a step in rows that the weight stands for.
+#: Module and name of each bound that is divided by `weight`: it limits the rows of one step of the product.
 BOUNDS: Final = (
     ("storage.tables.key", "DROPPED_MAX"),
     ("storage.checkpoint.hour_set", "_READ_UNITS_MAX"),
@@ -64,10 +71,11 @@ BOUNDS: Final = (
 
 
 class Meter:
-    """Charges one process. `weight`: see the module."""
+    """The charges of one loop, or of the jobs of its threads, since the last `take`. `weight` says how many rows one
+    row stands for (see the module)."""
 
     running: ClassVar[Meter | None] = None
-    """The meter of the step that runs now."""
+    """The meter of the step or job that runs now. None: nothing is charged."""
 
     def __init__(self, weight: int = 1) -> None:
         self.weight = weight
@@ -76,19 +84,20 @@ class Meter:
         self.by: Counter[str] = Counter()  # the owed microseconds by kind of work
 
     def charge(self, what: str, us: float) -> None:
-        """Charge for work."""
+        """Add `us` microseconds for work of the kind `what`."""
         self.owed_us += us
         self.by[what] += us  # type: ignore[assignment] # Counter can hold floats
 
     def read(self, path: str, size: int) -> None:
-        """Charge for bytes read from a file."""
+        """Charge for `size` bytes read from the file at `path`. Rows of a whole hour count `weight` times."""
         us = CALL_US + BYTE_US * size
         if self.scanning and size > ASKED_BYTES and path.endswith(ROW_FILES):
             us = CALL_US + (BYTE_US + ROW_BYTE_US) * size * self.weight
         self.charge(f"bytes of {path.rpartition('/')[2]}", us)
 
     def take(self) -> tuple[float, dict[str, float]]:
-        """Take all that is owed, in seconds, and its milliseconds by kind of work, the dearest first."""
+        """Return the seconds that are owed, and the milliseconds of each kind of work, the dearest first. Set them to
+        zero."""
         owed_s, by = self.owed_us / 1e6, {what: us / 1000 for what, us in self.by.most_common()}
         self.owed_us = 0.0
         self.by.clear()
@@ -96,7 +105,8 @@ class Meter:
 
 
 def owed_s() -> float:
-    """Seconds of work that the running step has done and not paid for. 0 if no step runs."""
+    """The charges of the running step so far, in seconds: virtual time has not passed for them yet. 0 if no step
+    runs."""
     return 0.0 if Meter.running is None else Meter.running.owed_us / 1e6
 
 
@@ -164,8 +174,8 @@ _worlds = 0
 
 @contextmanager
 def counted(weight: int = 1) -> Iterator[None]:
-    """In the block the calls of CALLS count, and bounds are to scale. Within another such block this changes nothing:
-    the outer one counts for both."""
+    """Within the block the methods of CALLS charge the running meter, and BOUNDS are divided by `weight`. A block
+    within another one changes nothing: the methods and bounds of the outer one stay."""
     global _worlds
     replaced: list[tuple[Any, str, Any]] = []
     _worlds += 1

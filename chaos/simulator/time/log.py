@@ -19,7 +19,8 @@ NAMES = ("hourwheel", "api", "asyncio", "aiohttp")
 
 
 class Log(logging.Handler):
-    """Takes over logging from `begin` to `end`. One at a time in a process."""
+    """Keeps the log lines of this process from `begin` to `end`, instead of printing them. Only one may do so at a
+    time. `now` returns the world's true time in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -28,7 +29,7 @@ class Log(logging.Handler):
         self._former: Mapping[str, Any] = {}
 
     def begin(self) -> None:
-        """Stop printing."""
+        """Keep each line from now on instead of printing it."""
         self._former = structlog.get_config()
         structlog.configure(processors=[self._keep], cache_logger_on_first_use=False)
         for name in NAMES:

@@ -1,4 +1,4 @@
-"""Virtual time: one heap of events for the whole world, and an event loop for every node that lives on it.
+"""Virtual time: one heap of events for the whole world, and an event loop for each node, driven by that heap.
 
 A node is written for asyncio, so the simulator gives it an event loop. `SimLoop` has the methods that a node calls
 (call soon, call later, tasks, futures, the executor, connections). Things happen only in the order of the world's heap.
@@ -7,13 +7,13 @@ A node is written for asyncio, so the simulator gives it an event loop. `SimLoop
                                                is ready runs, at one moment of virtual time
 
 Events of the same moment run in the order they were made, so a run follows from its seed alone. Time passes only
-between turns. A turn's work is charged (cost.py), and its node does nothing until that time is over. New callbacks wait
-for that too, because a real loop looks at its sockets and timers in between. So one charge covers one round of
-callbacks, and a long job that takes turns does not look like one step. A job of a thread takes that much longer. A node
-that never rests is charged a little time, so that it cannot stop the world's clock.
+between turns. A turn's work is charged (cost.py), and its node does nothing until that time is over. Callbacks made
+ready meanwhile wait, because a real loop looks at its sockets and timers between two rounds of callbacks. So a charge
+covers one round, and work that gives way between its parts is charged in parts. A job of a thread ends later by its
+charge. A node that always has a callback ready is charged a little time, so that it cannot stop the world's clock.
 
-A paused node's events wait. On waking it meets the timers or the arrivals first, by chance. A killed node's events
-never run. Its loop is dead and its coroutines are closed. All that these still run finds everything outside refused.
+A paused node's events wait. When it wakes, chance decides if its timers or the arrivals run first. A killed node's
+events never run. Its loop is dead, and its coroutines are closed: what they still try outside themselves is refused.
 """
 
 from __future__ import annotations
@@ -36,19 +36,15 @@ T = TypeVar("T")
 #: The most rounds of callbacks in a turn. Then ready callbacks wait for RESTLESS_S.
 ROUNDS_MAX = 64
 RESTLESS_S = 0.0001
-#: Smaller charges are added up first: otherwise most events would be charges.
+#: A node rests once its charges add up to this. With a rest for each charge, most events would be ends of rests.
 CHARGED_S = 0.001
 #: Timers go off this much later, more than rounding takes away. A callback that finds the clock a hair before its time
 #: would wait for no time at all, for ever.
 ROUNDING_S = 1e-9
 #: How often closing a coroutine is tried: a `finally` that waits suspends it again.
 CLOSINGS_MAX = 100
-
-
-#: After this many events at one moment a callback is taken to wait for no time at all, for ever.
+#: After this many events at one moment TimeStandsStill is raised.
 STILL_MAX = 100_000
-
-
 #: A turn runs a handle of asyncio's or, cheaper, a call from outside.
 _Ready = asyncio.Handle | tuple[Callable[..., object], tuple[Any, ...]]
 
@@ -62,7 +58,7 @@ class Gone(BaseException):
 
 
 class Scheduler:
-    """The world's events. `now` is true time in seconds since the world began. It only grows."""
+    """The heap of the world's events. `now` is true time in seconds since the world began. It only grows."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -98,9 +94,10 @@ class Scheduler:
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """One incarnation of a node. `complain(context)` gets what asyncio would log: callbacks and tasks that failed.
+    """The event loop of one incarnation of a node: from one start of its process to its end.
 
-    `job_s()` draws how long a job in the executor takes. `connector` makes connections (network/network.py).
+    `complain(context)` gets what asyncio would log: callbacks and tasks that failed. `job_s()` draws how many seconds a
+    job in the executor takes. `connector` makes connections (network/stream.py).
     """
 
     def __init__(
@@ -117,10 +114,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.meter = Meter(weight)
         self.on_charged: Callable[[float, dict[str, float]], None] = lambda seconds, by: None
-        """Gets every charge of a turn: how much, and ms of it by kind of work."""
+        """Called with each charge of a turn: its seconds, and the milliseconds of each kind of work."""
         self._thread_meter = Meter(weight)
         self.build: Callable[[], AbstractContextManager[None]] | None = None
-        """The build of its steps and jobs (build/older_build.py). None: this one."""
+        """Makes the context of a step or job that runs as another build (build/older_build.py). None: as this one."""
         self.dead = False
         self.paused = False
         self.connector: Callable[[SimLoop, Callable[[], Any], str, int], Coroutine[Any, Any, Any]] | None = None
@@ -132,7 +129,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: deque[_Ready] = deque()
         self._due: list[_Ready] = []  # while paused
         self._arrived: list[_Ready] = []  # while paused
-        self._left: set[asyncio.Task[Any]] = set()  # tasks of the dead: only `_ready` knew of one that never began
+        self._left: set[asyncio.Task[Any]] = set()  # tasks of a dead loop: nothing else refers to one that never began
         self._turning = False
         self._resting = False
         self._jobs: dict[int, Callable[[], None]] = {}
@@ -157,7 +154,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """The same: there are no threads."""
+        """Do what `call_soon` does: there are no threads."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(  # type: ignore[override]
@@ -193,7 +190,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Run `func` at one moment of a drawn stretch of time. Set the result at its end."""
+        """Run `func` at one moment of the drawn time of the job (`job_s`). Set the future's result when that time is
+        over."""
         future: asyncio.Future[T] = self.create_future()
 
         def tell(result: T | None, error: BaseException | None) -> None:
@@ -213,17 +211,17 @@ class SimLoop(asyncio.AbstractEventLoop):
         return await self.connector(self, protocol_factory, host, port)
 
     async def connect_accepted_socket(self, protocol_factory: Callable[[], Any], sock: Any) -> Any:  # type: ignore[override]
-        """`sock` is a StreamTransport that a listener got."""
+        """Pass the bytes of `sock`, a StreamTransport that a listener got, to a new protocol."""
         protocol = protocol_factory()
         sock.begin(protocol)
         return sock, protocol
 
     def get_debug(self) -> bool:
-        """asyncio asks."""
+        """False. asyncio asks for it."""
         return False
 
     def is_running(self) -> bool:
-        """asyncio asks."""
+        """True during a turn. asyncio asks for it."""
         return self._turning
 
     def is_closed(self) -> bool:
@@ -249,7 +247,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self._turn()
 
     def job(self, run: Callable[[], T], tell: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run a thread's job: `run` takes effect at one moment within its time, then `tell` runs on the loop."""
+        """Run a thread's job: `run` takes effect at one moment of its time. At the end `tell(result, error)` runs on
+        the loop."""
         if self.dead:
             return
         self._job_number += 1
@@ -281,7 +280,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT: run the due timers and the arrivals, either first."""
+        """SIGCONT: run the timers that fell due and the calls that arrived. Chance decides which of the two run
+        first."""
         if not self.paused:
             return
         self.paused = False
@@ -292,7 +292,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn()
 
     def die(self) -> list[Callable[[], None]]:
-        """Stop everything on this loop. Return the jobs at work that did not take effect."""
+        """Stop everything on this loop. Return the jobs under way that had not taken effect."""
         self.dead = True
         self._left = asyncio.all_tasks(self)
         self._ready.clear()
@@ -337,7 +337,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn()
 
     def _turn(self) -> None:
-        """Run everything that is ready, and what that makes ready, up to the round that is charged."""
+        """Run ready callbacks in rounds: until none is ready, a charge is due, or ROUNDS_MAX rounds are over."""
         if self.dead or self.paused:
             return
         self._turning = True

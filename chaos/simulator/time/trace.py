@@ -6,7 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 
-#: The last notes are kept as text: two traces differ near the end.
+#: This many of the newest notes are kept as text, to show where two traces differ.
 KEPT = 2_000
 
 

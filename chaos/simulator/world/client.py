@@ -23,7 +23,8 @@ TIMEOUT_S = 10.0
 
 
 class Client:
-    """One client of one node. `name` is its host in the network."""
+    """A client of one node, connected to its HTTP port. It keeps free connections for later calls. `name` is its host
+    in the network."""
 
     def __init__(self, scheduler: Scheduler, network: Network, trace: Trace, name: str, node: str, port: int) -> None:
         self.name = name
@@ -45,12 +46,15 @@ class Client:
         leader: bool = True,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Ask for `call(port)`. `done` is called once.
+        """Ask the node to carry out `call(port)`. `done(outcome)` is called once.
 
-        - `reads`: it changes nothing (GET).
-        - `pulls`: it may wait for long, and the label ends with its topic. With both, an answer that got lost on the
-          way from the leader is reported, and given back, as over HTTP.
+        - `label`: names the call in the trace, and in the request's target.
+        - `reads`: the call changes nothing, as a GET. So a lost answer of the leader is a refusal, not an unknown
+          outcome.
+        - `pulls`: the call may wait for long. The label ends with its topic. A node that passes the call on to the
+          leader gives the messages back if the client has gone.
         - `leader` False: any node answers (`?consistency=local`).
+        - `timeout_s`: the client gives up after this time, and takes the outcome for unknown.
         """
         target = f"/v1/topics/{label.rpartition(' ')[2]}/pull" if pulls else f"/{label}"
         method = "GET" if reads else "POST"
@@ -66,8 +70,8 @@ class Client:
         body: bytes = b"",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """The same over HTTP, answered by the real routes. The value is an api.port.port.ForwardAnswer of any
-        status."""
+        """Send a request over HTTP: the node's real routes answer it. The outcome's value is an
+        api.port.port.ForwardAnswer of any status."""
         headers = {"Content-Type": "application/json"} if body else {}
         request = ForwardRequest(method, target, headers, body)
         self._ask(_Asking(self, request, f"{method} {target}", done), timeout_s)
@@ -83,12 +87,12 @@ class Client:
         self._network.connect(self.name, _run, self._address, asking.send, asking.no_connection)
 
     def keep(self, socket: Socket) -> None:
-        """Keep a free connection."""
+        """Keep a free connection for a later call."""
         socket.attach(lambda _: None, lambda: None)
         self._idle.append(socket)
 
     def told(self, label: str, outcome: Outcome[Any]) -> None:
-        """Note an outcome in the trace."""
+        """Note the outcome of a call in the trace."""
         self._trace.note(self.name, label, outcome.kind, outcome.code)
 
 
@@ -97,7 +101,7 @@ def _run(call: Callable[..., None], *args: Any) -> None:
 
 
 class _Asking:
-    """One call of a client."""
+    """One call of a client, from its connection to its outcome."""
 
     def __init__(
         self, client: Client, request: ForwardRequest, label: str, done: Callable[[Outcome[Any]], None]
@@ -123,7 +127,7 @@ class _Asking:
             self._end(Outcome("refused"))
 
     def time_out(self) -> None:
-        """The client stops waiting."""
+        """Stop waiting: the outcome is unknown."""
         if self._done is not None:
             if self._socket is not None:
                 self._socket.reset()

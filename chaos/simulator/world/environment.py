@@ -1,8 +1,9 @@
 """The outside of a simulated node: node.environment.Environment on virtual time.
 
 As much as possible is the real code. The Raft transport with its greetings, pings and back-off runs over simulated
-sockets, and so does the forwarder with its waits and its farewells. The listener, the HTTP client and the HTTP server
-are replaced. Requests and answers travel as Python values, which the service port takes and gives anyway.
+sockets. So does the forwarder, with its waits for a leader and the time that it leaves to a former one. The listener,
+the HTTP client and the HTTP server are replaced. Requests and answers travel as Python values, which the service port
+takes and gives anyway.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ CONNECT_S = 1.0
 
 
 class Request(ForwardRequest, frozen=True, kw_only=True):
-    """A request without HTTP: the answering node carries out `call` on its port. `leader`: only the leader may answer.
-    `waits`: a node that drains ends it."""
+    """A request without HTTP: the answering node carries out `call` on its port. `leader`: only the leader may answer,
+    and other nodes pass the request on. `waits`: the call may wait for long, and a node that drains ends it."""
 
     call: Callable[[Port], Awaitable[Any]]
     leader: bool = True
@@ -67,14 +68,14 @@ class Reply(ForwardAnswer, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class ValuesPiece:
-    """A piece on a connection that carries values instead of bytes. `trace` names it in traces."""
+    """A piece on a connection that carries a value instead of bytes. `trace` names the piece in the trace."""
 
     content: Any
     trace: str
 
 
 class SimEntropy(Entropy):
-    """Chance that follows from the seed."""
+    """A node's source of chance, whose draws follow from the seed."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -94,7 +95,7 @@ class SimEntropy(Entropy):
 
 
 class SimWriter:
-    """The journal's writes. Each takes effect at one moment within its time."""
+    """The journal's writer without a thread. Each Sync takes effect at one moment within the time of its job."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
@@ -116,8 +117,8 @@ class SimWriter:
             sync.run()
 
     def close(self) -> None:
-        """See Writer. The write at work takes effect, as if a thread were waited for. Its error is dropped. The writer
-        of a killed process finishes nothing: Python only collects its coroutines."""
+        """See Writer. The Sync under way takes effect, as if its thread were waited for, and its error is dropped. On a
+        dead loop it does not: the process was killed, and this call comes only because its coroutines are closed."""
         self._written = None
         if self._under_way is not None and not self._loop.dead:
             with suppress(DiskFailed):
@@ -137,10 +138,10 @@ class SimForwarder(Forwarder):
         self._sockets: dict[Socket, None] = {}
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is no session to open."""
 
     async def close(self) -> None:
-        """End the requests at work."""
+        """Break the connections of all requests under way, so that they end."""
         for socket in list(self._sockets):
             socket.reset()
             socket.end()
@@ -175,15 +176,16 @@ class SimForwarder(Forwarder):
 
 @dataclass(eq=False, slots=True)
 class _Answering:
-    """A request at work."""
+    """A request that a node is answering: its task, and `waits` of the request."""
 
     task: asyncio.Task[None]
     waits: bool
-    elsewhere: bool = False  # the leader is asked, and may have done it
+    elsewhere: bool = False  # it was passed on to the leader, which may have done it
 
 
 class SimServing:
-    """The HTTP server's part in a request's life: its target, draining, clients that go away."""
+    """A node's HTTP server without HTTP. It takes requests, answers them by the node's port or by the leader, refuses
+    them while it drains, and ends those whose clients have gone."""
 
     def __init__(
         self, port: Port, address: Address, network: Network, complain: Callable[[BaseException], None]
@@ -214,7 +216,7 @@ class SimServing:
             self._at_work[socket] = _Answering(self._loop.create_task(self._route(socket, asked)), False)
 
     async def _route(self, socket: Socket, request: ForwardRequest) -> None:
-        """Answer a request as bytes."""
+        """Answer a request of HTTP by the real routes."""
         try:
             answer = await self._routes.answer(request)
         except Exception as error:
@@ -266,7 +268,7 @@ class SimServing:
         return Reply(200, {}, _receipts(value) if request.waits else b"", value=value)
 
     def drain(self) -> None:
-        """Refuse new work and end every wait."""
+        """Refuse new requests, and end the pulls that wait."""
         self.draining = True
         self._routes.drain()
         for at_work in list(self._at_work.values()):
@@ -287,17 +289,19 @@ class SimServing:
 
 
 def _receipts(deliveries: Sequence[Delivery]) -> bytes:
-    """The part of an answer that the node that passed a pull on reads when the client has gone."""
+    """The answer's body to a pull, as far as a node that passed the pull on reads it when the client has gone."""
     return msgspec.json.encode({"messages": [{"receipt": each.receipt} for each in deliveries]})
 
 
 def refusal(problem: Problem) -> Reply:
-    """The answer with this problem, and the part of it that the forwarder reads."""
+    """The answer that carries this problem. Its body has the code, which the forwarder reads."""
     return Reply(problem.status, {}, msgspec.json.encode({"code": problem.code}), problem=problem)
 
 
 class SimEnvironment(Environment):
-    """The environment of one incarnation of a node, made anew at every start, on its host."""
+    """The environment of one incarnation of a node: made at each start of its process. `older`: the node runs as the
+    build before. `framed`: calls between front, group and push wire cross as bytes. `boot` is the number of the
+    machine's run."""
 
     def __init__(
         self,
@@ -359,15 +363,15 @@ class SimEnvironment(Environment):
         return SimPushClient(self._loop, self._network, self._receivers, Addresses(allow), now_ms, may_send, ended)
 
     def receivers(self, wire: PushWire) -> Receivers:
-        """See Environment. In half of the worlds only bytes cross."""
+        """See Environment. With `framed` only bytes cross from a group to the push wire."""
         return FramedReceivers(wire) if self._framed else wire
 
     def fronted(self, port: GroupPort) -> GroupPort:
-        """See Environment. In half of the worlds only bytes cross."""
+        """See Environment. With `framed` only bytes cross from the front to a group."""
         return framed_group(port) if self._framed else port
 
     def watchdog(self, held_ms: int) -> Watchdog:
-        """No watchdog: a thread and its clocks say nothing about virtual time."""
+        """A watchdog that does nothing: the real one has a thread and clocks that say nothing about virtual time."""
         return Watchdog()
 
     async def serve(self, port: Port, host: str, listen_port: int) -> SimServing:

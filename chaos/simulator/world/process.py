@@ -1,15 +1,16 @@
 """A simulated machine with a node's process on it: the faults of either, and the ends of a process.
 
 The machine (`Process`) has a disk and clocks that outlive the process. Every start is a new incarnation with an event
-loop, a disk access and a SimEnvironment of its own. An incarnation ends once:
+loop, a disk access and a SimEnvironment of its own. An incarnation ends once, in one of these ways:
 
-- kill, or crash at a disk operation: written data stays, and jobs at work get some way. Connections are reset.
+- kill: written data stays. Each job under way has done a few of its operations or none. Connections are reset.
+- crash at a disk operation: as after a kill, but no job goes on.
 - power cut: unsynced data is gone, or torn. The network hears nothing.
 - stop (SIGTERM): a last checkpoint, and connections are closed in order.
 - a failure of its own: the disk stays as it is, connections are reset, and `failure` has the error.
 
 After the end the disk refuses everything and the loop runs nothing. A process may end in the middle of its own
-callback. So its remains (coroutines, LMDB's environment, descriptors) are put away in an event of their own.
+callback. So its remains (coroutines, LMDB's environment, descriptors) are put away in a later event.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ from storage.file.disk import DiskFailed
 START_S = (0.05, 0.3)
 #: The time of a sync, a read, or any job off the loop on a healthy disk.
 JOB_S = (0.0002, 0.002)
-#: A job at work at a kill has carried out at most this many of its operations.
+#: A job that a kill interrupts has carried out fewer disk operations than this.
 STRAY_OPERATIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a process: when (true time), how (kill, power-cut, crash, stop, failure), and with which error."""
+    """The end of a process. `at_s` is true time. `how` is kill, power-cut, crash, stop or failure. `error` is the
+    failure's."""
 
     at_s: float
     node: str
@@ -57,7 +59,8 @@ class End:
 
 @dataclass(slots=True)
 class Surroundings:
-    """The parts that all machines of a world share."""
+    """The parts that all machines of a world share, and the calls by which the world hears of groups, ends and charged
+    steps."""
 
     scheduler: Scheduler
     network: Network
@@ -69,7 +72,7 @@ class Surroundings:
     on_held: Callable[[str, float, dict[str, float]], None]
     weight: int = 1
     framed: bool = False
-    """True if all that crosses the borders of a group goes through the codec."""
+    """True if calls between front, group and push wire cross as bytes, through the codec."""
 
 
 @dataclass(slots=True)
@@ -83,8 +86,8 @@ class _Incarnation:
 
 
 class Process:
-    """One machine and its node. `failure` is the error by which the last process ended itself. `errors` are exceptions
-    of callbacks and requests that asyncio or the HTTP layer would only have logged."""
+    """One machine and its node. `failure` is the error with which the last process ended by itself. `errors` are
+    exceptions of callbacks and requests that asyncio or the HTTP layer would only have logged."""
 
     def __init__(self, config: Config, platter: Platter, clock: SimClock, around: Surroundings) -> None:
         self.id = config.node_id
@@ -109,7 +112,7 @@ class Process:
 
     @property
     def paused(self) -> bool:
-        """True if a signal has stopped it."""
+        """True if SIGSTOP has paused its process."""
         return self._living is not None and self._living.loop.paused
 
     @property
@@ -169,12 +172,13 @@ class Process:
         around.scheduler.after(low_s + (high_s - low_s) * self._chance.random(), loop.arrive, self._boot, incarnation)
 
     def kill(self) -> None:
-        """kill -9: the page cache stays."""
+        """kill -9: the process ends, and the page cache stays."""
         if self._living is not None:
             self._end(self._living, "kill")
 
     def power_cut(self, *, torn: bool = True) -> None:
-        """The machine loses power: unsynced data is gone, or any part of it if `torn`. It stays down until `start`."""
+        """Cut the machine's power: unsynced data is gone, or any part of it if `torn`. The machine stays down until
+        `start`."""
         if self._living is not None:
             self._end(self._living, "power-cut")
         self._bury()
@@ -184,18 +188,18 @@ class Process:
         self.platter.power_cut(torn=torn)
 
     def crash_at(self, operations: int, files: str = ANY) -> None:
-        """End the process, as by kill -9, in its `operations`-th disk operation from now (disk.OPERATIONS). `files`: of
-        those below this directory of its data."""
+        """Crash the process in its `operations`-th disk operation from now (disk.OPERATIONS). `files` is ANY, or a
+        directory of its data: then only operations below it count."""
         self.disk.crash_at(operations, files)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """SIGSTOP: the process runs nothing until `resume`."""
         if self._living is not None:
             self._around.trace.note(self.id, "pause")
             self._living.loop.pause()
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """SIGCONT: the process goes on."""
         if self._living is not None:
             self._around.trace.note(self.id, "resume")
             self._living.loop.resume()
@@ -229,8 +233,8 @@ class Process:
         return low_s + (high_s - low_s) * self._chance.random() + slow_s * (0.5 + self._chance.random())
 
     def _charged(self, incarnation: _Incarnation, seconds: float, by: dict[str, float]) -> None:
-        """A step took this long. It counts only while the node serves: while a node opens its directory, or ends, no
-        client waits for it. While a group is opened again its clients wait for that, as docs/operating.md says."""
+        """Report the charge of a step, but only while the node serves. While a node opens its directory, or ends, no
+        client waits for it. While it opens a group again, its clients wait in any case, as docs/operating.md says."""
         node = incarnation.node
         if node is not None and node.life.serves and all(group.life.serves for group in node.groups.values()):
             self._around.on_held(self.id, seconds, by)
@@ -263,7 +267,7 @@ class Process:
         await node.run()
 
     def _over(self, incarnation: _Incarnation, error: BaseException | None) -> None:
-        """The node has ended by itself."""
+        """End the incarnation, because its node has ended: without an error by a stop, with one by a failure."""
         if not incarnation.over:
             self.failure = error
             self._end(incarnation, "stop" if error is None else "failure", error)
@@ -287,7 +291,7 @@ class Process:
         around.on_end(end)
 
     def _stray(self, disk: SimDisk, jobs: list[Callable[[], None]]) -> None:
-        """Threads were at work: each had done its first few operations, or had not begun."""
+        """Let each job under way do its first few operations, or none, because a kill does not wait for threads."""
         for job in jobs:
             if self._chance.random() < 0.5 and not disk.dead:
                 disk.crash_at(self._chance.randint(1, STRAY_OPERATIONS))

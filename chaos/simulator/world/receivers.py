@@ -1,8 +1,8 @@
 """Receivers of webhooks, and their sender: the node's push client on simulated sockets.
 
-A receiver has an address of its own (so a lane of its own in the pump). Its behaviour is set for each request: it
-answers with a status after a while, hangs, or closes the connection. All receivers keep one log of their requests. The
-log is all that the outside world knows of pushes.
+Each receiver has an address of its own, and therefore a lane of its own in a node. Its behaviour is set for each
+request: it answers with a status after a while, hangs, or closes the connection. All receivers keep one log of their
+requests. The log is all that the outside world knows of pushes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from node.push_wire.answer import Answer, make_answer
 from node.push_wire.client import KEEPALIVE_S
 from node.push_wire.connection import Ended
 
-#: The network that a node must be allowed to push to.
+#: The network of the receivers. A node pushes to it only if its configuration allows that.
 NETWORK = "10.9.0.0/16"
 PORT = 80
 
@@ -79,7 +79,7 @@ class _Response:
 
 
 class Receivers:
-    """All receivers of a world."""
+    """All receivers of a world, by name. `log` has every request in its order. `on_received` is called with each."""
 
     def __init__(self, scheduler: Scheduler, network: Network, chance: random.Random, trace: Trace) -> None:
         self.log: list[Received] = []
@@ -107,7 +107,7 @@ class Receivers:
         return self._hosts[name]
 
     def behave(self, name: str, behaviour: Behaviour | Callable[[], Behaviour]) -> None:
-        """Set the receiver's behaviour, or a call that returns it for each request."""
+        """Set the receiver's behaviour for all requests, or a call that returns it for each request."""
         fixed = (lambda: behaviour) if isinstance(behaviour, Behaviour) else behaviour
         self._behaviour[name] = fixed
         self.url(name)
@@ -152,7 +152,7 @@ def _headers(head: bytes) -> dict[str, str]:
 
 @dataclass(eq=False, slots=True)
 class _Exchange:
-    """One attempt."""
+    """One attempt of a push. `begun_s` is loop time."""
 
     work: PushWork
     request: _Request
@@ -169,8 +169,9 @@ class _Line:
 
 
 class SimPushClient:
-    """node.push_wire.client on simulated sockets: connections are kept, one timeout covers all, and `may_send` is asked
-    when a connection stands."""
+    """Does what node.push_wire.client does, on simulated sockets. It keeps connections for later attempts. One timeout
+    covers an attempt from its begin to its answer. `may_send` is asked once a connection stands, and `ended` gets each
+    outcome."""
 
     def __init__(
         self,
@@ -191,10 +192,10 @@ class SimPushClient:
         self._under_way: dict[_Exchange, None] = {}
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is no session to open."""
 
     async def close(self) -> None:
-        """Close all connections. Attempts at work end without an answer."""
+        """Close all connections. Attempts under way end, and no outcome of them is reported."""
         for exchange in list(self._under_way):
             exchange.over = True
             if exchange.socket is not None:

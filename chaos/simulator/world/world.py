@@ -41,7 +41,7 @@ from storage.directory.verify import digest
 
 RAFT_PORT = 7000
 HTTP_PORT = 8000
-#: 2026-03-01T00:00:00Z. The seed says how long before or after it the world begins.
+#: 2026-03-01T00:00:00Z: a full hour. The seed says how long before it the world begins.
 EPOCH_S = 1_772_323_200.0
 HOUR_S = 3600.0
 #: The most that a crystal runs wrong.
@@ -49,12 +49,15 @@ CRYSTAL_PPM = 500.0
 
 
 class World:
-    """A world. See the module.
+    """One simulated world: its machines, network, receivers, clients and virtual time. Leave its `with` block, or call
+    `close`, to end all.
 
+    - `directory`: for the machines' files. None: a temporary one, removed at the end.
     - `config`: tables and keys over the defaults, as in a node's file, e.g. {"storage": {"checkpoint_s": 2}}.
     - `turn_s`: an hour begins this many seconds after the world. Default: drawn, in half of the worlds within a minute.
     - `weight`: how many rows each stored row stands for (time/cost.py).
-    - `skew_ms`: how far the clock of a sound host may be off.
+    - `skew_ms`: how far the clock of a host without a fault may be off.
+    - `framed`: calls between front, group and push wire cross as bytes. Default: with two of four seeds.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class World:
         self.scheduler = Scheduler()
         self.trace = Trace(lambda: self.scheduler.now)
         self.log = Log(lambda: self.scheduler.now)
-        self.leaps = 0  # how often all clocks together were set
+        self.leaps = 0  # how often a fault set all clocks together, ahead or back
         self.on_group: Callable[[str, Group], None] = lambda node_id, group: None
         self.on_end: Callable[[End], None] = lambda end: None
         self.on_held: Callable[[str, float, dict[str, float]], None] = lambda node_id, seconds, by: None
@@ -125,7 +128,7 @@ class World:
         return int((self.epoch_s + self.scheduler.now) * 1000)
 
     def random(self, name: str) -> random.Random:
-        """A generator of its own for `name`."""
+        """A generator of random numbers that follows from the seed and `name` alone."""
         return random.Random(f"{self.seed}/{name}")
 
     def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
@@ -133,7 +136,7 @@ class World:
         self.scheduler.after(seconds, call, *args)
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let this many seconds of virtual time pass."""
         self.scheduler.run(self.now_s + seconds)
 
     def run_until(self, predicate: Callable[[], bool], seconds: float) -> bool:
@@ -160,8 +163,12 @@ class World:
         return Process(self.config_of(node_id, peers, tables, join=join), platter, clock, self._around)
 
     def _apart(self, node_id: str, drawn: Random) -> tuple[float, float]:
-        """A host's offset, mostly at the edge, and its crystal's error, which never makes it larger. With odd seeds n1
-        is ahead and n2 behind: in some storms leadership goes from one to the other (chaos/plan/draw_answers.py)."""
+        """(offset in seconds, error of the crystal in ppm) of a host without a fault. The offset is mostly at the edge.
+        The crystal's error makes the offset smaller, never larger.
+
+        With odd seeds n1 is ahead and n2 behind: in some storms leadership goes from one to the other
+        (chaos/plan/draw_answers.py).
+        """
         most_s = self._skew_ms / 1000
         off_s = drawn.choice([-most_s, most_s]) if drawn.random() < 0.75 else drawn.uniform(-most_s, most_s)
         if self.seed % 2 and node_id in ("n1", "n2"):
@@ -171,7 +178,7 @@ class World:
     def config_of(
         self, node_id: str, peers: tuple[str, ...], tables: Mapping[str, Mapping[str, Any]], *, join: bool = False
     ) -> Config:
-        """A node's configuration."""
+        """A node's configuration. `tables` go over those of the world."""
         raw: dict[str, Any] = {
             "node_id": node_id,
             "join": join,
@@ -192,7 +199,7 @@ class World:
             self.processes[node_id].start()
 
     def client(self, node_id: str, name: str = "") -> Client:
-        """A client of this node, under a host name of its own."""
+        """A client of this node, under a host name of its own: `name`, or the next free one."""
         self._clients += 1
         name = name or f"client{self._clients}"
         return Client(self.scheduler, self.network, self.trace, name, node_id, HTTP_PORT)
@@ -222,8 +229,9 @@ class World:
         return node.group.machine.applied_index
 
     def digests(self) -> dict[str, tuple[str, int]]:
-        """(digest of the replicated content, applied index) of every living node, by a checkpoint made now. No
-        checkpoint may run meanwhile: call it after enough quiet time. Raises the errors of verify."""
+        """(digest of the replicated content, applied index) of every living node. Each makes a checkpoint now, and its
+        files are read. No checkpoint may be under way, so call it when the cluster has been quiet for a while. Raises
+        the errors of verify."""
         found: dict[str, tuple[str, int]] = {}
         for node_id, node in self.nodes().items():
             self.processes[node_id].disk.spare()
@@ -239,7 +247,8 @@ class World:
         return found
 
     def close(self) -> None:
-        """End everything and remove the directory, if the world made it."""
+        """Kill all processes, restore the log and the counted methods, and remove the directory if the world made
+        it."""
         for process in self.processes.values():
             process.kill()
         self.scheduler.run(self.now_s)
