@@ -16,9 +16,12 @@ from chaos.plan.fault_plan import FaultPlan
 class Result:
     """The result of a run.
 
-    - `fired` and `passed` count faults by kind.
-    - `not_run` says why this machine cannot carry out a kind.
+    - `fired` counts by kind the faults that were put on, `passed` those that were passed over. `reasons` says why.
+    - `not_run` says by kind why this machine cannot carry it out.
     - `fell_short` lists what differed from the plan.
+    - `disks` has the broken promises of disks, `damages` a line for each damage.
+    - `fail_stop_ms` are the times from a failed disk operation to the end of its node.
+    - `unaccounted_by_power` counts the pushes whose record a power cut took from their node's log.
     - `unfinished` lists the parts of the run that did not end.
     """
 

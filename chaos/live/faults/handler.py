@@ -27,5 +27,6 @@ class Handlers(Protocol):
     """Handlers of several kinds that share something."""
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by kind. A kind that this machine cannot carry out raises NotRun."""
+        """Return the handler for each kind of fault. A kind that this machine cannot carry out has a handler that
+        raises NotRun."""
         ...
