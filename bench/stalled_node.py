@@ -50,7 +50,8 @@ class TimedDisk(Disk):
 
 
 class Probe:
-    """The measurements of one process, in seconds."""
+    """The measurements of one process, in seconds. `led_s` is how long it led. `unsure_s` is how long of that its trust
+    had run out."""
 
     def __init__(self) -> None:
         self.collections: list[float] = []
@@ -105,7 +106,7 @@ class Probed(Environment):
     """The real environment, with the timed disk."""
 
     def disk(self) -> Disk:
-        """Return the disk for every byte."""
+        """Return the disk that the node uses for all its files."""
         return TimedDisk()
 
 

@@ -103,10 +103,11 @@ class Drain:
 
 
 class Waiting:
-    """Consumers that always wait, until `count` messages have come. Acks go over a connection beside them.
+    """Consumers that always have a pull waiting, until `count` messages have come. All acks go over one further
+    connection.
 
-    There is one of each per message received: `late_ms` is receive time minus due time, `leader_late_ms` delivery time
-    minus due time, `due_ms` the due time.
+    Each list has one element for each message received. `late_ms` is receive time minus due time, `leader_late_ms`
+    delivery time minus due time, `due_ms` the due time.
     """
 
     def __init__(self, address: Address, topic: str, count: int) -> None:
@@ -118,7 +119,7 @@ class Waiting:
         self.due_ms: list[float] = []
 
     async def run(self, connections: int = CONSUMERS) -> None:
-        """Run until all have come and are acked."""
+        """Run until all messages have come and their acks are answered."""
         host, port = self._address.host, self._address.port
         pulls = (Pump.run(host, port, self._pulls(), self._received) for _ in range(connections))
         await asyncio.gather(*pulls, self._acking())

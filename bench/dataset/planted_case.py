@@ -255,7 +255,8 @@ class Plan:
         to: I64 | int = -1,
         code: int = 0,
     ) -> None:
-        """Add a settle record of these units. `made` is its hand-over, if there was one."""
+        """Add a settle record of these units. `made` is the hand-over that it is about, if there was one. `to` is the
+        planted unit that the unit was moved to."""
         rows = np.zeros(len(unit), SETTLE_PLAN)
         rows["unit"], rows["what"], rows["at_ms"], rows["when"], rows["to"] = unit, what, at_ms, when, to
         rows["code"] = code
@@ -293,7 +294,8 @@ class Plan:
     def repeat(
         self, messages: Messages, cause: Cause, before: HandOver, later: HandOver, other: I64 | None = None
     ) -> None:
-        """Expect the later hand-over to be a duplicate."""
+        """Expect the ledger to have `later` as a duplicate of `before`, for this cause. `other` is the home of the
+        message of `before`, if that is another message."""
         rows = np.zeros(len(messages.unit), REPEAT)
         rows["unit"] = messages.unit
         rows["other"] = messages.unit if other is None else other
@@ -310,7 +312,7 @@ class Plan:
         late_cause: LateCause = LateCause.NONE,
         lost: Lost = Lost.NONE,
     ) -> None:
-        """End the story, with the expected rows of the ledger."""
+        """End the story: record the rows that the ledger must have of these messages."""
         rows = np.zeros(len(messages.unit), EXPECTED)
         if messages.case not in self.cases:
             self.cases.append(messages.case)

@@ -170,7 +170,7 @@ def nodes_disagree(plan: Plan, count: int) -> None:
 
 
 def scheduled_twice(plan: Plan, count: int) -> None:
-    """Messages whose producer heard no answer, and had given them no key."""
+    """Messages whose producer got no answer and scheduled them again, without a key."""
     due_ms = plan.calm(count)
     first = plan.messages("scheduled_once", due_ms)
     made = plan.hand_over(first, 1, due_ms + 3)
@@ -315,7 +315,7 @@ def delivered_unsettled(plan: Plan, count: int) -> None:
 
 
 def untraced(plan: Plan, count: int) -> None:
-    """Messages whose settled hand-over is in no account. The hand-over before it is."""
+    """Messages whose last hand-over is in a settle record and in no account. Their first hand-over is in both."""
     messages = _calm(plan, "untraced", count)
     first = plan.hand_over(messages, 1, messages.due_ms + 3)
     second = plan.hand_over(messages, 2, first.at_ms + LEASE_MS + 100, started=False)
@@ -343,7 +343,8 @@ def records_missing(plan: Plan, count: int) -> None:
     """Messages whose account was lost in a power cut. They are unknown, not lost, and another hand-over cannot be
     excluded.
 
-    The records that are left bound the holes. The moment is one without other open messages that the holes could hide.
+    The records before and after the lost ones bound the gap. No other message is open at that moment, so the gap hides
+    nothing of another one.
     """
     at_ms = whole_from_ms(int(plan.terms.begun_ms[0])) + 500 + plan.chance.integers(0, 200, count)
     messages = plan.messages("records_missing", at_ms - 2)

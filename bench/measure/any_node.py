@@ -1,7 +1,9 @@
-"""Measure the price of a request at a node that does not lead. Behind a balancer two of three requests meet one.
+"""Measure the price of a request at a node that does not lead. Behind a load balancer two of three requests reach such
+a node.
 
-`follower`: all clients at one follower, or at both. `any-node`: clients spread over all three nodes, beside the same at
-the leader. Processor time is of one message, of the leader's process and of the follower's.
+`follower`: all clients at one follower, or at both. `any-node`: clients spread over all three nodes, and for comparison
+the same clients at the leader. The figures include the processor time a message of the leader's process, and of a
+follower's.
 """
 
 import asyncio

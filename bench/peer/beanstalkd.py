@@ -71,7 +71,7 @@ class Taker:
 
 
 async def beanstalkd(directory: Path, scale: Scale) -> list[Row]:
-    """Measure all figures. Raises Missing."""
+    """Measure beanstalkd: one message a request, batches, and a drain. Raises Missing if it cannot be measured here."""
     server, port = find("beanstalkd"), free_port()
     command = [server, "-l", LOOPBACK, "-p", str(port), "-b", str(directory.resolve()), "-f0"]
     detail: dict[str, object] = {"version": version([server, "-v"]), "sync": "every write (-f0)"}
