@@ -46,7 +46,7 @@ def of_problem(status: int, document: dict[str, Any]) -> Failure:
 
 
 def of_errors(method: str, errors: Sequence[HourwheelError]) -> Failure:
-    """The failure of a request that came to no success at any node; `errors` are those of all that were asked."""
+    """Return the failure of a request that succeeded at no node. `errors` has the error of each node that was asked."""
     if all(isinstance(error, Unreachable) for error in errors):
         lines = [str(error) for error in errors]
         several = [f"cannot reach any of {len(lines)} nodes", *(f"  {line}" for line in lines)]

@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chaos": ("cli.run.chaos", "simulate clusters under faults, and judge them"),
 }
 
-#: What the system hands over as arguments may be any bytes; those that are no UTF-8 come as these.
+#: The characters that Python puts in place of bytes in an argument that are no UTF-8.
 _FROM_BYTES: Final = re.compile("[\udc80-\udcff]")
 
 

@@ -24,7 +24,7 @@ STEPS_MS: Final[dict[str, int]] = {
 }  # fmt: skip
 LINES_MAX: Final = 48
 COARSE: Final = "30d"
-#: How often the range is narrowed: from months to seconds in four.
+#: The most times that the range is narrowed. Four times lead from months to seconds.
 LOOKS_MAX: Final = 4
 
 
@@ -83,7 +83,8 @@ def _full(buckets: list[dict[str, Any]]) -> Iterator[int]:
 
 
 def _ms(when: int | str | None) -> int | None:
-    """Milliseconds since 1970; of text only so exact that a step can be chosen by it. What is no time has no range."""
+    """Return the milliseconds since 1970 of an option or a field, exact enough to choose a step by. None for a text
+    that is no time."""
     if not isinstance(when, str):
         return when
     try:

@@ -25,7 +25,7 @@ def command(
     timeout: float,
     output: str,
 ) -> None:
-    """Moves the message ID to another due time: nothing of it is handed over before."""
+    """Moves the message ID to another due time. It is not delivered before that time."""
     if (delay is None) == (deliver_at is None):
         raise click.UsageError("give exactly one of --delay and --at")
     request = {"delay": delay} if delay is not None else {"deliver_at": deliver_at}
