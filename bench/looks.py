@@ -80,7 +80,7 @@ class Bench:
         self.open()
 
     def apply(self, *commands: Command, now_ms: int = HOUR * HOUR_MS) -> None:
-        """Apply one entry."""
+        """Make an entry of these commands and apply it as the next one."""
         sections = [command.pack() for command in commands]
         entry = encode_entry(group=0, term=1, node=1, now_ms=now_ms, sections=sections)
         self.machine.apply(self.machine.applied_index + 1, 1, entry)
@@ -210,7 +210,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all steps and print them as a table, with `--json` also into a file."""
     parser = argparse.ArgumentParser(prog="python -m bench.looks", description=__doc__)
     parser.add_argument("--hours", type=int, default=8_760)
     parser.add_argument("--keys", type=int, default=1_000_000)

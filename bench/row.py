@@ -52,12 +52,12 @@ class Row:
 
 
 def at_least(bound: float) -> Target:
-    """A target for rates."""
+    """Return a target that a value reaches if it is not below `bound`, for rates."""
     return Target(bound, True)
 
 
 def at_most(bound: float) -> Target:
-    """A target for times and sizes."""
+    """Return a target that a value reaches if it is not above `bound`, for times and sizes."""
     return Target(bound, False)
 
 

@@ -37,13 +37,13 @@ class TimedDisk(Disk):
     syncs: ClassVar[list[float]] = []
 
     def fdatasync(self, fd: int) -> None:
-        """Time the call."""
+        """Sync the file, and add the time that it took to `syncs`."""
         began = time.perf_counter()
         super().fdatasync(fd)
         self.syncs.append(time.perf_counter() - began)
 
     def syncfs(self, fd: int) -> None:
-        """Time the call."""
+        """Sync the file system, and add the time that it took to `syncs`."""
         began = time.perf_counter()
         super().syncfs(fd)
         self.syncs.append(time.perf_counter() - began)

@@ -32,7 +32,7 @@ CLUSTER: Final = "/v1/cluster"
 
 @dataclass(frozen=True)
 class Answer:
-    """A successful answer: its status, headers in lower case, and the decoded JSON object."""
+    """The answer to a request that succeeded: its status, headers in lower case, and the decoded JSON object."""
 
     status: int
     headers: dict[str, str]

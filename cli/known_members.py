@@ -19,7 +19,7 @@ CLUSTERS_MAX: Final = 50
 
 
 def cache_file() -> Path | None:
-    """Where the file stands: below XDG_CACHE_HOME or ~/.cache. None for a user without a home."""
+    """Return the path of the file, below XDG_CACHE_HOME or ~/.cache. None for a user without a home."""
     try:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     except RuntimeError:

@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """An unknown name is answered with the names that are near it."""
+        """Refuse an unknown name with the names that are near it."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as unknown:

@@ -134,7 +134,8 @@ class Printer:
         return self._fields(page, name)
 
     def _own_shapes(self, page: str, said: Mapping[str, Any]) -> Iterator[str]:
-        """The shapes of the answers that have no place of their own."""
+        """Yield the shapes of an operation's answers that no mark shows, so that they are listed below the
+        operation."""
         for status, answered in said["responses"].items():
             for content in answered.get("content", {}).values():
                 name = content["schema"].get("$ref", "").removeprefix(_REF)
@@ -180,7 +181,7 @@ class Printer:
         return (value if fields and not _plain_counts(value) else None), mark
 
     def _cells(self, page: str, value: Mapping[str, Any], *, required: bool) -> list[str]:
-        """Type, bound, default and meaning."""
+        """Return the cells of a field: type, bound, default and meaning."""
         meaning = value.get("description", "")
         if "$ref" in value and not meaning:
             meaning = self._schemas[value["$ref"].removeprefix(_REF)].get("description", "")
@@ -239,7 +240,7 @@ class Printer:
 
 
 def error_table() -> str:
-    """Every code, and what a client does about it."""
+    """Return the text about errors with a table of every code, and what a client does about it."""
     rows = []
     for code, (status, title) in TABLE.items():
         after = f"{RETRY_AFTER_S[code]} s" if code in RETRY_AFTER_S else ""

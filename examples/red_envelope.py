@@ -69,7 +69,7 @@ class Bank:
                 say(f"envelope {envelope} is empty, which its webhook finds when it comes ({error.code or error})")
 
     def receive(self, request: Request) -> Reply:
-        """Answer a webhook. 2xx ends its message, and anything else brings it again."""
+        """Answer a webhook. A 2xx ends its message. After any other answer the message comes again."""
         self.webhook_came.set()
         verdict = check(read_secret(self.secret), request.headers, request.body, time.time())
         if verdict != "ok":

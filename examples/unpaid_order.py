@@ -58,7 +58,7 @@ class Shop:
         return True
 
     def pull(self, wait_s: int = 1) -> list[dict[str, Any]]:
-        """Messages that are due, each leased to this worker. It waits for the first one."""
+        """Return messages that are due, each leased to this worker. Wait up to `wait_s` for the first one."""
         wanted = {"max": 10, "wait": f"{wait_s}s"}
         # Where an answer is lost, its messages come again at the end of their lease: to pull twice is safe.
         answer = self._hourwheel.send("POST", f"/v1/topics/{TOPIC}/pull", wanted, keyed=True, wait_s=wait_s)

@@ -50,7 +50,7 @@ def ack_request(topic: str, receipts: list[str]) -> bytes:
 
 
 def pull_request(topic: str, wait_ms: int = WAIT_MS) -> bytes:
-    """Return a pull of the most messages that one may carry."""
+    """Return a pull for PULL_MAX messages, the most that a pull may ask for."""
     return render("POST", f"/v1/topics/{topic}/pull", json.dumps({"max": PULL_MAX, "wait": wait_ms}).encode())
 
 
@@ -70,11 +70,11 @@ class Drain:
         self.last_s = 0.0
 
     async def run(self, connections: int = CONSUMERS) -> None:
-        """Run until all are acked."""
+        """Pull and ack with consumers at the address of this Drain, until all messages are acked."""
         await self.at([self._address], connections)
 
     async def at(self, addresses: Sequence[Address], connections: int = CONSUMERS) -> None:
-        """Run with the connections spread over these addresses."""
+        """Pull and ack until all messages are acked, with the connections spread over these addresses."""
         turns = itertools.islice(itertools.cycle(addresses), connections)
         await asyncio.gather(*map(self._one, turns))
 

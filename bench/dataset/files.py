@@ -154,7 +154,7 @@ class HourWriter:
         return found
 
     def _write_log(self, folder: Path, rows: Rows, random: U64, units: Rows, written: Written) -> None:
-        """Write `log` and `index`."""
+        """Write the files `log` and `index` of the hour."""
         here = units[self.at]
         for name in ("due_ms", "topic", "attempt"):
             rows[name][self.index] = here[name]

@@ -73,7 +73,7 @@ class Planted:
     until_ms: int
 
     def homes(self, case: str) -> U64:
-        """Return the messages of one story."""
+        """Return the homes of all messages of one story."""
         homes: U64 = self.expected["home"][self.expected["case"] == self.cases.index(case)]
         return homes
 

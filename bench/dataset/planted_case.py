@@ -114,7 +114,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A hand-over of each of a story's messages, [k] each."""
+    """One hand-over of each message of a story, [k] each: when, in which term, which attempt, and by which node."""
 
     at_ms: I64
     term: I64
@@ -235,7 +235,7 @@ class Plan:
         tick: I64 | int = 0,
         lost: bool = False,
     ) -> None:
-        """Add a record to the account of the node that made this hand-over."""
+        """Add a record to the account of the node that made this hand-over. `kind` is START or END."""
         rows = np.zeros(len(at_ms), DELIVERY_PLAN)
         rows["unit"], rows["at_ms"], rows["tick"], rows["kind"] = messages.unit, at_ms, tick, kind
         rows["asked_due_ms"] = messages.due_ms if kind == START else 0
@@ -266,7 +266,7 @@ class Plan:
         self.settles.append(rows)
 
     def end(self, messages: Messages, what: int, at_ms: I64, made: HandOver | None = None, *, code: int = 0) -> None:
-        """End the messages, with a record at their place and at home."""
+        """End the messages: settle them as `what`, with a record at their place and another at their home."""
         self.settle(messages.place, what, at_ms, made, code=code)
         if (messages.place != messages.unit).any():
             self.settle(messages.unit, what, at_ms, made, code=code)

@@ -77,7 +77,7 @@ def overdue(plan: Plan, count: int) -> None:
 
 
 def open_again(plan: Plan, count: int) -> None:
-    """Messages handed over, not acknowledged, and not handed over again yet."""
+    """Messages handed over and never acked. Their lease has ended, and no second hand-over was made yet."""
     messages = _calm(plan, "open_again", count)
     plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.expect(messages, MessageClass.PENDING, Flag.OVERDUE | UNKNOWN)
@@ -218,7 +218,7 @@ def waiting_for_consumer(plan: Plan, count: int) -> None:
 
 
 def waiting_for_receiver(plan: Plan, count: int) -> None:
-    """Messages dispatched in time, whose receiver had no room."""
+    """Messages dispatched in time, and pushed four seconds late because their receiver was busy with others."""
     messages = _calm(plan, "waiting_for_receiver", count, HOOKS)
     _late(plan, messages, messages.due_ms + 4_000, messages.due_ms // 1000 + 3, LateCause.WAITING_FOR_RECEIVER)
 
@@ -246,7 +246,7 @@ def no_leader(plan: Plan, count: int) -> None:
 
 
 def _fail(plan: Plan, messages: Messages, attempt: int, at_ms: I64, *, nack: bool = False) -> None:
-    """Hand over, refuse, and move to the next attempt."""
+    """Hand the messages over, let the receiver or consumer refuse them, and move them to their next attempt."""
     made = plan.hand_over(messages, attempt, at_ms)
     outcome, code = (GIVEN_BACK, NACKED) if nack else (FAILED, 500)
     plan.tell(messages, made, END, at_ms + 30, outcome=outcome, code=code)
@@ -331,7 +331,7 @@ def strict(plan: Plan, count: int) -> None:
 
 
 def released(plan: Plan, count: int) -> None:
-    """Messages leased ahead, released, and leased again."""
+    """Messages leased ahead. That lease was released before any hand-over, and they were leased again and delivered."""
     messages = _calm(plan, "released", count, STRICT)
     plan.hand_over(messages, 1, messages.due_ms - 80, started=False)
     plan.settle(messages.place, RELEASED, messages.due_ms - 60)

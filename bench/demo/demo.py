@@ -57,7 +57,7 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """1 if a message is lost or early."""
+        """1 if a message is lost or early, otherwise 0."""
         return SOMETHING_WRONG if self.lost or self.early else NOTHING_WRONG
 
 
@@ -175,7 +175,8 @@ async def run(directory: Path, plan: Plan, kill_at_s: float, picture: Path | Non
 async def _play(
     cluster: Cluster, history: History, workload: Workload, pushed: Pushed, plan: Plan, kill_at_s: float
 ) -> None:
-    """Run both halves at once, with the kill between, until all messages came or it took too long."""
+    """Run both halves at once, and kill the leader meanwhile. Return when all messages have come, or `drain_s` after
+    the last."""
     nemesis = LiveNemesis(cluster, history, FaultPlan(plan.seed, len(cluster.nodes), plan.duration_s))
     nemesis.register(ProcessFaults(nemesis))
     killed: asyncio.Future[float] = asyncio.get_running_loop().create_future()

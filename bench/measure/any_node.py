@@ -82,7 +82,8 @@ def _singles() -> list[bytes]:
 
 
 async def follower(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure singles, batches, a drain and long polls at followers."""
+    """Measure requests at followers: single messages, batches, a drain and long polls. Batches and the drain run at the
+    leader too."""
     leader, followers = await _nodes(cluster)
     rows = []
     for connections in CONNECTIONS:
@@ -137,7 +138,7 @@ async def _polls(cluster: Cluster, at: str, scale: Scale) -> Row:
 
 
 async def any_node(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure singles at the leader, and over all nodes."""
+    """Measure single messages a request, with all clients at the leader and with the clients spread over all nodes."""
     leader, followers = await _nodes(cluster)
     rows = []
     for name, at in (("the leader", [leader]), ("any node", [leader, *followers])):

@@ -77,7 +77,7 @@ def open_store(directory: Path) -> Store:
 
 
 def checkpoint(store: Store, index: int, steps: Steps) -> None:
-    """Make a whole checkpoint. Its parts on the loop are steps."""
+    """Make a whole checkpoint. Its begin and its end, which run on the loop of a node, are taken as steps."""
     record = CheckpointRecord(
         applied_index=index, applied_term=1, tick=0, local_index=0, state_applied_index=0, max_now_ms=1
     )

@@ -32,7 +32,7 @@ def put(delay_s: int) -> bytes:
 
 
 def answers(count: int) -> Framing:
-    """Return the framing of `count` answers of one line each."""
+    """Return the Framing of a request whose answer is `count` lines."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None
@@ -48,7 +48,7 @@ class Taker:
         self.deleted = 0
 
     def request(self) -> bytes:
-        """Return the next request."""
+        """Return the next request: reserve jobs, or delete those that were reserved."""
         if not self._reserved:
             return _RESERVE * PULL_MAX
         return b"".join(b"delete %b\r\n" % job for job in self._reserved)

@@ -51,7 +51,7 @@ def again(requests: list[bytes], turns: Iterator[int]) -> Iterator[bytes]:
 
 
 def integers(count: int) -> Framing:
-    """Return the framing of `count` replies of one line each."""
+    """Return the Framing of a request that is answered by `count` replies of one line each."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None

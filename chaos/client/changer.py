@@ -28,7 +28,7 @@ _REFUSALS: Final = (*LATE, "unknown-message", "revision-mismatch")
 
 @dataclass(frozen=True)
 class Changes:
-    """How many messages are changed, and when."""
+    """The share of messages that a Changer cancels and reschedules, and the times of its requests."""
 
     cancel_share: float  # of the messages that were answered 201
     move_share: float

@@ -46,7 +46,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The ledger's answer about a message. The fields are those of `Accounted`."""
+    """The ledger's answer about a message. The fields are those of `Accounted` (chaos/history/answer_event.py)."""
 
     kind: str
     hand_overs: int
@@ -55,7 +55,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """The ledger's sums of all messages. The fields are those of `Summed`."""
+    """The ledger's sums of all messages. The fields are those of `Summed` (chaos/history/answer_event.py)."""
 
     lost: int
     strict_failover: int

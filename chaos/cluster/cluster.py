@@ -127,7 +127,7 @@ class Cluster:
         return self._processes[node_id].pid
 
     def start(self, *node_ids: str) -> None:
-        """Start these nodes (default: all). They are not ready yet."""
+        """Start the processes of these nodes (default: all). Return at once: the nodes are not ready yet."""
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
             tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]

@@ -34,7 +34,7 @@ class FaultyDisk:
         build(SOURCE, self._library)
 
     def environment(self, node_id: str) -> dict[str, str]:
-        """The environment variables that let a node's disk be broken."""
+        """Return the environment variables with which a node's process loads the library."""
         boot = self._boot(node_id)
         if not boot.exists():
             self.reboot(node_id)

@@ -106,7 +106,7 @@ async def many_polls(setup: AttackSetup) -> None:
 
 
 async def half_requests(setup: AttackSetup) -> None:
-    """9,500 connections to the leader that send a request without its last byte."""
+    """9,500 connections to the leader. Each sends the head of a request, and one byte of its body of 50."""
     await _opened(setup, setup.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
 
 
@@ -279,7 +279,7 @@ async def full_batches(setup: AttackSetup) -> None:
 
 
 async def hanging_receivers(setup: AttackSetup) -> None:
-    """B11: 2,300 receivers of one topic that accept and never answer."""
+    """B11: messages of one topic to 2,300 receivers that accept connections and never answer."""
     held: list[asyncio.StreamWriter] = []
     listening = await asyncio.start_server(lambda reader, writer: held.append(writer), "0.0.0.0", 0)
     port = listening.sockets[0].getsockname()[1]

@@ -39,7 +39,8 @@ CONSUMERS: Final = ("ack", "nack", "extend", "forget", "reject", "ack") * 3
 
 
 class Soak:
-    """The load on one running cluster, and the measured memory."""
+    """The load on one running cluster, and the measured memory of its nodes. `answered` counts answers by status, 0 for
+    none."""
 
     def __init__(self, cluster: Cluster, http: aiohttp.ClientSession, urls: dict[str, str]) -> None:
         self._cluster, self._http = cluster, http
@@ -51,7 +52,7 @@ class Soak:
         self.answered: dict[int, int] = {}
 
     async def run(self, seconds: float) -> None:
-        """Run for this time."""
+        """Create the topics, then send, consume and measure for this time."""
         leader = await self._cluster.wait_leader()
         self._url = self._cluster.nodes[leader.node_id].url
         retry = {"min_backoff": "1s", "max_backoff": "10s", "max_attempts": 4, "max_age": "1m"}
@@ -119,7 +120,7 @@ class Soak:
             await asyncio.sleep(WEIGH_S)
 
     def curve(self, minutes: int) -> dict[str, list[float]]:
-        """MB of each node at the end of each minute, [minutes]."""
+        """Return the memory of each node in MB: the median of each minute, [minutes]."""
         nodes = sorted({look.node for look in self.memory})
         return {
             node: [

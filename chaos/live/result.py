@@ -40,7 +40,8 @@ class Result:
 
     @property
     def per_second(self) -> dict[str, float]:
-        """Messages acknowledged and handed over a second of the load, from the first offer to the last."""
+        """Return how many messages a second were offered, answered 201 and handed over, from the first offer to the
+        last."""
         offered_ms = [event.mono_ms for event in self.history.of(Offered)]
         length_s = max((max(offered_ms) - min(offered_ms)) / 1000, 1.0) if offered_ms else 1.0
         return {

@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
     said: tuple[str, ...]
 
     def describe(self) -> str:
-        """A line, and its reasons below."""
+        """Return a line, and below it the lines that tell why."""
         lines = self.said or ("it said nothing",)
         return "\n".join([f"seed {self.seed}: {'RED' if self.status else 'green'}: {lines[0]}", *lines[1:]])
 

@@ -70,7 +70,7 @@ _CHECKERS: Final[tuple[Checker, ...]] = (
 
 
 def judge(history: History, bounds: Bounds = BOUNDS, further: Sequence[Checker] = ()) -> list[Verdict]:
-    """All verdicts, those of `further` checkers last."""
+    """Return the verdicts of all checkers on this history, those of `further` checkers last."""
     moved = history if bounds.fault_ends_term else calm_transfers(history)  # one by one, no fault comes near another
     verdicts = [*(check(history, bounds) for check in _CHECKERS), check_transfers(moved, bounds)]
     return verdicts + [check(history, bounds) for check in further]

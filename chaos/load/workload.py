@@ -120,11 +120,12 @@ class Workload:
         self._consumers: list[Consumer] = []
 
     def stop(self) -> None:
-        """Stop offering. `run` goes on until all offered messages are over."""
+        """Stop offering. `run` still waits until no message is outstanding."""
         self._producer.stop()
 
     async def run(self) -> bool:
-        """Offer and consume everything. False if messages were outstanding at the end."""
+        """Create the topics, offer all messages and consume them. Return False if messages were outstanding at the
+        end."""
         plan = self.plan
         pulled = {"mode": "pull", "lease": plan.lease_ms, "handover": plan.handover}
         await configure(self.nodes, plan.topic, pulled, plan.request_s)
@@ -179,7 +180,7 @@ class Workload:
 
 
 def behaviour(plan: Plan) -> ConsumerBehaviour:
-    """How the plan's consumers treat their messages."""
+    """Return how consumers treat their messages, by the shares and times of the plan."""
     odd: tuple[tuple[Fate, float], ...] = (
         ("twice", plan.twice_share),
         ("late", plan.late_share),

@@ -38,7 +38,7 @@ Name = tuple[str, int, int]  # (message id, term, attempt)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Files for `hourwheel reconcile --acknowledged ... --receipts ...`."""
+    """The paths of two files, for `hourwheel reconcile --acknowledged ... --receipts ...`."""
 
     acknowledged: Path
     receipts: Path

@@ -35,7 +35,7 @@ _WIDTHS_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0
 
 @dataclass(frozen=True)
 class FaultSpan:
-    """One fault from its begin to its end. None: it was not over at the end of the run."""
+    """One fault from its begin to its end. `end_s` is None if it was not over at the end of the run."""
 
     kind: str
     node: str
@@ -182,7 +182,8 @@ class Timeline:
         )
 
     def totals(self) -> dict[str, object]:
-        """The sums of the whole run."""
+        """Return the figures of the whole run: its length, and the numbers of faults, terms, messages and
+        duplicates."""
         return {
             "length_s": round(self.length_s, 3),
             "faults": len(self.faults),

@@ -43,7 +43,7 @@ class _Bar:
 
     @property
     def taken_in(self) -> tuple[float, float]:
-        """The range in which no other bar may stand."""
+        """The range, bar and name together, in which no other bar of the row may be."""
         name_in = len(self.name) * _LETTER_IN + 0.1
         return (self.begin_in - name_in, self.end_in) if self.name_left else (self.begin_in, self.end_in + name_in)
 

@@ -51,7 +51,7 @@ def slowed(lines: Sequence[str], by_s: float) -> list[str]:
 
 
 def pauses(times: int, seconds: float) -> list[str]:
-    """SIGSTOP the leader, and wake it under another leader."""
+    """Pause the leader with SIGSTOP for this long, so that it wakes under another leader."""
     return again_and_again(times, "pause", ["leader"], f"{seconds:g}", PAUSED_CALM_S)
 
 

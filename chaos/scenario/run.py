@@ -49,7 +49,7 @@ class Scenario:
 
     @property
     def plan(self) -> FaultPlan:
-        """The plan."""
+        """The lines as a plan of faults."""
         return plan(self.lines)
 
     @property

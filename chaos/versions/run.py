@@ -219,7 +219,7 @@ class Upgrade:
     # -- the new level
 
     async def raise_level(self) -> None:
-        """Ask for the new level. All nodes follow."""
+        """Ask for level 2, and wait until all nodes have it. Raises ClusterFailed if a node had it before."""
         nodes = list(self._cluster.nodes)
         if {await self.level(node_id) for node_id in nodes} != {1}:
             raise ClusterFailed("the level rose though nobody asked for it")

@@ -33,7 +33,7 @@ _SECONDS: Final = {"type": Span(least_s=0.1), "show_default": True}
 
 
 def _size(context: click.Context, option: click.Parameter, text: str) -> str:
-    """A size as a JVM takes it."""
+    """Return the text if it is a size as a JVM takes it, such as 512m. Raises click's BadParameter."""
     if not re.fullmatch(r"[1-9]\d*[kmgt]", text.lower()):
         raise click.BadParameter(f"{text!r} is no size; give 512m, 2g ...", context, option)
     return text
@@ -100,7 +100,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _extra() -> Iterator[None]:
-    """Imports of the extra `spark`. Raises Failure, with what to install, in place of a traceback."""
+    """Wrap imports that need the extra `spark`. Raises Failure, with what to install, in place of a traceback."""
     try:
         yield
     except ModuleNotFoundError as missing:

@@ -60,7 +60,7 @@ def step_of(range_ms: int) -> str:
 
 
 def _chosen(counted: Any, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Buckets of a step that fits the range, and the step."""
+    """Return the buckets of a step that fits the range, and the step's name."""
     since, until = _ms(options["since"]), _ms(options["until"])
     step = step_of(until - since) if since is not None and until is not None else COARSE
     buckets: list[dict[str, Any]] = counted({"step": step}).get("buckets", [])
@@ -78,7 +78,7 @@ def _chosen(counted: Any, options: Mapping[str, Any]) -> tuple[list[dict[str, An
 
 
 def _full(buckets: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each bucket with messages begins, in ms since 1970."""
+    """Yield the begin of each bucket that has messages, in ms since 1970."""
     return (begin for bucket in buckets if bucket["count"] and (begin := _ms(bucket["from"])) is not None)
 
 

@@ -17,7 +17,7 @@ from node.runtime.exit_code import ExitCode
 
 
 def read_receipts(arguments: Sequence[str]) -> list[str]:
-    """The receipts given, with "-" standing for those on stdin, one a line."""
+    """Return the given receipts. "-" among them is replaced by those on stdin, one a line."""
     found: list[str] = []
     for argument in arguments:
         if argument == "-":

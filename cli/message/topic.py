@@ -89,7 +89,7 @@ def _show(document: dict[str, Any], output: str) -> None:
 @if_match_option
 @client_options
 def put(name: str, secret: str | None, **options: Any) -> None:
-    """Sets all settings of TOPIC, those not given to their defaults; creates it."""
+    """Sets all settings of TOPIC: those that are not given get their defaults. Creates TOPIC if it is not there."""
     _change("PUT", name, secret, options)
 
 

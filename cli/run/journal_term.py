@@ -51,7 +51,7 @@ def new_term(opened: Sequence["DataDirectory"]) -> int:
 
 
 def _table(path: Path) -> tuple[set[str], set[str], bytes]:
-    """Ids of members and of those removed, and the cluster's id, as of the last checkpoint."""
+    """Return the ids of members and of removed members, and the cluster's id, from the catalog's last checkpoint."""
     from storage.catalog.catalog import Catalog
     from storage.file.disk import Disk
     from storage.tables.members import REMOVED

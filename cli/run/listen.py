@@ -76,7 +76,7 @@ def _number(text: str | None) -> int | None:
 
 
 def lateness_ms(delivery: Delivery) -> float | None:
-    """Received minus due; None when there is no due time to read."""
+    """Return the time of receipt minus the due time. None if the request has no due time that can be read."""
     try:
         due = datetime.fromisoformat(delivery.due or "")
         return delivery.received_ms - due.timestamp() * 1000

@@ -19,7 +19,7 @@ _HEAD_END: Final = b"\r\n\r\n"
 
 @dataclass(slots=True)
 class Request:
-    """One request; header names in lower case, the last of several with one name counts."""
+    """One request. Header names are in lower case; of several headers with one name the last counts."""
 
     method: str
     path: str
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _read(self) -> None:
-        """Takes whole requests from the buffer until one has to wait for its answer."""
+        """Answer whole requests from the buffer, until one has to wait for the time of its answer."""
         try:
             while self._waiting is None and not self._ending and (request := self._next()) is not None:
                 reply = self._receive(request)

@@ -20,7 +20,7 @@ class BadSecret(ValueError):
 
 
 def read_secret(text: str) -> bytes:
-    """The key in "whsec_" and base64. Raises BadSecret."""
+    """Return the key of a secret, which is "whsec_" and base64. Raises BadSecret."""
     try:
         key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):

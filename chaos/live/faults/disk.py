@@ -183,7 +183,8 @@ class DiskFaults:
                     self._disks.mend(node_id)
 
     async def _fail_stop(self, node_id: str, before: int) -> None:
-        """Measure how long the process lives on after the call that failed."""
+        """Measure how long the process lives on after the call that failed. It breaks a promise if it outlives
+        FAIL_STOP_S and BUSY_S together."""
 
         async def failed() -> bool:
             return self._disks.failed_count(node_id) > before

@@ -24,7 +24,7 @@ class NotRun(Exception):
 
 
 class Handlers(Protocol):
-    """Handlers of several kinds that share something."""
+    """Handlers of several kinds of faults, which share state, such as the disks of a cluster."""
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler for each kind of fault. A kind that this machine cannot carry out has a handler that

@@ -247,7 +247,8 @@ class LiveNemesis:
             await self._strike(fault)
 
     async def _in_turn(self, faults: Sequence[Fault]) -> None:
-        """Put on each fault when its turn has come and it is calm. End early if all is healed."""
+        """Put on the faults that wait for calm, each when the one before is over and the service is calm. End early if
+        all is healed."""
         starts = [place for place, fault in enumerate(faults) if fault.begins == "+"]
         for begin, end in pairwise([*starts, len(faults)]):
             await self.cluster.wait_ready(*self.cluster.nodes)

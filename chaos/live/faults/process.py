@@ -42,7 +42,7 @@ class ProcessFaults:
         }
 
     def _running(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """The nodes of these that run. Raises PassedOver if none does."""
+        """Return those of these nodes that run. Raises PassedOver if none of them does."""
         alive = tuple(name for name in nodes if name in self._cluster.running())
         if not alive:
             raise PassedOver(f"{', '.join(nodes)} does not run")

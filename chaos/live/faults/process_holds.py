@@ -122,7 +122,8 @@ class ProcessHolds:
         return self._held[node_id] > 0 or (node_id in self._cluster.running() and self.stands_still(node_id))
 
     async def ended_alone(self, times: int) -> str:
-        """Wait until a node has ended by itself this often. Return a sentence about it."""
+        """Wait until a node has ended by itself `times` times without a fault that explains it. Return a sentence about
+        it."""
         while True:
             for node_id, count in self.ends_alone.items():
                 if count >= times:

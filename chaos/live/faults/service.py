@@ -56,7 +56,8 @@ class Service:
                 faults, since = self._faults, self._served
 
     async def _more(self, silent_s: float) -> None:
-        """Return with the next hand-over, or fault. Raises ClusterFailed after `silent_s` without one."""
+        """Return at the next hand-over, or begin or end of a fault. Raises ClusterFailed after `silent_s` without
+        one."""
         self._news.clear()
         try:
             await asyncio.wait_for(self._news.wait(), silent_s)

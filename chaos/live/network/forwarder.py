@@ -76,7 +76,8 @@ class Conditions:
             await self._whole[link].wait()
 
     def arrives_s(self, link: Link | None, now_s: float, size: int) -> float:
-        """The moment when `size` bytes that are sent now have arrived."""
+        """Return the moment at which `size` bytes arrive that are sent now, by the link's bandwidth, losses and
+        delay."""
         condition = self._conditions.get(link, WHOLE) if link is not None else WHOLE
         if link is None or not condition.shaped:
             return now_s

@@ -52,5 +52,5 @@ class Helper:
         return HelperFailed(f"{self._module} ended by itself with exit code {self._process.wait()}")
 
     def close(self) -> None:
-        """End the helper."""
+        """Close the helper's stdin, and wait until it has ended."""
         self._process.communicate()

@@ -60,7 +60,7 @@ class Namespace:
         self.prefix = ("nsenter", "--target", str(self.pid), "--net")
 
     def close(self) -> None:
-        """End the holder. A namespace is gone when its last process is."""
+        """End the process that holds the namespace. The namespace is gone when its last process is."""
         self._holder.communicate()
 
 

@@ -60,7 +60,7 @@ class NotDone(HourwheelError):
 
 
 class Unreachable(NotDone):
-    """No connection came to be, so nothing was sent."""
+    """No connection could be made, so nothing was sent."""
 
 
 class Unavailable(NotDone):
@@ -86,7 +86,7 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The state of what was named does not allow it."""
+    """The state of the message, topic or node that the request names does not allow it."""
 
 
 class OutcomeUnknown(HourwheelError):

@@ -37,11 +37,12 @@ class Nodes:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """All of them: the given ones, then the learned ones."""
+        """All known addresses: the given ones, then the learned ones."""
         return tuple(dict.fromkeys((*self.given, *self.members.values())))
 
     def order(self, now_s: float) -> list[Address]:
-        """The order in which to ask. Nodes that failed lately come last, the longest ago first."""
+        """Return all addresses in the order in which to ask them. Nodes that failed lately come last, the longest ago
+        first."""
         preferred = [self.leader] if self.leader is not None else []
         known = [*preferred, *self.addresses] if self.leader_first else [*self.given, *preferred, *self.addresses]
         away = {address: at_s for address, at_s in self._failed_s.items() if now_s < at_s + self.away_s}
@@ -53,7 +54,7 @@ class Nodes:
         self._failed_s[address] = now_s
 
     def answered(self, address: Address) -> None:
-        """Note that this node serves."""
+        """Note that this node serves, so that it is no longer asked last."""
         self._failed_s.pop(address, None)
 
     def learn_cluster(self, document: Mapping[str, Any]) -> None:

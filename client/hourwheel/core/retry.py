@@ -23,7 +23,8 @@ WAIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NextTry:
-    """Send it again in `after_s` seconds, to another node if there is one or to the same."""
+    """The request may be sent again in `after_s` seconds: to another node if `another` and there is one, or to the
+    same."""
 
     another: bool
     after_s: float
@@ -50,7 +51,7 @@ def may_send_again(effect: Effect, method: str, keyed: bool) -> bool:
 
 
 def next_try(method: str, keyed: bool, error: HourwheelError) -> NextTry | None:
-    """When and to whom a request that failed may be sent again; None: it must not be."""
+    """Return when and to whom a request that failed with `error` may be sent again. None: it must not be sent again."""
     if not may_send_again(error.effect, method, keyed):
         return None
     if isinstance(error, Unreachable) or error.effect is Effect.UNKNOWN or error.code in OF_THE_NODE:
