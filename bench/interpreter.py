@@ -29,7 +29,8 @@ ROUNDS = 3
 
 
 def waits_ms(job: CheckpointJob) -> list[float]:
-    """Run a checkpoint in a thread. Return by how much each nap of this thread was too long."""
+    """Run a checkpoint in a thread, and sleep for NAP_S again and again in this one. Return how much longer than NAP_S
+    each sleep was, in ms."""
     running = threading.Thread(target=job.run)
     found: list[float] = []
     running.start()

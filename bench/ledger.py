@@ -1,10 +1,12 @@
-"""Measure the rules of the ledger alone: one bucket in memory, one core, no files, no Spark.
+"""Measure the rules of the ledger alone: one bucket (up to 2^20 units of an hour) in memory, one core, no files, no
+Spark.
 
     python -m bench.ledger [--messages N]
 
-The bench judges two hours. In the plain one each message is leased, handed over and acknowledged once. Their order has
-nothing to do with that of the index. In the other every message comes twice, so two facts are not enough to judge any.
-The figure is processor time, the best of several runs: other processes take the caches, not the time.
+The bench judges two hours. In the plain one each message is leased, handed over and acknowledged once. The order of the
+hand-overs has nothing to do with that of the index. In the other hour every message is handed over twice, so no message
+can be judged by one start and one end alone. The figure is messages a second of processor time, the best of several
+runs. The time of other processes does not count, but they take the caches.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ ROUNDS = 5
 
 
 def bucket_of(count: int, times: int) -> Bucket:
-    """Return a bucket of `count` messages. Each is handed over `times` times, a lease apart, and acknowledged at
-    last."""
+    """Return a bucket of `count` messages. Each is handed over `times` times, once after each end of its lease, and
+    acked after the last."""
     chance = np.random.default_rng(1)
     units, headers = np.zeros(count, UNIT), np.zeros(count, HEADER)
     order = chance.permutation(count)  # of the hand-overs in time

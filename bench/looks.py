@@ -1,10 +1,11 @@
 """Measure steps of the event loop that should cost little: `python -m bench.looks`.
 
 Each line is one step, in processor time of this process, with its bound beside:
-- a look for hours that are over, with a year of kept hours
-- the entry that unlinks an hour of a million keys, and the entries behind it
-- one message of an old hour of ten million
-- a promotion over that hour
+
+- the search for hours that retention may remove, with a year of kept hours
+- the entry that unlinks an hour of a million keys, and the entries after it, which drop these keys
+- a GET, an ack and a repeated key of one message, in an old hour of ten million
+- the promotion of a leader that has to go through that hour
 - a start with a journal of a gigabyte of small entries.
 
 First a store is built in a temporary directory. With the default sizes that takes 4 GB and some minutes.
@@ -55,7 +56,8 @@ def timed(call: Callable[[], object]) -> float:
 
 
 class Bench:
-    """A machine that gets entries as from the log."""
+    """A state machine on a store of its own. It gets entries as if they came from the Raft log. `rows` are the measured
+    steps: name, longest ms, bound in ms, a note."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -78,13 +80,13 @@ class Bench:
         self.open()
 
     def apply(self, *commands: Command, now_ms: int = HOUR * HOUR_MS) -> None:
-        """Apply one entry."""
+        """Make an entry of these commands and apply it as the next one."""
         sections = [command.pack() for command in commands]
         entry = encode_entry(group=0, term=1, node=1, now_ms=now_ms, sections=sections)
         self.machine.apply(self.machine.applied_index + 1, 1, entry)
 
     def note(self, what: str, spent_ms: Iterable[float], bound_ms: float) -> None:
-        """Note the worst of some steps."""
+        """Add a row: the longest of these steps beside its bound."""
         steps = list(spent_ms)
         self.rows.append((what, max(steps), bound_ms, f"{len(steps)} steps, {sum(steps):.0f} ms in all"))
 
@@ -110,7 +112,7 @@ class Bench:
         return self.store.append(batch)
 
     def retention(self, hours: int) -> None:
-        """Measure looks over `hours` kept hours of one settled unit each."""
+        """Measure the search for hours that may be removed, with `hours` kept hours of one settled unit each."""
         positions = self.append(np.arange(HOUR - hours, HOUR, dtype=np.int64) * HOUR_MS)
         self.store.settle(SettleBatch.of(positions, what=DELIVERED, at_ms=HOUR * HOUR_MS))
         self.apply(DispatchState(HOUR * 3600, 0, 1))
@@ -128,7 +130,7 @@ class Bench:
             self.note(f"{name}, {hours:,} kept hours", spent, 2)
 
     def unlink(self, keys: int) -> None:
-        """Measure the unlink of an hour with `keys` keys."""
+        """Measure the entry that unlinks an hour with `keys` keys, and the entries after it, which drop these keys."""
         hour = HOUR + 1
         for first in range(0, keys, BATCH):
             positions = self.append(np.full(min(BATCH, keys - first), hour * HOUR_MS, np.int64))
@@ -151,8 +153,8 @@ class Bench:
         self.note("the entries behind it", spent, 20)
 
     def old_hour(self, units: int) -> None:
-        """Measure one message of an hour of `units`, all but a few delivered. Then measure a promotion over that
-        hour."""
+        """Measure a GET, an ack and a repeated key of one message, in an hour of `units` of which all but a few are
+        delivered. Then measure a promotion over that hour."""
         hour = HOUR + 2
         for first in range(0, units, BATCH):
             due_ms = np.arange(first, first + BATCH, dtype=np.int64) * 7919 % HOUR_MS + hour * HOUR_MS
@@ -208,7 +210,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all steps and print them as a table, with `--json` also into a file."""
     parser = argparse.ArgumentParser(prog="python -m bench.looks", description=__doc__)
     parser.add_argument("--hours", type=int, default=8_760)
     parser.add_argument("--keys", type=int, default=1_000_000)

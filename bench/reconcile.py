@@ -46,7 +46,7 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Timing:
-    """A run. `peak_gb` is in 10^9 bytes, resident, of all processes together."""
+    """The figures of one timed run. `peak_gb` is the resident memory of all processes together, in 10^9 bytes."""
 
     messages: int
     took_s: float

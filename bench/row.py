@@ -1,7 +1,7 @@
 """A figure of a benchmark with its target, and the output of all figures: a table for people, a JSON line for programs.
 
 Figures with the same `figure` and different `system` were measured with the same bodies and the same concurrency. Only
-such figures are comparable, so the table puts the ratio beside the peer's.
+such figures are comparable. So the row of a peer (another system) also has the ratio of our figure to its own.
 """
 
 import json
@@ -52,17 +52,17 @@ class Row:
 
 
 def at_least(bound: float) -> Target:
-    """A target for rates."""
+    """Return a target that a value reaches if it is not below `bound`, for rates."""
     return Target(bound, True)
 
 
 def at_most(bound: float) -> Target:
-    """A target for times and sizes."""
+    """Return a target that a value reaches if it is not above `bound`, for times and sizes."""
     return Target(bound, False)
 
 
 def ratio(row: Row, rows: Sequence[Row]) -> float | None:
-    """Return our figure over the peer's, for a peer's row whose figure we have too."""
+    """Return our figure divided by the peer's. None for a row of ours, and for a peer's figure that we do not have."""
     if row.system == OURS or not row.value:
         return None
     ours = next((each.value for each in rows if each.system == OURS and each.figure == row.figure), None)
@@ -76,8 +76,8 @@ def _text(value: float | None) -> str:
 
 
 def told(rows: Sequence[Row]) -> list[Row]:
-    """Print each row on stderr at once, and return the rows. A part of many minutes that ends early has then shown its
-    rows."""
+    """Print each row on stderr at once, and return the rows. So a long part that fails has shown the rows before the
+    failure."""
     for row in rows:
         bound = f" ({row.target})" if row.target else ""
         print(f"  {row.figure}: {_text(row.value)} {row.unit}{bound} {row.detail or ''}", file=sys.stderr, flush=True)

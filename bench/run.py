@@ -83,7 +83,7 @@ async def _peer(name: str, directory: Path, scale: Scale) -> list[Row]:
 
 
 def _measure(name: str, directory: Path, scale: Scale) -> list[Row]:
-    """Measure one part or peer in a directory of its own, removed again."""
+    """Measure one part or peer in this directory, which is made for it and removed again."""
     print(f"{name} ...", file=sys.stderr, flush=True)
     if directory.exists():
         shutil.rmtree(directory)

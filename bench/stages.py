@@ -1,10 +1,10 @@
 """Measure the processor time of a message, stage by stage: `python -m bench.stages`.
 
 This process calls every stage of a message's way through the leader, as the node calls it. It does so with 1, 64 and
-1,000 messages at a time: a lone request, 64 waiting ones together, a batch. There is no network, no other node and no
-wait for a disk. The figure is the processor time of this process, user and system, divided by the messages. It is the
-median of many calls, so a page fault or a neighbour on the machine does not count. A call may finish the work of
-earlier calls too (a checkpoint). There it is the whole time.
+1,000 messages at a time: a lone request, 64 waiting requests together, a batch. There is no network, no other node and
+no wait for a disk. The figure is the processor time of this process, user and system, divided by the messages. It is
+the median of many calls, so a page fault or a neighbour on the machine does not count. A checkpoint finishes the work
+of many calls, so its figure is its whole time divided by the messages of them all.
 
 Of these stages a follower runs `apply`, `leases` and `apply acks`, and its checkpoints.
 """
@@ -60,7 +60,7 @@ MESSAGES_MAX = 100_000
 
 @dataclass
 class Times:
-    """CPU seconds of each call, by stage in the order of first calls."""
+    """CPU seconds of each call, by stage in the order of first calls. Each call is about `rows` messages."""
 
     rows: int
     spent: dict[str, list[float]] = field(default_factory=dict)
@@ -78,7 +78,8 @@ class Times:
 
 
 class Leader:
-    """A machine on a real store, and its dispatcher. This process leads, and applies proposed commands at once."""
+    """A state machine on a real store, and its dispatcher. There is no Raft group: this process leads, and applies
+    proposed commands at once."""
 
     def __init__(self, directory: Path) -> None:
         self.store = Store.open(directory, disk=Disk())
@@ -129,7 +130,8 @@ def _batch(rows: int, first_ms: int, spread_ms: int, seed: int) -> bytes:
 
 
 def intake(leader: Leader, times: Times, rounds: int) -> None:
-    """Measure from the bytes of a request to the bytes of its answer, due within the hour and over 30 days."""
+    """Measure the stages of scheduling, from the bytes of a request to the bytes of its answer. The messages are due
+    within the hour, then over 30 days."""
     random = np.random.default_rng(1)
     for round_ in range(rounds):
         data = _batch(times.rows, NOW_MS + HOUR_MS // 4, HOUR_MS // 2, round_)
@@ -155,7 +157,8 @@ def intake(leader: Leader, times: Times, rounds: int) -> None:
 
 
 def _behind_a_front(times: Times, messages: Sequence[MessageIn], bits: U64) -> None:
-    """Measure the draft where bytes cross the border. Up to 64 messages are a request each; a thousand are a batch."""
+    """Measure a draft that a front encodes as bytes and the leader reads. Up to 64 messages are a request each, 1,000
+    are a batch."""
     requests = [messages] if times.rows > SINGLES_MAX else [[message] for message in messages]
     with times.stage("draft in a front, as bytes"):
         frames = [encode(encode_draft(request)) for request in requests]
@@ -172,7 +175,7 @@ def _render(times: Times, batch: BatchIn, result: ScheduleResult) -> None:
 
 
 def handed_over(leader: Leader, times: Times, rounds: int) -> None:
-    """Measure messages of one second, pulled and acked, `times.rows` a request."""
+    """Measure the stages of a delivery: messages of one second are pulled and acked, `times.rows` a request."""
     count, due_ms, receipts = rounds * times.rows, NOW_MS + 5_000, Receipts(SECRET, lambda: True)
     leader.schedule(count, due_ms, 1_000)
     topic = leader.store.catalog.topic("bench")
@@ -206,8 +209,8 @@ def _commit_leases(leader: Leader, now_ms: int) -> None:
 
 
 def checkpoints(leader: Leader, count: int) -> float:
-    """Return the microseconds a message of a checkpoint over 30 days. It is of batches, with as many messages pending
-    already."""
+    """Return the microseconds a message of a checkpoint of `count` messages over 30 days, scheduled in batches. As many
+    messages are pending already."""
     for round_ in range(2):
         leader.schedule(count, NOW_MS + 3 * HOUR_MS, FAR_MS)
         start = time.process_time()

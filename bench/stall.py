@@ -1,8 +1,10 @@
-"""Measure what makes a leader unsure on a loaded machine: `python -m bench.stall --burners 10`.
+"""Measure why a leader on a loaded machine becomes unsure, because its trust has run out: `python -m bench.stall
+--burners 10`.
 
-Three nodes run, and a client schedules batches into near hours. Beside them processes only use a processor, and perhaps
-one writes and syncs. The report has the share of the time in which the leader was sure to lead, and the answers to the
-client. For each node it has what held the event loop, by the node's own watchdog (bench/stalled_node.py).
+Three nodes run, and a client schedules batches into near hours. Beside them run processes that only use a processor,
+and perhaps one that writes and syncs. The report has the share of the time in which the leader was sure to lead, and
+the answers to the client. For each node it has what held the event loop, by the node's own watchdog
+(bench/stalled_node.py).
 """
 
 import argparse
@@ -44,7 +46,7 @@ WATCHED = {"watchdog": {"held_ms": 20}}
 
 
 class StallCluster(Cluster):
-    """A cluster whose nodes contain the probe."""
+    """A cluster whose nodes run as bench/stalled_node.py, which adds a probe of the event loop."""
 
     def start(self, *node_ids: str) -> None:
         """Start these nodes (default: all)."""
@@ -80,7 +82,8 @@ def burning(count: int, nice: int, writer: Path | None) -> Iterator[None]:
 async def _pump(
     cluster: Cluster, requests: list[bytes], seconds: float, seen: Counter[int], took_ms: list[float]
 ) -> None:
-    """Run one client. It sends to the first leader, waits after a refusal, and counts the answers by status."""
+    """Run one client. It sends to the node that leads at the begin, waits after a refusal, and counts the answers by
+    status."""
     address = await leader_address(cluster)
     caller = await Caller.connect(address.host, address.port)
     end_s = time.perf_counter() + seconds
@@ -99,7 +102,7 @@ async def _pump(
 
 
 async def measure(directory: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Run the whole measurement."""
+    """Run the whole measurement. Return the report."""
     seen: Counter[int] = Counter()
     took_ms: list[float] = []
     async with StallCluster(directory, settings=WATCHED) as cluster:

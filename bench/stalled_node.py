@@ -37,20 +37,21 @@ class TimedDisk(Disk):
     syncs: ClassVar[list[float]] = []
 
     def fdatasync(self, fd: int) -> None:
-        """Time the call."""
+        """Sync the file, and add the time that it took to `syncs`."""
         began = time.perf_counter()
         super().fdatasync(fd)
         self.syncs.append(time.perf_counter() - began)
 
     def syncfs(self, fd: int) -> None:
-        """Time the call."""
+        """Sync the file system, and add the time that it took to `syncs`."""
         began = time.perf_counter()
         super().syncfs(fd)
         self.syncs.append(time.perf_counter() - began)
 
 
 class Probe:
-    """The measurements of one process, in seconds."""
+    """The measurements of one process, in seconds. `led_s` is how long it led. `unsure_s` is how long of that its trust
+    had run out."""
 
     def __init__(self) -> None:
         self.collections: list[float] = []
@@ -105,7 +106,7 @@ class Probed(Environment):
     """The real environment, with the timed disk."""
 
     def disk(self) -> Disk:
-        """Return the disk for every byte."""
+        """Return the disk that the node uses for all its files."""
         return TimedDisk()
 
 

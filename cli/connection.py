@@ -23,9 +23,9 @@ from hourwheel.http_request import ask
 from node.runtime.exit_code import ExitCode
 
 DEFAULT_URL = "http://127.0.0.1:7400"
-#: To connect takes so long at most: another node may be asked then.
+#: The longest wait for a connection. After it another node may be asked.
 CONNECT_S: Final = 5.0
-#: A look at the members may take so long; it is made for the next command, not for this one.
+#: The longest wait for the list of members, which only the next command needs.
 LOOK_S: Final = 1.0
 CLUSTER: Final = "/v1/cluster"
 
@@ -41,10 +41,11 @@ class Answer:
 
 
 class Connection:
-    """Requests to the cluster of which `url` names one node or several, with commas between.
+    """Requests to one cluster. `url` names one of its nodes or several, with commas between.
 
-    `timeout_s` bounds each wait for bytes. A command remembers the members that it sees, in the user's cache
-    directory, and asks them when none of the given nodes can be reached. A connection outside a command does not.
+    `timeout_s` bounds each wait for bytes. A command remembers the members that it sees, in the user's cache directory,
+    and asks them when none of the given nodes can be reached. A Connection that is made outside a command remembers
+    none.
     """
 
     def __init__(self, url: str, timeout_s: float = 10.0) -> None:
@@ -67,14 +68,14 @@ class Connection:
         *,
         keyed: bool = False,
     ) -> Answer:
-        """Sends one request and returns its 2xx answer. The document goes as JSON, or as the bytes given.
+        """Send one request and return its 2xx answer. A mapping goes as JSON, bytes as they are.
 
         `wait_s` is how long the node may hold it (long poll). `keyed`: its key makes it safe to send again. A node that
         cannot be reached, or that is draining, did nothing: the next one is asked. So it is where a read got no answer,
         and never where a change got none.
 
-        Raises Failure: UNREACHABLE when nothing was sent (or a GET got no answer), UNKNOWN when a change was sent and
-        no answer came. Otherwise it has the problem's own code.
+        Raises Failure. The code is UNREACHABLE when nothing was sent, or a GET got no answer. It is UNKNOWN when a
+        change was sent and no answer came. Otherwise it is that of the node's problem.
         """
         body = json.dumps(document, ensure_ascii=False).encode() if isinstance(document, Mapping) else document
         sent = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
@@ -144,7 +145,8 @@ class Connection:
         self._nodes.learn_cluster(answer.document)
 
     def _remember(self, address: Address, method: str, path: str, answer: Answer) -> None:
-        """Keeps the members for the next command, once. It looks for them if they were not seen for a while."""
+        """Write the cluster's members into the file for the next command, once a command. If they were not seen for
+        FRESH_S, ask this node for them first."""
         now_s = time.time()
         if self._known is None or self._remembered:
             return

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from hourwheel.core.addresses import Address, BadAddress, parse_addresses
 
-#: So old the members of a cluster may be before a command looks again.
+#: A command asks for the members of a cluster again when they were last seen this long ago.
 FRESH_S: Final = 600.0
-#: More clusters are not kept; the ones seen longest ago go.
+#: The most clusters in the file. The ones seen longest ago are removed.
 CLUSTERS_MAX: Final = 50
 
 
@@ -33,7 +33,8 @@ def cache_file() -> Path | None:
 
 
 class KnownMembers:
-    """The file at `path`. A cluster stands there by its id, with the addresses it was asked at and its members'."""
+    """The file at `path`. For each cluster, by its id, it has the addresses at which commands asked it, and those of
+    its members."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +55,8 @@ class KnownMembers:
         return bool(seen_s) and abs(now_s - seen_s[0]) < FRESH_S
 
     def keep(self, cluster_id: str, given: Iterable[Address], members: Iterable[Address], now_s: float) -> None:
-        """Keeps a cluster. An address belongs to one cluster: an older entry that has one of these goes."""
+        """Write a cluster into the file. An address belongs to one cluster, so an older entry that has one of these
+        addresses is removed."""
         entry = {"given": [each.url for each in given], "members": [each.url for each in members], "seen_s": now_s}
         ours = _addresses(entry)
         others = {name: each for name, each in self._entries().items() if name != cluster_id}

@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chaos": ("cli.run.chaos", "simulate clusters under faults, and judge them"),
 }
 
-#: What the system hands over as arguments may be any bytes; those that are no UTF-8 come as these.
+#: The characters that Python puts in place of bytes in an argument that are no UTF-8.
 _FROM_BYTES: Final = re.compile("[\udc80-\udcff]")
 
 
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """An unknown name is answered with the names that are near it."""
+        """Refuse an unknown name with the names that are near it."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as unknown:

@@ -10,12 +10,13 @@ import click
 from cli.connection import Connection
 from cli.failure import Failure
 
-#: The answer is there already: the list of topics may take no longer than this.
+#: The longest wait for the list of topics. The answer that the user asked for is there already.
 LIST_S: Final = 3.0
 
 
 def name_near_topics(failure: Failure, options: Mapping[str, Any]) -> None:
-    """Adds `did you mean` to the sentence of an `unknown-topic`; `options` are those of the command that failed."""
+    """Add topics with near names to the message of a Failure with the code `unknown-topic`. `options` are those of the
+    command that failed."""
     if failure.document.get("code") != "unknown-topic":
         return
     asked = options.get("topic") or options.get("name")

@@ -160,7 +160,7 @@ def count_options(function: Command) -> Command:
 
 
 def count_query(options: Mapping[str, Any]) -> str:
-    """The query of the options given, `?` and all; empty when none was."""
+    """Return the query of the given options, with its `?`. "" if none was given."""
     names = {"topic": "topic", "since": "from", "until": "to", "tag": "tag", "state": "state", "step": "step"}
     given = {name: options[option] for option, name in names.items() if options.get(option) is not None}
     return f"?{urlencode(given)}" if given else ""

@@ -22,7 +22,7 @@ from cli.time_option import S_ALONE, Span
 
 P = ParamSpec("P")
 
-#: The one column that is cut to the width of the terminal, and what is left of it at least.
+#: The one column that is cut to the width of the terminal, and the least number of its characters that stay.
 BODY: Final = "body"
 BODY_MIN: Final = 20
 
@@ -89,7 +89,7 @@ def _cut(text: str, room: int | None) -> str:
 
 
 def output_option(function: Callable[P, None]) -> Callable[P, None]:
-    """Adds `-o table|json` (parameter `output`); failures follow the choice."""
+    """Add `-o table|json` (parameter `output`). A Failure of the command is shown in the chosen form too."""
 
     @click.option(
         "-o",

@@ -30,7 +30,7 @@ def away(time_ms: int, now_ms: int) -> str:
     first = next((place for place, (count, _) in enumerate(counts) if count), None)
     if first is None:
         return "now"
-    # Span beside minutes are noise: they have passed before one has read them.
+    # Seconds beside minutes are noise: they have passed before a user has read them.
     pair = counts[first : first + 2] if first < 2 else counts[first : first + 1]
     span = " ".join(f"{count} {unit}" for count, unit in pair if count)
     return f"in {span}" if time_ms > now_ms else f"{span} ago"
@@ -48,7 +48,7 @@ def time_ms_of(text: str) -> int | None:
 
 
 def words(value: object) -> str:
-    """A value as a reader says it: lists with commas, objects as `name value, name value`, nothing as `-`."""
+    """Return a value in words: lists with commas, objects as `name value, name value`, nothing as `-`."""
     match value:
         case None:
             return "-"

@@ -1,7 +1,7 @@
 """Spans and points of time as people type them: `1h30m`, `500ms`, `now`, `-1h`, `2026-11-21T02:10:20.125Z`.
 
-All commands read them here, so that bad input is answered in one way: with the option's name and what is allowed.
-Whether a span is too long for a field is said by the node.
+All commands read them here, so that bad input is answered in one way: with the option's name and what is allowed. Only
+the node checks if a span is too long for a field.
 """
 
 import re
@@ -46,7 +46,7 @@ def parse_duration(text: str) -> int:
 def parse_time(text: str, now_ms: int) -> int | str:
     """Milliseconds since 1970 of `now`, `-1h`, `+10m` or digits; an absolute time as it was typed. Raises BadTime.
 
-    The node reads an absolute time, digits finer than a millisecond included.
+    An absolute time is left to the node, which also reads digits finer than a millisecond.
     """
     if text == "now":
         return now_ms
@@ -72,7 +72,7 @@ class Duration(click.ParamType[int]):
     name = "DURATION"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds."""
+        """Return milliseconds."""
         if isinstance(value, int):
             return value
         text = str(value)
@@ -91,7 +91,7 @@ class Span(click.ParamType[float]):
         self._least_s, self._most_s = least_s, most_s
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Span."""
+        """Return seconds."""
         text = str(value)
         try:
             seconds = float(text) if _FRACTION.fullmatch(text) else parse_duration(text) / 1000

@@ -28,7 +28,7 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "http"
 
 MARKED: Final = re.compile(r"<!-- (routes|all-routes|errors|operation \w+|shape \w+) -->\n.*?<!-- end -->\n", re.DOTALL)
 _REF: Final = "#/components/schemas/"
-#: The columns of a table of fields, which of them every table has, and how many words a bound names one by one.
+#: The columns of a table of fields, the most words that a bound names one by one, and the columns that every table has.
 _COLUMNS: Final = ("field", "type", "bound", "default", "meaning")
 _WORDS_MAX: Final = 12
 _ALWAYS_SHOWN: Final = ("field", "type", "meaning")
@@ -39,7 +39,7 @@ class BadPage(ValueError):
 
 
 class Printer:
-    """Prints the parts of these pages, by name with their text."""
+    """Prints the parts that the marks of pages ask for. `pages` has the text of each page, by its name."""
 
     def __init__(self, pages: Mapping[str, str]) -> None:
         self._pages = pages
@@ -58,7 +58,7 @@ class Printer:
         return [name for name in self._routes if name not in self._places]
 
     def page(self, name: str) -> str:
-        """A page as it has to be."""
+        """Return the text of a page with all its marked parts printed anew."""
 
         def replaced(found: re.Match[str]) -> str:
             text = self._part(name, found[1])
@@ -134,7 +134,8 @@ class Printer:
         return self._fields(page, name)
 
     def _own_shapes(self, page: str, said: Mapping[str, Any]) -> Iterator[str]:
-        """The shapes of the answers that have no place of their own."""
+        """Yield the shapes of an operation's answers that no mark shows, so that they are listed below the
+        operation."""
         for status, answered in said["responses"].items():
             for content in answered.get("content", {}).values():
                 name = content["schema"].get("$ref", "").removeprefix(_REF)
@@ -154,7 +155,8 @@ class Printer:
         return table(_COLUMNS, rows, _ALWAYS_SHOWN)
 
     def _rows(self, page: str, schema: Mapping[str, Any], before: str, *, sent: bool) -> Iterator[list[str]]:
-        """A row for each field, those of an object inside behind it with a dot."""
+        """Yield a row for each field. The fields of an object inside a field follow it, with a dot between both names.
+        `sent`: clients send these fields."""
         required = schema.get("required", ())
         for name, value in schema["properties"].items():
             cells = self._cells(page, value, required=sent and name in required)
@@ -166,7 +168,8 @@ class Printer:
                 yield from self._rows(page, inner, f"{before}{name}{mark}.", sent=sent)
 
     def _inner(self, value: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
-        """The object inside whose fields follow, and `[]` for an array of such; none where it has its own place."""
+        """Return the object inside a field, whose fields follow it, and `[]` if the field is an array of such objects.
+        None if there is no object, or its shape has a place of its own."""
         mark = ""
         value = _without_null(value)
         if value.get("type") == "array" or "array" in value.get("type", ()):
@@ -178,7 +181,7 @@ class Printer:
         return (value if fields and not _plain_counts(value) else None), mark
 
     def _cells(self, page: str, value: Mapping[str, Any], *, required: bool) -> list[str]:
-        """Type, bound, default and meaning."""
+        """Return the cells of a field: type, bound, default and meaning."""
         meaning = value.get("description", "")
         if "$ref" in value and not meaning:
             meaning = self._schemas[value["$ref"].removeprefix(_REF)].get("description", "")
@@ -226,7 +229,7 @@ class Printer:
         return ""
 
     def _link(self, page: str, schema: Mapping[str, Any]) -> str:
-        """The name of a shape, with the place where its fields stand."""
+        """Return the name of a shape, as a link to the place where its fields are listed."""
         name = schema.get("$ref", "").removeprefix(_REF)
         if not name:
             return "text"
@@ -237,7 +240,7 @@ class Printer:
 
 
 def error_table() -> str:
-    """Every code, and what a client does about it."""
+    """Return the text about errors with a table of every code, and what a client does about it."""
     rows = []
     for code, (status, title) in TABLE.items():
         after = f"{RETRY_AFTER_S[code]} s" if code in RETRY_AFTER_S else ""
@@ -270,13 +273,13 @@ def _answers(route: Route) -> str:
 
 
 def _without_null(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of which this one is that, or null."""
+    """Return the schema without its alternative null."""
     found: Mapping[str, Any] = value["anyOf"][0] if "anyOf" in value else value
     return found
 
 
 def _plain_counts(value: Mapping[str, Any]) -> bool:
-    """True if an object's fields mean what they are called. Then one row shows them all."""
+    """True if the fields of an object need no description beside their names. Then one row lists them all."""
     return not any("description" in each or "$ref" in each for each in value.get("properties", {}).values())
 
 
@@ -295,7 +298,7 @@ def pages() -> dict[str, str]:
 
 
 def main() -> int:
-    """The command."""
+    """Rewrite the pages, or compare them if `--check` is given. Return the exit status."""
     found = pages()
     printer = Printer(found)
     wanted = {name: printer.page(name) for name in found}

@@ -136,7 +136,7 @@ def verdicts(root: Path, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, st
 
 
 def main(names: list[str], root: Path = ROOT, listed: str | None = None) -> int:
-    """Try these mutants and print their verdicts."""
+    """Try the mutants of these names (none: all), and print their verdicts. Return the exit status."""
     mutants = read(LIST.read_text() if listed is None else listed)
     unknown = set(names) - {mutant.name for mutant in mutants}
     if unknown:

@@ -16,7 +16,7 @@ WIDTH: Final = 120
 
 
 def printed() -> str:
-    """Return the document of this tree."""
+    """Return what docs/openapi.json has to be for this tree."""
     sys.path.insert(0, str(ROOT))
     from api.contract.openapi import document
     from api.serve import ROUTES
@@ -41,7 +41,7 @@ def written(value: Any, indent: int = 0, taken: int = 0) -> str:
 
 
 def main() -> int:
-    """Run the command."""
+    """Rewrite the file, or compare it if `--check` is given. Return the exit status."""
     wanted = printed()
     if "--check" in sys.argv[1:]:
         return int(FILE.read_text(encoding="utf-8") != wanted)

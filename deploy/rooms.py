@@ -28,8 +28,8 @@ def package_rooms(rooms: Mapping[str, Sequence[str]], package: str) -> dict[str,
 
 
 def floors(imports: Mapping[str, set[str]]) -> list[list[str]]:
-    """Return the rooms from the top floor to the bottom. A room imports only lower rooms, or rooms of its own floor in
-    a circle with it."""
+    """Return the rooms from the top floor to the bottom. Rooms that import each other in a circle are on one floor.
+    Otherwise a room imports only rooms of lower floors."""
     floor: dict[str, int] = dict.fromkeys(imports, 0)
     for _ in imports:  # a circle rises each round, with all rooms above it; by then `_reached` tells it apart
         for name, others in imports.items():
@@ -82,7 +82,7 @@ def drawn(page: str) -> str:
 
 
 def main() -> int:
-    """Run the command."""
+    """Rewrite the page, or compare it if `--check` is given. Return the exit status."""
     page = PAGE.read_text(encoding="utf-8")
     wanted = drawn(page)
     if "--check" in sys.argv[1:]:

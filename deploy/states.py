@@ -52,7 +52,7 @@ def page_with(page: str, table: str) -> str:
 
 
 def main() -> int:
-    """Run the command."""
+    """Rewrite the page, or compare it if `--check` is given. Return the exit status."""
     page = PAGE.read_text(encoding="utf-8")
     wanted = page_with(page, printed(STATES.values()))
     if "--check" in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""Sends requests to a Hourwheel cluster, again where that is safe.
+"""Sends requests to a Hourwheel cluster, and sends them again where that is safe.
 
 The package `hourwheel` sends one request, and knows which node to ask and what an error means.
 """
@@ -32,8 +32,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Send a request and return the answer's JSON object. Raises HourwheelError.
 
-        A request that failed is sent again where that is safe. A `keyed` one is safe where it may have been done
-        already: it has a key, or twice is as good as once. A pull may wait for `wait_s`.
+        A request that failed is sent again where that is safe. `keyed`: the request has a key, or doing it twice is as
+        good as once. Then it is sent again even if it may have been done already. A pull may wait for `wait_s`.
         """
         body = None if document is None else json.dumps(document).encode()
         begin_s, tries = time.monotonic(), 0
@@ -57,10 +57,10 @@ class Connection:
                 return answer
 
     def schedule(self, topic: str, body: object, after: str, key: str) -> dict[str, Any]:
-        """Schedule a message, or find the one with this key. Returns it as it is now. Raises HourwheelError.
+        """Schedule a message, or find the one with this key. Return it as it is now. Raises HourwheelError.
 
-        The key makes it one message, also where the answer was lost and the request is sent again. A message that was
-        scheduled long ago may have ended, which only a look at it tells.
+        Because of the key it is one message, also if the answer was lost and the request is sent again. A message that
+        was scheduled long ago may have ended. So it is read again by GET.
         """
         wanted = {"topic": topic, "body": body, "delay": after, "key": key, "on_conflict": "keep"}
         id = self.send("POST", "/v1/messages", wanted, keyed=True)["id"]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def transaction(path: str) -> Iterator[sqlite3.Connection]:
-    """A transaction, beside which nobody else writes: all of it happens, or nothing.
+    """Yield the database in a transaction: all of it happens, or nothing, and no other program writes meanwhile.
 
-    Raises sqlite3.OperationalError where another program holds the database for longer than a second.
+    Raises sqlite3.OperationalError if another program holds the database for longer than a second.
     """
     with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as database, database:
         database.execute("BEGIN IMMEDIATE")

@@ -42,7 +42,8 @@ class Bank:
                 database.execute(table)
 
     def give(self, envelope: str, sender: str, cents: int, share: int, after: str) -> None:
-        """Take money from the sender into an envelope. Sent twice, it is one envelope with one message."""
+        """Take money from the sender into an envelope. If it is called again, it stays one envelope with one
+        message."""
         # The message comes first: an envelope without one would keep the money. A message without an envelope comes
         # again for some hours, and becomes a dead letter.
         message = self._hourwheel.schedule(TOPIC, {"envelope": envelope}, after, key=f"envelope-{envelope}")
@@ -68,7 +69,7 @@ class Bank:
                 say(f"envelope {envelope} is empty, which its webhook finds when it comes ({error.code or error})")
 
     def receive(self, request: Request) -> Reply:
-        """Answer a webhook. 2xx ends its message, and anything else brings it again."""
+        """Answer a webhook. A 2xx ends its message. After any other answer the message comes again."""
         self.webhook_came.set()
         verdict = check(read_secret(self.secret), request.headers, request.body, time.time())
         if verdict != "ok":
@@ -83,7 +84,7 @@ class Bank:
         return Reply(200)
 
     def give_back(self, envelope: str) -> int:
-        """Move what is left to the sender. Returns the cents: none the second time."""
+        """Move what is left to the sender. Return the cents that were moved: none the second time."""
         with transaction(self._path) as database:
             sender, _, _, left = _read(database, envelope)
             if left:

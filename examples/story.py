@@ -17,7 +17,7 @@ def say(text: str) -> None:
 
 
 def command_line(name: str, steps: tuple[str, ...]) -> argparse.ArgumentParser:
-    """The options of a program, whose first step is the one without a word."""
+    """Return the parser of a program's options. If the command line names no step, the first of `steps` is taken."""
     parser = argparse.ArgumentParser(prog=f"python -m examples.{name}")
     parser.add_argument("step", nargs="?", choices=steps, default=steps[0])
     parser.add_argument("id", nargs="?", default="7", help=f"of the {name.partition('_')[2]} [default: 7]")
@@ -31,7 +31,7 @@ def command_line(name: str, steps: tuple[str, ...]) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def told_to_the_end() -> Iterator[None]:
-    """End with one line at Ctrl-C or SIGTERM, or when something cannot be done."""
+    """End the program with one line at Ctrl-C or SIGTERM, or when a request or a look-up in the database fails."""
     signals = (signal.SIGINT, signal.SIGTERM)
     # A shell that starts a program in the background lets it ignore Ctrl-C.
     before = [signal.signal(each, signal.default_int_handler) for each in signals]

@@ -30,7 +30,8 @@ class Shop:
             orders.execute(TABLE)
 
     def place(self, order: str, after: str) -> None:
-        """Take an order that has to be paid within `after`. Sent twice, it is one order with one message."""
+        """Take an order that has to be paid within `after`. If it is called again, it stays one order with one
+        message."""
         # The message comes first: an order without one would wait for ever. A message without an order comes again for
         # some hours, and becomes a dead letter.
         message = self._hourwheel.schedule(TOPIC, {"order": order}, after, key=f"order-{order}")
@@ -57,14 +58,14 @@ class Shop:
         return True
 
     def pull(self, wait_s: int = 1) -> list[dict[str, Any]]:
-        """Messages that are due, each leased to this worker. It waits for the first one."""
+        """Return messages that are due, each leased to this worker. Wait up to `wait_s` for the first one."""
         wanted = {"max": 10, "wait": f"{wait_s}s"}
         # Where an answer is lost, its messages come again at the end of their lease: to pull twice is safe.
         answer = self._hourwheel.send("POST", f"/v1/topics/{TOPIC}/pull", wanted, keyed=True, wait_s=wait_s)
         return list(answer["messages"])
 
     def handle(self, message: dict[str, Any]) -> None:
-        """Cancel the order of a message unless it is paid, and acknowledge the message."""
+        """Cancel the order of a message unless it is paid, and ack the message."""
         order = message["body"]["order"]
         try:
             changed, state, _ = self._step(order, "cancelled")
@@ -77,7 +78,7 @@ class Shop:
         say(f"order {order} is {what}; {message['lateness_ms']} ms late, attempt {message['attempt']}, {result}")
 
     def work(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Handle what comes, until this is true."""
+        """Pull messages and handle them, until `until` returns True."""
         # A worker that dies with a message has it for 10 s; then another worker gets it.
         self._hourwheel.send("PUT", f"/v1/topics/{TOPIC}", {"lease": "10s"}, keyed=True)
         say("the worker waits for orders whose time is up")
@@ -94,14 +95,15 @@ class Shop:
             return _read(orders, order)[0]
 
     def _step(self, order: str, state: str) -> tuple[bool, str, str]:
-        """Change a waiting order to this state. Whether it was waiting, its state now, and its message's id."""
+        """Change a waiting order to this state. Return if it was waiting, its state now, and the id of its message."""
         with transaction(self._path) as orders:
             update = "UPDATE orders SET state = ? WHERE id = ? AND state = 'waiting'"
             changed = orders.execute(update, (state, order)).rowcount == 1
             return changed, *_read(orders, order)
 
     def _settle(self, how: str, message: dict[str, Any]) -> str:
-        """Ack or nack. `stale`: the lease ended before, and the message is another worker's or comes again."""
+        """Ack or nack the message, and return the result. `stale`: the lease ended before, so another worker has the
+        message or it comes again."""
         receipts = {"receipts": [message["receipt"]]}
         answer = self._hourwheel.send("POST", f"/v1/topics/{TOPIC}/{how}", receipts, keyed=True)
         return str(answer["results"][0]["result"])

@@ -50,7 +50,7 @@ def ack_request(topic: str, receipts: list[str]) -> bytes:
 
 
 def pull_request(topic: str, wait_ms: int = WAIT_MS) -> bytes:
-    """Return a pull of the most messages that one may carry."""
+    """Return a pull for PULL_MAX messages, the most that a pull may ask for."""
     return render("POST", f"/v1/topics/{topic}/pull", json.dumps({"max": PULL_MAX, "wait": wait_ms}).encode())
 
 
@@ -70,11 +70,11 @@ class Drain:
         self.last_s = 0.0
 
     async def run(self, connections: int = CONSUMERS) -> None:
-        """Run until all are acked."""
+        """Pull and ack with consumers at the address of this Drain, until all messages are acked."""
         await self.at([self._address], connections)
 
     async def at(self, addresses: Sequence[Address], connections: int = CONSUMERS) -> None:
-        """Run with the connections spread over these addresses."""
+        """Pull and ack until all messages are acked, with the connections spread over these addresses."""
         turns = itertools.islice(itertools.cycle(addresses), connections)
         await asyncio.gather(*map(self._one, turns))
 
@@ -103,10 +103,11 @@ class Drain:
 
 
 class Waiting:
-    """Consumers that always wait, until `count` messages have come. Acks go over a connection beside them.
+    """Consumers that always have a pull waiting, until `count` messages have come. All acks go over one further
+    connection.
 
-    There is one of each per message received: `late_ms` is receive time minus due time, `leader_late_ms` delivery time
-    minus due time, `due_ms` the due time.
+    Each list has one element for each message received. `late_ms` is receive time minus due time, `leader_late_ms`
+    delivery time minus due time, `due_ms` the due time.
     """
 
     def __init__(self, address: Address, topic: str, count: int) -> None:
@@ -118,7 +119,7 @@ class Waiting:
         self.due_ms: list[float] = []
 
     async def run(self, connections: int = CONSUMERS) -> None:
-        """Run until all have come and are acked."""
+        """Run until all messages have come and their acks are answered."""
         host, port = self._address.host, self._address.port
         pulls = (Pump.run(host, port, self._pulls(), self._received) for _ in range(connections))
         await asyncio.gather(*pulls, self._acking())

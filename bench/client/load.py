@@ -33,7 +33,7 @@ async def leader_address(cluster: Cluster) -> Address:
 
 
 def line(due_ms: int, topic: str = "bench") -> bytes:
-    """Return a message as JSON."""
+    """Return a message of `topic` that is due then, as JSON."""
     return json.dumps({"topic": topic, "body": BODY, "deliver_at": due_ms}).encode()
 
 
@@ -55,7 +55,8 @@ def due_times(count: int, spread_ms: int, seed: int = 1) -> list[int]:
 
 @dataclass
 class Count:
-    """Counts answers with this `status`, which carry `wanted` (b'"id"') once per message."""
+    """Counts the messages in answers. A good answer has this `status`, and `wanted` (b'"id"') once for each message.
+    With `per_answer` it has exactly that many messages. `seconds` are the times that requests took."""
 
     status: int
     wanted: bytes = b'"id"'
@@ -64,7 +65,7 @@ class Count:
     seconds: list[float] = field(default_factory=list)
 
     def answered(self, status: int, body: bytes, seconds: float) -> None:
-        """Count an answer. An answer that is not wholly good ends the run."""
+        """Count an answer. Raises ClusterFailed for an answer that is not good, which ends the run."""
         found = body.count(self.wanted)
         if status != self.status or (self.per_answer is not None and found != self.per_answer):
             raise ClusterFailed(f"status {status}, {found} messages: {body[:300]!r}")
@@ -78,7 +79,7 @@ class Count:
 
 
 def until(requests: Sequence[bytes], end_s: float) -> Iterator[bytes]:
-    """Repeat the requests until the time is over."""
+    """Yield the requests again and again, until `end_s` (time.perf_counter)."""
     return itertools.takewhile(lambda _: time.perf_counter() < end_s, itertools.cycle(requests))
 
 
@@ -90,7 +91,8 @@ async def pump(
     count: Count,
     frame: Framing = http_frame,
 ) -> float:
-    """Send `requests` over `connections` connections for `seconds`. Return the real time that it took."""
+    """Send `requests` over `connections` connections for `seconds`. Each connection sends all of them in turn, each
+    beginning with another one. `count` counts the answers. Return the real time that it took."""
     start = time.perf_counter()
     turns = (turn % len(requests) for turn in range(connections))
     shifted = [[*requests[turn:], *requests[:turn]] for turn in turns]
@@ -101,7 +103,7 @@ async def pump(
 
 
 async def fill(address: Address, requests: Iterable[bytes], connections: int = BATCH_CONNECTIONS) -> tuple[int, float]:
-    """Send each of these batch requests once. Return (messages acknowledged, seconds it took)."""
+    """Send each of these batch requests once. Return (messages scheduled, seconds it took)."""
     count = Count(200)
     source = iter(requests)
     start = time.perf_counter()
@@ -111,7 +113,8 @@ async def fill(address: Address, requests: Iterable[bytes], connections: int = B
 
 
 async def fill_due(address: Address, due_ms: Sequence[int], topic: str) -> None:
-    """Schedule a message of `topic` at each time. Raises ClusterFailed unless all are in before the first is due."""
+    """Schedule a message of `topic` for each of these times. Raises ClusterFailed unless all are scheduled before the
+    first is due."""
     acknowledged, _ = await fill(address, batches(due_ms, topic))
     if acknowledged != len(due_ms):
         raise ClusterFailed(f"{acknowledged} of {len(due_ms)} scheduled")
@@ -131,5 +134,6 @@ async def put_topic(address: Address, topic: str, settings: dict[str, object]) -
 
 
 def lead_ms(count: int, rate: float = 25_000) -> int:
-    """Return a full second that is far ahead: `count` messages are scheduled before it even at a low rate."""
+    """Return a due time on a full second, in ms. It is far enough ahead to schedule `count` messages before it at
+    `rate` a second, which is low."""
     return (int(time.time() + 3 + count / rate) + 1) * 1000

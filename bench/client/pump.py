@@ -30,7 +30,8 @@ def render(method: str, path: str, body: bytes, content_type: str = "application
 
 
 def http_frame(buffer: bytearray) -> tuple[int, int, int] | None:
-    """Frame an HTTP answer with Content-Length. Raises ClusterFailed for an answer without."""
+    """Find the first whole HTTP answer (see `Framing`), by its Content-Length. Raises ClusterFailed for an answer
+    without one."""
     end = buffer.find(_HEAD_END)
     if end < 0:
         return None
@@ -53,11 +54,11 @@ class _Framed(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Keep the transport, over which requests are sent."""
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's transports are no subclass of it
 
     def data_received(self, data: bytes) -> None:
-        """Gather one answer."""
+        """Gather bytes until an answer is whole, then give it to `_got`."""
         buffer = self._buffer
         buffer += data
         try:

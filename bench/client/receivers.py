@@ -1,4 +1,4 @@
-"""Receivers of webhooks in a process of their own: `hourwheel listen`, whose log is the judge."""
+"""Receivers of webhooks in a process of their own: `hourwheel listen`, by whose log a measurement is judged."""
 
 import json
 import os
@@ -22,7 +22,7 @@ PUSH_SETTINGS = {"push": {"allow": ["127.0.0.0/8"]}}
 
 
 class Received(msgspec.Struct, gc=False):
-    """The judged members of a line of the log."""
+    """The members of a line of the log that are judged."""
 
     received_ms: float
     port: int
@@ -124,16 +124,18 @@ def firsts(received: Sequence[Received]) -> dict[str, Received]:
     return found
 
 
-#: A lease begins a little before its webhook is received.
+#: A repeat that comes at most this much sooner than a lease after the first delivery still counts as one after the
+#: lease. A lease begins a little before its webhook is received.
 LEASE_SLACK_S = 1.0
 
 
 def repeats(received: Sequence[Received], lease_s: float = float("inf")) -> Repeats:
-    """Return the repeated deliveries of ids. The span is of the deliveries that were repeated, the widest of all terms.
+    """Return the repeated deliveries of ids. The span is that of the earlier deliveries, within one term: the widest of
+    all terms.
 
     A leader that dies loses the records of its last pushes, which it made within one span of time. Its successor pushes
     those messages again. If the dead leader had recorded the delivery and not the answer, the message comes again when
-    its lease of `lease_s` ends. Such unknown outcomes are counted apart.
+    its lease of `lease_s` ends. Such unknown outcomes are counted apart, as `after_lease`.
     """
     again_ms = 1000 * (lease_s - LEASE_SLACK_S)
     after_lease = 0

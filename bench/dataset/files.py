@@ -1,4 +1,5 @@
-"""Writes a plan among any number of plain messages, as the directories of three nodes.
+"""Writes the messages of a plan (planted_case.py) among any number of plain messages, as the directories of three
+nodes.
 
 It uses the storage layer's own types, checksums and catalog, an hour at a time, in arrays. The result differs from a
 real directory only in that no cluster ran. Plain messages are due evenly over the hours, never within a change of
@@ -79,7 +80,8 @@ class Quiet:
 
 @dataclass(slots=True)
 class Written:
-    """Assigned places and random bits: `position` and `random` of the planted units, [u] each."""
+    """The places and random bits that the planted units got: `position` and `random`, [u] each. `lengths` has the
+    lengths of the files, by hour."""
 
     position: U64
     random: U64
@@ -111,7 +113,7 @@ class HourWriter:
     ) -> tuple[Rows, npt.NDArray[np.bool_]]:
         """Write the hour's files for the first node, and link them for the others. `settles` are of the planted units
         in this hour; `deliveries` have times in this hour. Return the hour's delivery records, in order of time, and a
-        mask of the lost ones."""
+        mask of those that a power cut took."""
         count = self.plain + len(self.at)
         dues = quiet.dues(self.hour, self.plain, self._chance)
         index = self._plain_index[self._chance.permutation(self.plain)]  # of the plain ones, in order of time
@@ -152,7 +154,7 @@ class HourWriter:
         return found
 
     def _write_log(self, folder: Path, rows: Rows, random: U64, units: Rows, written: Written) -> None:
-        """Write `log` and `index`."""
+        """Write the files `log` and `index` of the hour."""
         here = units[self.at]
         for name in ("due_ms", "topic", "attempt"):
             rows[name][self.index] = here[name]
@@ -260,7 +262,7 @@ class HourWriter:
 
 
 def delivery_rows(planted: Rows, written: Written) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Return the DELIVERY rows of planted records, in order of time, and a mask of the lost ones."""
+    """Return the DELIVERY rows of planted records, in order of time, and a mask of those that a power cut took."""
     planted = planted[np.argsort(planted["at_ms"], kind="stable")]
     rows = np.zeros(len(planted), DELIVERY)
     named = planted["unit"] >= 0
@@ -284,8 +286,8 @@ def delivery_rows(planted: Rows, written: Written) -> tuple[Rows, npt.NDArray[np
 
 
 def _inserted(rows: Rows, more: Rows, before: I64) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """Insert `more` into `rows`, each before the row in `before`, which rises. Return the result, and a mask of the
-    inserted."""
+    """Insert `more[i]` into `rows` before the row `before[i]`; `before` rises. Return the result, and a mask of the
+    inserted rows."""
     at = before + np.arange(len(more))
     inserted = np.zeros(len(rows) + len(more), np.bool_)
     inserted[at] = True

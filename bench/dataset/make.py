@@ -1,4 +1,5 @@
-"""Node directories whose ledger is known beforehand: any number of plain messages with stories planted among them.
+"""Node directories whose ledger is known beforehand: any number of plain messages, with stories planted among them. A
+story is what happens to a few messages, such as a lease that ends (planted_cases.py).
 
     make(root, messages=10_000_000, each=1_000) -> Planted
 
@@ -7,8 +8,9 @@ ledger, `each` messages are planted. `Planted` keeps their ids and the expected 
 are delivered once, on time. So a ledger is right if it has exactly these rows, which `Planted.differences` compares.
 
 The hours, in order:
+
 - one before the window, whose accounts are removed by retention
-- the hours with plain messages, with whose last the records end
+- the hours with plain messages; the records end with the last of them
 - one with pending messages.
 """
 
@@ -71,7 +73,7 @@ class Planted:
     until_ms: int
 
     def homes(self, case: str) -> U64:
-        """Return the messages of one story."""
+        """Return the homes of all messages of one story."""
         homes: U64 = self.expected["home"][self.expected["case"] == self.cases.index(case)]
         return homes
 
@@ -164,7 +166,8 @@ def _begin_terms(plan: Plan) -> None:
 
 
 def _write(root: Path, plan: Plan, quiet: Quiet, messages: int, hours: int) -> tuple[npt.NDArray[Any], Written]:
-    """Write all hours and all accounts."""
+    """Write the files of all hours and the delivery logs of all nodes. Return all planted units, and where they were
+    written."""
     units, settles, deliveries = map(np.concatenate, (plan.units, plan.settles, plan.deliveries))
     unit_hour, plain = units["due_ms"] // HOUR_MS, np.full(hours, messages // hours)
     plain[: messages % hours] += 1
@@ -195,7 +198,7 @@ def _told(
     directories: list[Path], plan: Plan, units: npt.NDArray[Any], written: Written, messages: int, from_ms: int,
     until_ms: int,
 ) -> Planted:  # fmt: skip
-    """Return the expected answers, with ids in place of plans."""
+    """Return what was planted and is expected. Units have the places and random bits that they got in the files."""
     told, again = np.concatenate(plan.expected), np.concatenate(plan.repeats)
     told = told[np.argsort(written.position[told["unit"]])]
     expected = {"home": written.position[told["unit"]], "random": written.random[told["unit"]]}

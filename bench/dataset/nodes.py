@@ -1,4 +1,4 @@
-"""The rest of a planted plan beside the hours: the nodes' directories, their catalogs and their delivery logs."""
+"""Writes what the directories of nodes have beside the hours: their folders, their catalogs and their delivery logs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Rows = npt.NDArray[Any]
 
 
 class Accounts:
-    """The delivery logs of all nodes, each rolled as a node rolls its own. Retention has removed the first node's first
-    file."""
+    """The delivery logs of all nodes, each split into files as a node splits its own. The first file of the first node
+    is left out, as if retention had removed it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -37,7 +37,8 @@ class Accounts:
         self._open: dict[int, tuple[int, Path]] = {}  # node -> hour and file
 
     def append(self, rows: Rows, lost: npt.NDArray[np.bool_], hour: int) -> None:
-        """Append records of one hour, in order of time. Lost ones become zeros."""
+        """Append the records of one hour, in order of time. Where the mask `lost` is True, zeros stand in place of the
+        record."""
         nodes = rows["node"].copy()
         seal_deliveries(rows)
         rows.view(np.dtype((np.void, DELIVERY.itemsize)))[lost] = np.zeros(1, DELIVERY).view("V80")

@@ -114,7 +114,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """A hand-over of each of a story's messages, [k] each."""
+    """One hand-over of each message of a story, [k] each: when, in which term, which attempt, and by which node."""
 
     at_ms: I64
     term: I64
@@ -235,7 +235,7 @@ class Plan:
         tick: I64 | int = 0,
         lost: bool = False,
     ) -> None:
-        """Add a record to the account of the node that made this hand-over."""
+        """Add a record to the account of the node that made this hand-over. `kind` is START or END."""
         rows = np.zeros(len(at_ms), DELIVERY_PLAN)
         rows["unit"], rows["at_ms"], rows["tick"], rows["kind"] = messages.unit, at_ms, tick, kind
         rows["asked_due_ms"] = messages.due_ms if kind == START else 0
@@ -255,7 +255,8 @@ class Plan:
         to: I64 | int = -1,
         code: int = 0,
     ) -> None:
-        """Add a settle record of these units. `made` is its hand-over, if there was one."""
+        """Add a settle record of these units. `made` is the hand-over that it is about, if there was one. `to` is the
+        planted unit that the unit was moved to."""
         rows = np.zeros(len(unit), SETTLE_PLAN)
         rows["unit"], rows["what"], rows["at_ms"], rows["when"], rows["to"] = unit, what, at_ms, when, to
         rows["code"] = code
@@ -265,7 +266,7 @@ class Plan:
         self.settles.append(rows)
 
     def end(self, messages: Messages, what: int, at_ms: I64, made: HandOver | None = None, *, code: int = 0) -> None:
-        """End the messages, with a record at their place and at home."""
+        """End the messages: settle them as `what`, with a record at their place and another at their home."""
         self.settle(messages.place, what, at_ms, made, code=code)
         if (messages.place != messages.unit).any():
             self.settle(messages.unit, what, at_ms, made, code=code)
@@ -293,7 +294,8 @@ class Plan:
     def repeat(
         self, messages: Messages, cause: Cause, before: HandOver, later: HandOver, other: I64 | None = None
     ) -> None:
-        """Expect the later hand-over to be a duplicate."""
+        """Expect the ledger to have `later` as a duplicate of `before`, for this cause. `other` is the home of the
+        message of `before`, if that is another message."""
         rows = np.zeros(len(messages.unit), REPEAT)
         rows["unit"] = messages.unit
         rows["other"] = messages.unit if other is None else other
@@ -310,7 +312,7 @@ class Plan:
         late_cause: LateCause = LateCause.NONE,
         lost: Lost = Lost.NONE,
     ) -> None:
-        """End the story, with the expected rows of the ledger."""
+        """End the story: record the rows that the ledger must have of these messages."""
         rows = np.zeros(len(messages.unit), EXPECTED)
         if messages.case not in self.cases:
             self.cases.append(messages.case)

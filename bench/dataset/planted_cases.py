@@ -77,7 +77,7 @@ def overdue(plan: Plan, count: int) -> None:
 
 
 def open_again(plan: Plan, count: int) -> None:
-    """Messages handed over, not acknowledged, and not handed over again yet."""
+    """Messages handed over and never acked. Their lease has ended, and no second hand-over was made yet."""
     messages = _calm(plan, "open_again", count)
     plan.hand_over(messages, 1, messages.due_ms + 3)
     plan.expect(messages, MessageClass.PENDING, Flag.OVERDUE | UNKNOWN)
@@ -170,7 +170,7 @@ def nodes_disagree(plan: Plan, count: int) -> None:
 
 
 def scheduled_twice(plan: Plan, count: int) -> None:
-    """Messages whose producer heard no answer, and had given them no key."""
+    """Messages whose producer got no answer and scheduled them again, without a key."""
     due_ms = plan.calm(count)
     first = plan.messages("scheduled_once", due_ms)
     made = plan.hand_over(first, 1, due_ms + 3)
@@ -218,7 +218,7 @@ def waiting_for_consumer(plan: Plan, count: int) -> None:
 
 
 def waiting_for_receiver(plan: Plan, count: int) -> None:
-    """Messages dispatched in time, whose receiver had no room."""
+    """Messages dispatched in time, and pushed four seconds late because their receiver was busy with others."""
     messages = _calm(plan, "waiting_for_receiver", count, HOOKS)
     _late(plan, messages, messages.due_ms + 4_000, messages.due_ms // 1000 + 3, LateCause.WAITING_FOR_RECEIVER)
 
@@ -246,7 +246,7 @@ def no_leader(plan: Plan, count: int) -> None:
 
 
 def _fail(plan: Plan, messages: Messages, attempt: int, at_ms: I64, *, nack: bool = False) -> None:
-    """Hand over, refuse, and move to the next attempt."""
+    """Hand the messages over, let the receiver or consumer refuse them, and move them to their next attempt."""
     made = plan.hand_over(messages, attempt, at_ms)
     outcome, code = (GIVEN_BACK, NACKED) if nack else (FAILED, 500)
     plan.tell(messages, made, END, at_ms + 30, outcome=outcome, code=code)
@@ -315,7 +315,7 @@ def delivered_unsettled(plan: Plan, count: int) -> None:
 
 
 def untraced(plan: Plan, count: int) -> None:
-    """Messages whose settled hand-over is in no account. The hand-over before it is."""
+    """Messages whose last hand-over is in a settle record and in no account. Their first hand-over is in both."""
     messages = _calm(plan, "untraced", count)
     first = plan.hand_over(messages, 1, messages.due_ms + 3)
     second = plan.hand_over(messages, 2, first.at_ms + LEASE_MS + 100, started=False)
@@ -331,7 +331,7 @@ def strict(plan: Plan, count: int) -> None:
 
 
 def released(plan: Plan, count: int) -> None:
-    """Messages leased ahead, released, and leased again."""
+    """Messages leased ahead. That lease was released before any hand-over, and they were leased again and delivered."""
     messages = _calm(plan, "released", count, STRICT)
     plan.hand_over(messages, 1, messages.due_ms - 80, started=False)
     plan.settle(messages.place, RELEASED, messages.due_ms - 60)
@@ -343,7 +343,8 @@ def records_missing(plan: Plan, count: int) -> None:
     """Messages whose account was lost in a power cut. They are unknown, not lost, and another hand-over cannot be
     excluded.
 
-    The records that are left bound the holes. The moment is one without other open messages that the holes could hide.
+    The records before and after the lost ones bound the gap. No other message is open at that moment, so the gap hides
+    nothing of another one.
     """
     at_ms = whole_from_ms(int(plan.terms.begun_ms[0])) + 500 + plan.chance.integers(0, 200, count)
     messages = plan.messages("records_missing", at_ms - 2)

@@ -2,9 +2,9 @@
 half-way.
 
 It answers a newcomer's first questions: is any message lost, early or delivered twice, and how long is the pause.
-Producers, consumers and checkers are those of the chaos tests, so the tests hold the printed figures. The pushed half
-is judged from the log of the process that received it. If an outcome is unknown, clients send again with their keys, so
-`scheduled` counts acknowledged messages. Exit status 1 if a message is lost or early.
+Producers, consumers and checkers are those of the chaos tests. The pushed half is judged from the log of the process
+that received it. If an outcome is unknown, clients send again with their keys. So `scheduled` counts the messages that
+were answered 201. Exit status 1 if a message is lost or early.
 """
 
 import argparse
@@ -43,7 +43,7 @@ NOTHING_WRONG, SOMETHING_WRONG = 0, 1
 
 @dataclass(frozen=True)
 class Result:
-    """The figures of a run, in the order of the last line. The totals are of both parts."""
+    """The figures of a run, in the order of the last line. All but `pull` and `push` are totals of both halves."""
 
     scheduled: int
     delivered: int
@@ -57,12 +57,12 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """1 if a message is lost or early."""
+        """1 if a message is lost or early, otherwise 0."""
         return SOMETHING_WRONG if self.lost or self.early else NOTHING_WRONG
 
 
 def total(pull: Part, push: Part) -> Result:
-    """Return both parts and their sums. The span is the wider one."""
+    """Return the figures of both halves and their totals. The span is the wider one of the two."""
     return Result(
         scheduled=pull.scheduled + push.scheduled,
         delivered=pull.delivered + push.delivered,
@@ -124,8 +124,8 @@ def show(found: Result) -> None:
 
 
 async def kill_leader(nemesis: LiveNemesis, shown: Display, after_s: float, killed: asyncio.Future[float]) -> None:
-    """Kill the leader at its time and say which node leads then. `killed` gets the moment of the kill (time.monotonic)
-    once another node leads. The killed node stays down until this is cancelled."""
+    """Kill the leader after `after_s`, and say which node leads then. `killed` gets the moment of the kill
+    (time.monotonic) once another node leads. The killed node stays down until this is cancelled."""
     await asyncio.sleep(after_s)
     led = await nemesis.watch.wait_leader()
     shown.say(f"kill -9 {led.node_id}, the leader of term {led.term} (pid {nemesis.cluster.pid(led.node_id)})")
@@ -175,7 +175,8 @@ async def run(directory: Path, plan: Plan, kill_at_s: float, picture: Path | Non
 async def _play(
     cluster: Cluster, history: History, workload: Workload, pushed: Pushed, plan: Plan, kill_at_s: float
 ) -> None:
-    """Run both halves at once, with the kill between, until all messages came or it took too long."""
+    """Run both halves at once, and kill the leader meanwhile. Return when all messages have come, or `drain_s` after
+    the last."""
     nemesis = LiveNemesis(cluster, history, FaultPlan(plan.seed, len(cluster.nodes), plan.duration_s))
     nemesis.register(ProcessFaults(nemesis))
     killed: asyncio.Future[float] = asyncio.get_running_loop().create_future()

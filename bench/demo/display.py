@@ -19,7 +19,7 @@ class Display(Protocol):
         """Show an event as a line."""
 
     def update(self, scheduled: int, pulled: int, pushed: int) -> None:
-        """Show the counts: all acknowledged messages, then the received ones by each way."""
+        """Show the numbers of messages that were scheduled so far, and that were pulled and pushed."""
 
 
 class Lines:

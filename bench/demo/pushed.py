@@ -1,7 +1,7 @@
 """The pushed half of the demo: a producer, a real receiver process, and a judge that reads the receiver's own log.
 
-From the cluster the judge takes only the ids and due times of acknowledged messages. The receiver's log says which
-messages came, when and how often.
+From the cluster the judge takes only the ids and due times of messages that were answered 201. The receiver's log says
+which messages came, when and how often.
 """
 
 import asyncio
@@ -19,18 +19,20 @@ from chaos.plan.load_plan import Plan
 from cli.local.local_nodes import LocalNode
 
 LOOK_S = 0.05
-#: Short, because a push on the wire comes again after its leader died, when its lease ends: timeout plus 5 s.
+#: Short, because the demo waits for the pushes that were on the wire when the leader died. They come again when their
+#: lease ends: timeout plus 5 s.
 TARGET_TIMEOUT_S = 2.0
 LEASE_S = TARGET_TIMEOUT_S + 5.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """The figures of the messages that went one way.
+    """The figures of the pulled or of the pushed half.
 
-    - `duplicates`: those of the failover.
+    - `duplicates`: messages that came again because the leader changed. Their first deliveries span
+      `duplicate_span_ms`.
     - `after_lease`: messages that came again because the answer to their first delivery was lost with the leader.
-    - `failover_gap_ms`: from kill -9 to the next delivery. None without.
+    - `failover_gap_ms`: from kill -9 to the next delivery. None if no delivery came after it.
     """
 
     scheduled: int

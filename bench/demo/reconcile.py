@@ -76,7 +76,7 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """1 if a promise is broken or the three differ."""
+        """1 if a promise is broken or the three sources differ, otherwise 0."""
         return 1 if self.promises_broken or self.differences else 0
 
 
@@ -99,7 +99,7 @@ class KilledCluster:
 
 @dataclass(frozen=True)
 class Compared:
-    """Files and API against the checkers, and all differences between any two."""
+    """The agreement of the files with the checkers, that of the API with the checkers, and all differences as lines."""
 
     files: Agreement
     api: Agreement
@@ -107,7 +107,7 @@ class Compared:
 
 
 def compare(hurt: KilledCluster, document: Mapping[str, Any], out: Path) -> Compared:
-    """Compare the three sources."""
+    """Compare the ledger of the files (report.json and the tables in `out`), that of the API, and the checkers."""
     history = hurt.history
     files = agreement(history, _BOUNDS, duplicates(out))
     api = agreement(history, _BOUNDS, hurt.rows)
@@ -125,7 +125,7 @@ def compare(hurt: KilledCluster, document: Mapping[str, Any], out: Path) -> Comp
 def result(
     document: Mapping[str, Any], compared: Compared, broken: list[str], kill_count: int, took_s: float, report: Path
 ) -> Result:
-    """Return the figures of report.json, with those of the other sources."""
+    """Return the last line: the figures of report.json, and duplicates by cause from all three sources."""
     classes, causes, flags = document["classes"], document["causes"], document["flags"]
     return Result(
         messages=document["scheduled"],

@@ -1,7 +1,9 @@
-"""Measure the price of a request at a node that does not lead. Behind a balancer two of three requests meet one.
+"""Measure the price of a request at a node that does not lead. Behind a load balancer two of three requests reach such
+a node.
 
-`follower`: all clients at one follower, or at both. `any-node`: clients spread over all three nodes, beside the same at
-the leader. Processor time is of one message, of the leader's process and of the follower's.
+`follower`: all clients at one follower, or at both. `any-node`: clients spread over all three nodes, and for comparison
+the same clients at the leader. The figures include the processor time a message of the leader's process, and of a
+follower's.
 """
 
 import asyncio
@@ -80,7 +82,8 @@ def _singles() -> list[bytes]:
 
 
 async def follower(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure singles, batches, a drain and long polls at followers."""
+    """Measure requests at followers: single messages, batches, a drain and long polls. Batches and the drain run at the
+    leader too."""
     leader, followers = await _nodes(cluster)
     rows = []
     for connections in CONNECTIONS:
@@ -135,7 +138,7 @@ async def _polls(cluster: Cluster, at: str, scale: Scale) -> Row:
 
 
 async def any_node(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure singles at the leader, and over all nodes."""
+    """Measure single messages a request, with all clients at the leader and with the clients spread over all nodes."""
     leader, followers = await _nodes(cluster)
     rows = []
     for name, at in (("the leader", [leader]), ("any node", [leader, *followers])):

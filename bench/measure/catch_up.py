@@ -1,8 +1,8 @@
 """Measure the return of a node that is millions of messages behind: how long it takes, and the lateness meanwhile.
 
-Little journal is kept (SETTINGS), so the node needs a snapshot. The same load runs twice: with all nodes up and level,
-and from the restart of the node until it has caught up. In it messages are due all the time, pulled by waiting
-consumers. Others are scheduled at a steady rate, so the node has to catch up with a moving log.
+Little journal is kept (SETTINGS), so the node needs a snapshot. The same load runs twice. At first no node is behind.
+Then it runs from the restart of the node until the node has caught up. All the while messages become due, and waiting
+consumers pull them. Others are scheduled at a steady rate, so the node has to catch up with a moving log.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ POLL_S = 0.05
 
 
 async def catch_up(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Return the time from the node's start until it is level, and p99 and worst of the lateness before and
-    meanwhile."""
+    """Return the time from the node's start until it has caught up. Return also p99 and worst of the lateness, before
+    and meanwhile."""
     address = await leader_address(cluster)
     leader = (await cluster.wait_leader()).node_id
     away = next(node_id for node_id in cluster.nodes if node_id != leader)
@@ -90,7 +90,7 @@ async def _load(address: Address, topic: str, seconds: float) -> tuple[Waiting, 
 
 
 async def _come_back(cluster: Cluster, leader: str, away: str, base_ms: int) -> tuple[float, float, int]:
-    """Start the node when the load has run for a second. Return when it started and when it was level (ms since the
+    """Start the node when the load has run for a second. Return when it started and when it had caught up (ms since the
     epoch), and the snapshot's size in bytes."""
     await asyncio.sleep(base_ms / 1000 + 1 - time.time())
     cluster.start(away)

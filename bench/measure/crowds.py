@@ -1,7 +1,7 @@
-"""Measure the cost of a crowd for other clients: topics with a message each, waiting consumers, closed ports.
+"""Measure what other clients notice of very many topics with a message each, waiting consumers, or closed ports.
 
-Lateness is measured as in `lateness-pull` and `lateness-push`, at a low rate, so any increase is the crowd's. Shares of
-a core are of the leader's process, user and system, from /proc.
+Lateness is measured as in `lateness-pull` and `lateness-push`, at a low rate, so any increase comes from what runs
+beside. Shares of a core are of the leader's process, user and system, from /proc.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ NDJSON: Final = "application/x-ndjson"
 
 
 async def topics(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure lateness by pull and push, alone and beside topics with a ready message each. Count holds by scrapes of
-    all."""
+    """Measure lateness by pull and push, alone and beside topics with a ready message each. Count how often scrapes of
+    /metrics hold the event loop then."""
     address = await leader_address(cluster)
     alone = await _pulled_ms(address, "alone-pull", scale), await _pushed_ms(cluster, address, "alone-push", scale)
     now_ms = int(time.time() * 1000)  # due at once
@@ -132,7 +132,7 @@ async def _fill(address: Address, lines: list[bytes]) -> None:
 
 
 async def _wait(address: Address, topic: str, tag: str) -> None:
-    """Run a consumer for ever."""
+    """Run a consumer that waits for messages with this tag, until cancelled."""
     pull = render("POST", f"/v1/topics/{topic}/pull", json.dumps({"wait": "20s", "tags": tag}).encode())
 
     def answered(status: int, body: bytes, seconds: float) -> None:
@@ -173,7 +173,8 @@ async def _scraped(address: Address) -> Row:
 
 
 def _long_holds(page: bytes) -> int:
-    """Return the number of longer holds on a page of metrics, by our own work or waiting."""
+    """Return how many holds of the event loop past LONG_MS a page of metrics counts, by the node's own work or by
+    blocking calls."""
     counts: dict[tuple[str, str], int] = {}
     for kind, bound, count in re.findall(rb'loop_held_seconds_bucket\{by="(\w+)",le="([^"]+)"\} ([\d.]+)', page):
         counts[kind.decode(), bound.decode()] = int(float(count))

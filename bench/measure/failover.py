@@ -37,7 +37,7 @@ WAIT_MS = 1_000
 
 
 async def failover(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Fill, let the ready messages become due, kill the leader, and wait for the first message."""
+    """Schedule what lies ahead, let the ready messages become due, kill the leader, and wait for the first message."""
     address = await leader_address(cluster)
     rendered = batches(due_times(BATCH * RENDERED_BATCHES, FAR_MS))
     pending, _ = await fill(address, itertools.islice(itertools.cycle(rendered), scale.failover_pending // BATCH))

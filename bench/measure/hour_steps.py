@@ -66,7 +66,7 @@ def batch_of(due_ms: I64) -> UnitBatch:
 
 
 def open_store(directory: Path) -> Store:
-    """Open a founded store of its own."""
+    """Make a store in `directory`, found it, and open it."""
     directory.mkdir()
     store = Store.open(directory, disk=Disk())
     genesis = Genesis(cluster_id=bytes(range(16)), secret=bytes(32), nodes=("n1",), formats={}, created_ms=1)
@@ -77,7 +77,7 @@ def open_store(directory: Path) -> Store:
 
 
 def checkpoint(store: Store, index: int, steps: Steps) -> None:
-    """Make a whole checkpoint. Its parts on the loop are steps."""
+    """Make a whole checkpoint. Its begin and its end, which run on the loop of a node, are taken as steps."""
     record = CheckpointRecord(
         applied_index=index, applied_term=1, tick=0, local_index=0, state_applied_index=0, max_now_ms=1
     )
@@ -108,8 +108,8 @@ def many_hours(directory: Path, hours: int) -> list[Row]:
 
 
 def long_hour(directory: Path, units: int) -> list[Row]:
-    """Measure a far hour of `units` messages after a restart. It becomes near after a checkpoint of others, and without
-    one."""
+    """Measure a store after a restart, with a far hour of `units` messages that becomes near. That happens once after a
+    checkpoint of other hours, and once before any checkpoint."""
     store, steps = open_store(directory), Steps()
     number = NOW + 4
     batch = batch_of(number * HOUR_MS + np.arange(BATCH) * (HOUR_MS // BATCH))

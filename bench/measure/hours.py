@@ -39,8 +39,8 @@ CHECKPOINT_INDEX = "hourwheel_checkpoint_index"
 async def hours(cluster: Cluster, scale: Scale) -> list[Row]:
     """Schedule one message in each hour, by batches, then single messages while checkpoints come.
 
-    Restarts follow: after a checkpoint, and in another cluster from within its first one. Leftovers of kills are
-    removed with the rest.
+    Then measure restarts after kill -9: of this cluster after a checkpoint, and of another one that was killed within
+    its first checkpoint. What the killed nodes leave behind is removed with the rest of the directory.
     """
     directory = next(iter(cluster.nodes.values())).data_path.parent.parent
     rows = told(await _spread(cluster, scale))
@@ -58,7 +58,8 @@ async def hours(cluster: Cluster, scale: Scale) -> list[Row]:
 
 
 async def _from_within(directory: Path, scale: Scale) -> list[Row]:
-    """Kill the nodes while the first checkpoint writes, and once more in the first one after that."""
+    """Kill all nodes while they write their first checkpoint, and restart them. Do so once more in the first checkpoint
+    after that. Return a row for each restart."""
     rows: list[Row] = []
     figure = f"restart after kill -9 inside the first checkpoint of {scale.hours:,} hours"
     async with Cluster(directory, settings=PUSH_SETTINGS) as cluster:
@@ -78,8 +79,8 @@ async def _from_within(directory: Path, scale: Scale) -> list[Row]:
 
 
 async def _kill_within(cluster: Cluster, commit_index: int, hours: int) -> None:
-    """Kill each node when its checkpoint has made `hours` directories, and at the latest when the checkpoint is over.
-    Then nothing is left over, which the figure's detail shows."""
+    """Kill each node when its checkpoint has made `hours` directories. Kill it at the latest when the checkpoint is
+    over. Then no unfinished directory is left over, which the figure's detail shows."""
     before = {node_id: _directories(node.data_path) for node_id, node in cluster.nodes.items()}
 
     async def killed() -> bool:

@@ -39,7 +39,7 @@ async def _late(address: Address, topic: str, base_ms: int, seconds: float) -> d
 
 
 async def isolation(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Return p99 alone, p99 beside the hanging receiver, and the difference."""
+    """Return p99 alone, p99 beside the hanging receiver, and by how many per cent that is more."""
     address = await leader_address(cluster)
     alone = [await _late(address, f"alone-{turn}", lead_ms(0), scale.seconds) for turn in range(2)]
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as hanging:  # the kernel accepts, and no process reads

@@ -22,19 +22,20 @@ from chaos.history.verdict import percentiles
 
 GRACE_S = 60.0
 RECEIVERS = 10
-#: Shares of the due rate. A push has a smaller target than a pull, and above it lateness only grows with the time.
+#: The shares of the due rate at which pushes are measured. Fewer messages a second can be pushed than pulled. Above
+#: that rate lateness only grows with the length of the run.
 PUSH_SHARES = (0.5, 1.0)
 
 
 def spread_ms(rate: int, seconds: float) -> list[int]:
-    """Return offsets uniform over the milliseconds, in order."""
+    """Return `rate` offsets a second for `seconds`, in ms: uniform over the milliseconds, in order."""
     return sorted(
         int(value) for value in np.random.default_rng(1).integers(0, int(seconds * 1000), int(rate * seconds))
     )
 
 
 def bursts_ms(rate: int, seconds: float) -> list[int]:
-    """Return offsets on full seconds only."""
+    """Return `rate` offsets a second for `seconds`, in ms: all on full seconds."""
     return [second * 1000 for second in range(int(seconds)) for _ in range(rate)]
 
 
@@ -51,7 +52,8 @@ def _rows(
 
 
 async def by_pull(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure both shapes, `due_rate` a second."""
+    """Measure due times that are spread over the milliseconds, then due times on full seconds, `due_rate` messages a
+    second each."""
     address = await leader_address(cluster)
     rows: list[Row] = []
     for shape, topic, offsets, target in (

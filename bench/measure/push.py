@@ -20,7 +20,7 @@ GIVE_UP_S = 120.0
 
 
 async def push(cluster: Cluster, scale: Scale) -> list[Row]:
-    """Measure one receiver, then ten."""
+    """Measure the pushes to one receiver, then to ten."""
     one = await _to(cluster, scale, 1, "push to one receiver", at_least(2_500))
     ten = await _to(cluster, scale, 10, "push to ten receivers", at_least(4_000))
     return [one, ten]

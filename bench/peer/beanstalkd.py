@@ -32,7 +32,7 @@ def put(delay_s: int) -> bytes:
 
 
 def answers(count: int) -> Framing:
-    """Return the framing of `count` answers of one line each."""
+    """Return the Framing of a request whose answer is `count` lines."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None
@@ -48,7 +48,7 @@ class Taker:
         self.deleted = 0
 
     def request(self) -> bytes:
-        """Return the next request."""
+        """Return the next request: reserve jobs, or delete those that were reserved."""
         if not self._reserved:
             return _RESERVE * PULL_MAX
         return b"".join(b"delete %b\r\n" % job for job in self._reserved)
@@ -71,7 +71,7 @@ class Taker:
 
 
 async def beanstalkd(directory: Path, scale: Scale) -> list[Row]:
-    """Measure all figures. Raises Missing."""
+    """Measure beanstalkd: one message a request, batches, and a drain. Raises Missing if it cannot be measured here."""
     server, port = find("beanstalkd"), free_port()
     command = [server, "-l", LOOPBACK, "-p", str(port), "-b", str(directory.resolve()), "-f0"]
     detail: dict[str, object] = {"version": version([server, "-v"]), "sync": "every write (-f0)"}

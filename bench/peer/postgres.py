@@ -45,7 +45,7 @@ def startup() -> bytes:
 
 
 def message(kind: bytes, content: bytes) -> bytes:
-    """Return a message of the client."""
+    """Return one message of the protocol, from client to server, with this type byte."""
     return kind + struct.pack(">i", len(content) + 4) + content
 
 
@@ -77,7 +77,7 @@ def frame(buffer: bytearray) -> tuple[int, int, int] | None:
 
 
 async def postgres(directory: Path, scale: Scale) -> list[Row]:
-    """Measure all figures. Raises Missing."""
+    """Measure PostgreSQL: one message a request, batches, and a drain. Raises Missing if it cannot be measured here."""
     server, port = find("postgres"), free_port()
     user, data = unprivileged(), directory.resolve() / "data"
     _make(data, user)

@@ -42,7 +42,8 @@ def zadds(due_ms: list[int], key: bytes = KEY) -> list[bytes]:
 
 
 def again(requests: list[bytes], turns: Iterator[int]) -> Iterator[bytes]:
-    """Repeat the requests, with a new key each turn. A second ZADD to the same key would only be an update."""
+    """Yield the requests again and again, with a new key in each of these turns. A second ZADD to the same key would
+    only be an update."""
     for turn in turns:
         key = b"bench%04d" % turn
         for request in requests:
@@ -50,7 +51,7 @@ def again(requests: list[bytes], turns: Iterator[int]) -> Iterator[bytes]:
 
 
 def integers(count: int) -> Framing:
-    """Return the framing of `count` replies of one line each."""
+    """Return the Framing of a request that is answered by `count` replies of one line each."""
 
     def frame(buffer: bytearray) -> tuple[int, int, int] | None:
         return (0, 0, len(buffer)) if buffer.count(b"\r\n") >= count else None
@@ -70,7 +71,7 @@ def array(buffer: bytearray) -> tuple[int, int, int] | None:
 
 
 async def redis(directory: Path, scale: Scale) -> list[Row]:
-    """Measure all figures. Raises Missing."""
+    """Measure Redis: one message a request, batches, and a drain. Raises Missing if it cannot be measured here."""
     server, port = find("redis-server"), free_port()
     settings = ["--bind", LOOPBACK, "--port", str(port), "--dir", str(directory.resolve()), "--save", ""]
     settings += ["--appendonly", "yes", "--appendfsync", "always"]

@@ -1,4 +1,4 @@
-"""Asks GET and the ledger about messages, and records the answers."""
+"""Asks a node about messages, by GET `/v1/messages/{id}` and by its ledger, and records the answers in the history."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Named = Answered | Cancelled | Rescheduled
 
 
 class Accounts:
-    """Asks about messages. `in_flight` counts the open questions."""
+    """Asks members about messages and records their answers. `in_flight` counts the questions that have no answer
+    yet."""
 
     def __init__(self, caller: Caller[Client], history: History) -> None:
         self.in_flight = 0
         self._caller, self._history = caller, history
 
     def begin(self, messages: Iterable[Answered], at_once: int) -> None:
-        """Ask GET and the ledger about each message, `at_once` at a time."""
+        """Start to ask GET and the ledger about each message, with at most `at_once` requests open at a time."""
         left = deque(messages)
         self.in_flight += len(left)
         for _ in range(at_once):
@@ -45,7 +46,7 @@ class Accounts:
         self._record(message, asked, outcome)
 
     async def look(self, message: Named) -> None:
-        """Ask one GET."""
+        """Ask a random member once for the message by GET, without the ledger. Record the answer, if there is one."""
         asked = self._history.now()
         self._record(message, asked, await self._caller.any().look(message.message_id, ledger=False))
 
@@ -59,7 +60,7 @@ class Accounts:
             self._history.record(Accounted(**about, asked_mono_ms=asked[0], **asdict(account)))
 
     async def sum_up(self) -> None:
-        """Ask the ledger for its sums."""
+        """Ask the ledger for its sums over all messages, for ACCOUNT_S at most. Record the answer, if there is one."""
         self.in_flight += 1
         asked_ms = self._history.now()[0]
         outcome = await self._caller.insist(lambda client: client.sums(), for_s=ACCOUNT_S, again=True)

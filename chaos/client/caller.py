@@ -1,4 +1,4 @@
-"""Clients of every node, and calls that try one node after the other."""
+"""A client for each node, and calls that go to one random node after the other until the outcome is final."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from chaos.client.outcome import Outcome
 C = TypeVar("C", bound=Client, covariant=True)
 T = TypeVar("T")
 
-#: The pause between two tries, times 0.5 to 1.5.
+#: The mean pause between two tries of a call. Chance makes it 0.5 to 1.5 times as long.
 AGAIN_S: Final = 0.1
 
 
 def every_node(node: str) -> bool:
-    """True: in a cluster whose members stay, each node is always a member."""
+    """The default of `is_member`: True for every node, for a cluster whose members never change."""
     return True
 
 
 class Caller(Generic[C]):
-    """Calls nodes, with chance of its own. `is_member` says if a node is a member now. Others get no calls."""
+    """Chooses a node for each call of the load, by draws from `chance`. Only nodes for which `is_member` returns True
+    at that moment get calls."""
 
     def __init__(
         self,
@@ -39,12 +40,13 @@ class Caller(Generic[C]):
         return self.chance.choice([client for node, client in self.clients.items() if self.is_member(node)])
 
     async def pause(self) -> None:
-        """Wait before the next try."""
+        """Wait before the next try of a call."""
         await self.runner.sleep(AGAIN_S * (0.5 + self.chance.random()))
 
     async def insist(self, ask: Callable[[C], Awaitable[Outcome[T]]], *, for_s: float, again: bool) -> Outcome[T]:
-        """Ask one node after the other until the call is done or refused for good. An unknown outcome is asked again if
-        `again`. From then on the call counts as unknown, unless it is done."""
+        """Send the call to one random member after the other, until it is done, refused for good, or `for_s` has
+        passed. Return the outcome of all tries together. A try with an unknown outcome is repeated only if `again`.
+        After such a try the call counts as unknown, unless a later try is done."""
         deadline_s = self.runner.now_s() + for_s
         doubtful = False
         while True:

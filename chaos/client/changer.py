@@ -1,4 +1,5 @@
-"""Cancels and moves a share of the acknowledged messages around their due time, where a true answer is hardest."""
+"""Cancels and reschedules a share of the messages that were answered 201. The requests come around the due time, when
+they race the delivery and a true answer is hardest."""
 
 from __future__ import annotations
 
@@ -15,33 +16,35 @@ from chaos.history.history import History
 
 #: A message that is due later than this from now is far ahead.
 FAR_MS: Final = 60_000
-#: The distance of a change from the due time, at most.
+#: Chance sends each change at most this much before or after its aim.
 AROUND_MS: Final = 50
 #: The aim of a change is at most this long before the due time.
 LEAD_MAX_MS: Final = 5_000
 FIRST_REVISION: Final = 1
-#: Refused because the message had been handed over.
+#: The codes of a change that was refused because the message had been handed over.
 LATE: Final = ("leased", "already-settled")
 _REFUSALS: Final = (*LATE, "unknown-message", "revision-mismatch")
 
 
 @dataclass(frozen=True)
 class Changes:
-    """How many messages are changed, and when."""
+    """The share of messages that a Changer cancels and reschedules, and the times of its requests."""
 
-    cancel_share: float  # of the acknowledged messages
+    cancel_share: float  # of the messages that were answered 201
     move_share: float
     move_ms: int = 1_500  # the delay that a move adds
-    #: A change that came too late moves the aim this much earlier, a change in time moves it later. So about half of
-    #: the changes are in time on a machine of any speed, and the rest are close. Another refusal, such as by a busy
-    #: node, says nothing about the time.
+    #: The aim is the moment before the due time at which changes are sent. A change that came too late moves the aim
+    #: this much earlier, a change in time moves it this much later. So about half of the changes are in time on a
+    #: machine of any speed, and the rest are close. Another refusal, such as by a busy node, says nothing about the
+    #: time.
     aim_ms: int = 0
-    under_way_s: float = 0.0  # a request this long before the load's end may still be at work after it
+    under_way_s: float = 0.0  # a request sent this shortly before the load's end may take effect after it
 
 
 class Changer:
-    """Changes each message at random at most once. `bring_near` moves the messages that are far ahead at the load's
-    end."""
+    """Draws for each message that is answered 201 if it is cancelled, moved (rescheduled) or left alone. Each message
+    is drawn once. `bring_near` is for the load's end: it moves messages that are due far ahead. `in_flight` counts the
+    requests that have no answer yet."""
 
     def __init__(self, caller: Caller[Client], history: History, changes: Changes) -> None:
         self.in_flight = 0
@@ -55,11 +58,11 @@ class Changer:
         history.listen(self._choose)
 
     def begin(self, seconds: float) -> None:
-        """Begin a load that lasts `seconds`."""
+        """Note that a load of `seconds` begins now."""
         self._end_s = self._runner.now_s() + seconds
 
     def end(self) -> None:
-        """Stop changing messages at random."""
+        """Send no more cancels and moves, except those of `bring_near`."""
         self._over = True
 
     def _choose(self, event: Event) -> None:
@@ -76,7 +79,7 @@ class Changer:
         self._runner.after(max(0, wait_ms) / 1000, change, event)
 
     async def cancel(self, message: Answered) -> None:
-        """Ask for a cancel once, while the load lasts."""
+        """Ask a random member once to cancel the message, and record the answer. Do nothing after `end`."""
         if self._over:
             return
         self.in_flight += 1
@@ -94,14 +97,16 @@ class Changer:
         )
 
     async def move(self, message: Answered) -> None:
-        """Ask once for a later due time, while the load lasts."""
+        """Ask a random member once to make the message due `move_ms` later, and record the answer. Do nothing after
+        `end`."""
         if not self._over:
             self._moves[message.number] += 1
             due_ms = max(message.due_ms, self._now_ms()) + self._changes.move_ms
             await self._reschedule(message.number, message.message_id, due_ms, False)
 
     def bring_near(self, far: Mapping[int, str]) -> None:
-        """Move messages that are due far ahead to the next seconds. Each request is repeated until it is done."""
+        """Reschedule messages (id by number) that are due far ahead to 0.5 to 4 s from now. Each request is repeated
+        until it is done, for 30 s at most."""
         self._brought.update(far)
         for number, name in sorted(far.items()):
             due_ms = self._now_ms() + self._chance.randint(500, 4_000)
@@ -114,7 +119,8 @@ class Changer:
         self.in_flight += 1
         asked_ms = self._now_ms()
         # A move to far ahead that takes effect after `bring_near` would leave the message there. So near the end a move
-        # asks for the first revision, and is refused after `bring_near`.
+        # requires the first revision (`if_match`). `bring_near` raises the revision, so a move that comes after it is
+        # refused.
         late = self._runner.now_s() > self._end_s - self._changes.under_way_s
         if_match = FIRST_REVISION if late and not insist and due_ms - asked_ms > FAR_MS else None
         if insist:
@@ -145,6 +151,6 @@ class Changer:
 
 
 def _kind(outcome: Outcome[Any]) -> Any:
-    """Refused or unknown. A change is refused only for the reasons in the contract."""
+    """Return "refused" or "unknown". Fail if the code of a refusal is none that the contract allows for a change."""
     assert outcome.kind != "refused" or outcome.not_done or outcome.code in _REFUSALS, outcome.code
     return outcome.kind

@@ -1,5 +1,5 @@
-"""Two protocols, each with one side over HTTP and one in the simulator: the calls that clients make, and the runner of
-their tasks."""
+"""Two protocols: the calls that a client of a node makes, and the runner of clients' tasks. Real processes get them
+over HTTP and asyncio (chaos/load/client.py), simulated nodes in the simulator."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from api.port.port import CancelResult, Delivery, RescheduleResult
 from chaos.client.outcome import Outcome
 from chaos.history.answer_event import Told
 
-#: The ledger's flags of a message that lacks some of its records.
+#: The flags by which the ledger says that it lacks some records of a message.
 OUTSIDE: Final = "outside_window"
 FORGOTTEN: Final = frozenset({OUTSIDE, "records_missing"})
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
-    """One message. Its number is its body, and `k<number>` its key. Every try sends the same, for one fingerprint."""
+    """One message that a producer offers. Its body is its number, its key is `k<number>` if `keyed`. Every try sends
+    the same content, so all tries have one fingerprint."""
 
     number: int
     topic: str
@@ -27,14 +28,14 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A message that the cluster took."""
+    """The answer to a scheduled message: the id and the due time that the cluster gave it."""
 
     id: str
     due_ms: int
 
 
 class View(msgspec.Struct, frozen=True):
-    """The answer of GET about a message."""
+    """The fields of GET `/v1/messages/{id}` that the checkers use."""
 
     state: str
     due_ms: int
@@ -45,7 +46,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The ledger's answer about a message. The fields are those of `Accounted`."""
+    """The ledger's answer about a message. The fields are those of `Accounted` (chaos/history/answer_event.py)."""
 
     kind: str
     hand_overs: int
@@ -54,7 +55,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Sums(msgspec.Struct, frozen=True):
-    """The ledger's sums of all messages. The fields are those of `Summed`."""
+    """The ledger's sums of all messages. The fields are those of `Summed` (chaos/history/answer_event.py)."""
 
     lost: int
     strict_failover: int
@@ -74,24 +75,26 @@ def sums_of(counts: Mapping[str, Any], complete: bool) -> Sums:
 
 
 class Client(Protocol):
-    """A client of one node. It sends a call once, and raises nothing that a cluster can cause."""
+    """A client of one node. It sends each call once. A refusal, a broken connection or a timeout is an Outcome and
+    raises nothing."""
 
     node: str  # its id
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
-        """Send one request. Return one outcome for each offer."""
+        """Send all offers in one request. Return one outcome for each offer, in their order."""
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
-        """Pull up to `most` messages. Wait `wait_ms` for the first."""
+        """Pull up to `most` messages. The node waits up to `wait_ms` for the first."""
 
     async def ack(self, topic: str, receipts: Sequence[str]) -> Outcome[Sequence[str]]:
-        """Return one result for each receipt: acked, stale, invalid."""
+        """Ack the deliveries of these receipts. Return one result for each: acked, stale, invalid."""
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Give messages back, due again after `delay_ms`. None: by the retry policy."""
+        """Nack the deliveries of these receipts, so that the messages are due again after `delay_ms`. None: after the
+        topic's backoff. Return one result for each receipt."""
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Let leases end `lease_ms` from now."""
+        """Let the leases of these receipts end `lease_ms` from now. Return one result for each receipt."""
 
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
         """Cancel a message."""
@@ -103,17 +106,17 @@ class Client(Protocol):
         """GET a message. With `ledger` also the ledger's account, None if it has none."""
 
     async def sums(self) -> Outcome[Sums]:
-        """Return the ledger's sums of all time."""
+        """Return the ledger's sums over all messages that were ever scheduled."""
 
 
 class Runner(Protocol):
-    """Runs the tasks of clients."""
+    """Runs the tasks of clients: on the event loop, or on the virtual time of the simulator."""
 
     def now_s(self) -> float:
         """The monotonic time."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let this much time pass."""
+        """Return after `seconds`."""
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
         """Run `task` beside the others."""

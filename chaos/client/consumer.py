@@ -1,8 +1,9 @@
-"""A consumer: it makes long polls at one node, and draws the fate of each message.
+"""A consumer of the load: it makes long polls at one node, and draws for each message what it does with it, its fate.
 
-It acks most messages soon, together with the others of a beat. It acks some late or twice, gives some back, keeps some
-longer, or forgets them, as if it had crashed. Honest consumers are slow, careless or gone in these ways, and each has
-its promise. A message that is given back or forgotten comes again. A late ack is refused or harmless.
+It acks most messages soon. These acks are collected and sent together at the next beat, a moment that comes every
+`beat_s`. It acks some messages late or twice, nacks some, extends the lease of some, and forgets some, as if it had
+crashed. Real consumers do all of this, and the contract has a promise for each. A message that is nacked or forgotten
+comes again. A late ack is refused or does no harm.
 
 A consumer always stays with its node, because the promises about terms need polls at a leader that is paused or killed.
 An ack without an answer is sent again to any node, as the contract allows.
@@ -25,43 +26,44 @@ Fate = Literal["ack", "give back", "extend", "late", "twice", "forget"]
 Fates = tuple[tuple[Fate, float], ...]
 Answer = Awaitable[Outcome[Sequence[str]]]
 
-#: The acks of this share of responses go alone, at any moment.
+#: The acks of this share of responses do not wait for a beat: they are sent within 0.2 s.
 ALONE_SHARE: Final = 0.1
 #: A nack or an extension that was not carried out is repeated for this long.
 ONCE_S: Final = 3.0
-#: A response that is given back as a whole comes again this much later. The consumer asks once.
+#: The delay of a nack of all messages of one response. That nack is sent once and not repeated.
 ALL_BACK_MS: Final = 700
-#: The longest "moment" before an action.
+#: Nacks and double acks are sent at most this long after the delivery.
 SOON_S: Final = 0.3
 
 
 @dataclass(frozen=True)
 class ConsumerBehaviour:
-    """How a consumer treats its messages. `fates` are the fates and their weights. A pair of floats is the least value,
-    and the most that chance adds to it."""
+    """How a consumer treats its messages. `fates` has each fate with its weight in the draw. A pair of floats is the
+    least value, and the most that chance adds to it."""
 
     fates: Fates
     lease_ms: int  # of the topic
-    pulled: tuple[int, ...]  # the most messages of a pull: any of these
-    nack_delays_ms: tuple[int | None, ...]  # any of these
+    pulled: tuple[int, ...]  # `max` of a pull: chance takes one of these
+    nack_delays_ms: tuple[int | None, ...]  # chance takes one of these
     beat_s: float  # the time between two beats
     wait_ms: int
     rest_s: tuple[float, float] = (0.0, 0.0)  # between two polls
     refused_s: float = 0.25  # after a refused poll, times 0.5 to 1.5
-    late: tuple[float, float] = (1.0, 0.2)  # when a late ack is sent, in leases
+    late: tuple[float, float] = (1.0, 0.2)  # a late ack is sent this many leases after the delivery
     extend_ms: int = 3_000
     ack_s: float = 12.0  # an ack without an answer is repeated for this long
     all_back_share: float = 0.0  # share of responses that are given back as a whole
 
 
 def no_begin(_: Delivery) -> int:
-    """0: no observer saw when the hand-over was made."""
+    """The default of `begun_ms`: 0, because no observer sees the hand-overs of real nodes."""
     return 0
 
 
 class Consumer:
-    """Polls one topic with `client`, and sends acks by `caller`. `begun_ms` returns when a hand-over was made by the
-    observer's clock, 0 if unseen. `letters` is True for a topic of dead letters."""
+    """Polls one topic at the node of `client`. Its acks, nacks and extensions go to any member, by `caller`. `begun_ms`
+    returns the moment of a hand-over by the simulator's own clock, 0 if that is not known. `letters` is True for a
+    topic of dead letters: the consumer acks them all."""
 
     def __init__(
         self,
@@ -75,8 +77,8 @@ class Consumer:
         begun_ms: Callable[[Delivery], int] = no_begin,
         letters: bool = False,
     ) -> None:
-        self.calm = False  # True: it acks everything
-        self.acks = 0  # under way
+        self.calm = False  # True: it acks everything at once, without other fates
+        self.acks = 0  # ack requests that have no answer yet
         self._client, self._caller, self._history, self._topic = client, caller, history, topic
         self._behaviour, self._name, self._begun_ms, self._letters = behaviour, name, begun_ms, letters
         self._runner, self._chance = caller.runner, caller.chance
@@ -85,12 +87,12 @@ class Consumer:
         self._alone = 0  # acks that go alone, a moment later
 
     async def answered(self) -> None:
-        """Return when no ack is under way, or waits to go alone or with its beat."""
+        """Return when no ack is without an answer, and none waits to be sent."""
         while self.acks or self._together or self._alone:
             await self._runner.sleep(self._behaviour.beat_s)
 
     async def run(self) -> None:
-        """Poll for ever, while the node is a member."""
+        """Poll for ever. While the node is no member, wait."""
         behaviour, chance = self._behaviour, self._chance
         while True:
             if not self._caller.is_member(self._client.node):
@@ -218,7 +220,8 @@ class Consumer:
         again: bool = False,
         **more: int,
     ) -> None:
-        """Insist, and record the answer about each message as an event of this `kind`."""
+        """Send the receipts by `ask` until that is done (see `Caller.insist`). Record the result of each message as an
+        event of this `kind`; None records nothing."""
         asked_ms, receipts = self._history.now()[1], [delivery.receipt for delivery in deliveries]
         outcome = await self._caller.insist(lambda client: ask(client, receipts), for_s=for_s, again=again)
         if kind is None:

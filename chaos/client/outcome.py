@@ -16,8 +16,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """`ok` has a value. `refused` has the code of the refusal and the `extra` members of its answer. The code is "" if
-    there was no connection. `unknown`: the call may have taken effect."""
+    """The outcome of a call, by its `kind`.
+
+    - `ok`: the call is done, and `value` is its answer.
+    - `refused`: `code` is the code of the refusal, "" if there was no connection. `extra` has the further members of
+      the answer.
+    - `unknown`: the call may have taken effect.
+    """
 
     kind: Literal["ok", "refused", "unknown"]
     value: T | None = None
@@ -31,7 +36,7 @@ class Outcome(Generic[T]):
         return self.value
 
     def read(self, read: Callable[[T], S]) -> Outcome[S]:
-        """Return this outcome with a value made from its value."""
+        """Return this outcome with `read(value)` in place of its value."""
         value = None if self.value is None else read(self.value)
         return Outcome(self.kind, value, self.code, self.extra)
 
@@ -46,15 +51,16 @@ class Outcome(Generic[T]):
 
     @property
     def not_done(self) -> bool:
-        """True if the call surely had no effect, though it may have later."""
+        """True if the call surely had no effect, and may be sent again."""
         return self.effect is Effect.NONE
 
     def may_go_again(self, keyed: bool) -> bool:
-        """True if its client may send the call again. `keyed`: doing it twice is as doing it once."""
+        """True if its client may send the call again. `keyed`: a second call of the same has no further effect."""
         return self.effect is not None and may_send_again(self.effect, "POST", keyed)
 
     def after(self, doubtful: bool) -> Outcome[T]:
-        """The outcome of all tries; this is the last. `doubtful`: an earlier one may have been done."""
+        """Return the outcome of all tries of a call, if this is the outcome of the last. `doubtful`: an earlier try may
+        have taken effect."""
         unknown = self.effect is not None and effect_of_all(doubtful, self.effect) is Effect.UNKNOWN
         return replace(self, kind="unknown") if unknown else self
 

@@ -18,7 +18,8 @@ from chaos.history.history import History
 
 
 class Sender:
-    """Sends requests with messages. `leaps` returns how often all clocks were set together."""
+    """Sends requests that schedule messages, and repeats them for `retry_s`. `leaps` returns how often the simulator
+    has set all clocks. After such a leap nodes may have forgotten a key, so nothing is sent again."""
 
     def __init__(
         self, caller: Caller[Client], history: History, retry_s: float, leaps: Callable[[], int] = lambda: 0
@@ -41,7 +42,8 @@ class Sender:
             )
 
     async def send(self, offers: Sequence[Offer]) -> None:
-        """Try one request, at a random node each time."""
+        """Send the offers as one request to a random member. Repeat it with those that may be sent again, until none is
+        left. Record the outcome of each offer."""
         caller = self._caller
         leaps, deadline_s = self._leaps(), caller.runner.now_s() + self._retry_s
         doubtful: set[int] = set()  # an earlier try may have been done, so a later refusal says nothing

@@ -1,7 +1,7 @@
 """A cluster of real `hourwheel serve` processes that faults can be put on.
 
 Every signal goes to the pid that a process was started with. Every wait is for a node's report (its cluster page, its
-readiness) or for the end of a process. A wait for time to pass would test the machine's mood.
+readiness) or for the end of a process. A wait of fixed length would only test how fast the machine is.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class ClusterFailed(Exception):
 
 @dataclass(frozen=True)
 class Leadership:
-    """The leader, by its own word."""
+    """The statement of a node that it leads this term."""
 
     node_id: str
     term: int
@@ -49,12 +49,13 @@ class Leadership:
 
 
 class Cluster:
-    """`count` nodes n1.. below `directory`.
+    """The processes of `count` nodes n1, n2, ..., with their files below `directory`. Use as `async with`; leaving it
+    kills them.
 
-    - `settings` are further config tables.
+    - `settings` are further tables of the nodes' configuration files.
     - `slow` lets their disks be slowed and fail. `skewed` gives each a wall clock of its own.
     - `spare` further nodes can join later.
-    - `cluster_network` is where the nodes stand if not on loopback.
+    - `cluster_network` gives the nodes their addresses. None: loopback.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Cluster:
         self.leaving: set[str] = set()
         """Nodes that were told to go: their end is no failure."""
         self.tended = False
-        """Another part handles nodes that end by themselves."""
+        """True: another part (ProcessHolds) handles nodes that end by themselves, so waits do not fail for them."""
         for node in founders:
             write_config(node, founders, settings)
         for node in spares:
@@ -126,7 +127,7 @@ class Cluster:
         return self._processes[node_id].pid
 
     def start(self, *node_ids: str) -> None:
-        """Start these nodes (default: all). They are not ready yet."""
+        """Start the processes of these nodes (default: all). Return at once: the nodes are not ready yet."""
         for node_id in node_ids or tuple(self.nodes):
             assert node_id not in self.running(), f"{node_id} runs already"
             tools = [tool.environment(node_id) for tool in (self.disks, self.clocks) if tool is not None]
@@ -136,7 +137,8 @@ class Cluster:
             self.cluster_network.started(node_id, self._processes[node_id].pid)
 
     async def stop(self, node_id: str) -> None:
-        """Send SIGTERM and wait for the end. Raises ClusterFailed if it does not end in time or not with 0."""
+        """Send SIGTERM and wait for the end. Raises ClusterFailed if the node does not end in time, or ends with
+        another status than 0."""
         self._signal(node_id, signal.SIGTERM)
         returncode = await self.ended(node_id)
         if returncode:
@@ -177,8 +179,9 @@ class Cluster:
                 path.unlink()
 
     def keep_deliveries(self, node_id: str, *, last: bool = False) -> None:
-        """Copy the delivery log of a node that does not run, before its files are damaged or removed. The log is the
-        node's own account. `last`: this directory ends here, another one takes its name."""
+        """Copy the delivery log of a node that does not run, before its files are damaged or removed. The checkers need
+        the log: it is the node's own record of its pushes. `last`: the node gets a new directory, so later copies go
+        into another folder."""
         node = self.nodes[node_id]
         target = node.directory / KEPT / str(self._disks_had[node_id]) / DELIVERIES
         for path in (node.data_path / DELIVERIES).glob("*.log"):
@@ -195,7 +198,7 @@ class Cluster:
         return [(name, path) for name, node in nodes.items() for path in sorted((node.directory / KEPT).glob("*"))]
 
     async def status(self, node_id: str) -> dict[str, Any] | None:
-        """The node's cluster page. None without an answer, or if it is no node of the cluster."""
+        """Return the node's cluster page, GET `/v1/cluster`. None if there is no answer, or no node of this name."""
         assert self._http is not None, "use `async with`"
         if node_id not in self.nodes:
             return None
@@ -236,7 +239,7 @@ class Cluster:
         await self.until(raised, f"level {LEVELS[1]}", timeout_s)
 
     async def leadership(self) -> Leadership | None:
-        """The leader of the highest term, by its own word, or None."""
+        """Ask every node if it leads. Return the statement with the highest term, None if no node leads."""
         found: list[Leadership] = []
         for node_id, page in zip(self.nodes, await asyncio.gather(*map(self.status, self.nodes)), strict=True):
             if page is not None and page.get("leader") == node_id:
@@ -265,7 +268,7 @@ class Cluster:
         await self.until(applied, f"{', '.join(node_ids)} at index {index}", timeout_s)
 
     async def wait_level(self, timeout_s: float = READY_S) -> int:
-        """Wait until all running nodes have applied the same index, and again a moment later. Return that index."""
+        """Wait until two polls in a row find the same applied index on all running nodes. Return that index."""
         seen: list[set[int]] = [set()]
 
         async def level() -> bool:
@@ -310,8 +313,8 @@ class Cluster:
             return document
 
     async def until(self, condition: Callable[[], Any], what: str, timeout_s: float, poll_s: float = POLL_S) -> None:
-        """Wait until the coroutine function returns true. Raises ClusterFailed if a node ends by itself, or after the
-        time."""
+        """Wait until `condition`, a coroutine function, returns true. `what` names it in errors. Raises ClusterFailed
+        after `timeout_s`, or if a node ends by itself."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not await condition():

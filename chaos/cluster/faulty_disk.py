@@ -1,9 +1,9 @@
-"""A disk that is slow, fails once, or reports no space, for one node at a time: a preloaded library. It also changes
-the kernel's boot id for its node, because a machine that lost power was started anew.
+"""Makes the disk of one node slow, failing once, or without space, by a library preloaded into the node's process. The
+library also changes the kernel's boot id for its node, because a machine that lost power was started anew.
 
-strace can do some of this but costs every system call. A slow loop device needs root. A small library works wherever
-gcc does, and can be changed while the node runs. The control file of a node outlives its process, so settings still
-hold after a restart.
+strace can do some of this, but it slows every system call. A slow loop device needs root. A small library works
+wherever gcc does, and can be changed while the node runs. The control file of a node outlives its process, so settings
+still hold after a restart.
 """
 
 import mmap
@@ -34,7 +34,7 @@ class FaultyDisk:
         build(SOURCE, self._library)
 
     def environment(self, node_id: str) -> dict[str, str]:
-        """The environment variables that let a node's disk be broken."""
+        """Return the environment variables with which a node's process loads the library."""
         boot = self._boot(node_id)
         if not boot.exists():
             self.reboot(node_id)
@@ -49,7 +49,7 @@ class FaultyDisk:
         self._set(node_id, _DELAY_AT, delay_ms * 1_000_000)
 
     def full(self, node_id: str, free_bytes: int | None) -> None:
-        """Tell the node that this much is free. None: the truth."""
+        """Let the node find this many bytes free. None: the number that is true."""
         self._set(node_id, _FREE_AT, -1 if free_bytes is None else free_bytes)
 
     def fail(self, node_id: str, operation: Operation, number: int) -> None:
@@ -61,7 +61,7 @@ class FaultyDisk:
         return int(struct.unpack_from("<q", self._control(node_id).read_bytes(), _FAILED_AT)[0])
 
     def mend(self, node_id: str) -> None:
-        """Make the node's disk sound again. Failed calls stay failed."""
+        """Make the node's disk sound again. `failed_count` stays as it is."""
         self.slow(node_id, 0)
         self.full(node_id, None)
         self.fail(node_id, "write", 0)

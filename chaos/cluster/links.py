@@ -1,8 +1,9 @@
 """Directed links between nodes, and the conditions that faults put on them.
 
 Several faults may hold one link at a time, and each ends by itself. A link is whole again when the last of them has
-ended. So a fault `puts` a condition on links and `lifts` it later. The state of a link follows from all conditions on
-it: cut if one cuts it, the narrowest bandwidth, the highest loss, the latest delay.
+ended. So a fault calls `put` with a condition, and `lift` later. The state of a link follows from all conditions on it.
+It is cut if one of them cuts it. Otherwise the narrowest bandwidth, the highest loss, and the delay that was put last
+hold.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +16,8 @@ Link = tuple[str, str]
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of one direction between two nodes. Shares are of packets (a proxy: of pieces), delays uniform."""
+    """The condition of one direction between two nodes. `loss` and `duplicate` are shares of packets; a proxy has
+    pieces of a stream in their place. The delay is uniform between `low_s` and `high_s`."""
 
     cut: bool = False
     loss: float = 0.0
@@ -35,7 +37,7 @@ WHOLE: Final = Condition()
 
 
 def merged(conditions: Iterable[Condition]) -> Condition:
-    """The condition of a link that all of these hold, in the order in which they came."""
+    """The condition of a link on which all of these were put, in this order."""
     found = WHOLE
     for each in conditions:
         narrow = [bits for bits in (found.bits_per_s, each.bits_per_s) if bits]
@@ -52,7 +54,8 @@ def merged(conditions: Iterable[Condition]) -> Condition:
 
 
 class Links(ABC):
-    """All links of a cluster."""
+    """All links of a cluster, and the conditions on them. A subclass carries the conditions out on its network, in
+    `apply`."""
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[frozenset[Link], Condition]] = {}
@@ -86,4 +89,4 @@ class Links(ABC):
 
     @abstractmethod
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """Set the conditions of these links, as far as possible at once."""
+        """Carry out the conditions of these links, as far as possible at once."""

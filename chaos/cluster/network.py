@@ -1,7 +1,7 @@
-"""The ground of a cluster: the addresses of its processes, and the links between them.
+"""The network of a cluster: the addresses of its processes, and the links between them.
 
-This ground is loopback without links, for most tests. A test that cuts links uses chaos/live/network/namespaces.py or
-chaos/live/network/proxy.py.
+Here it is loopback without links, which is enough for most tests. A test that cuts links uses
+chaos/live/network/namespaces.py or chaos/live/network/proxy.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,14 @@ class ClusterNetwork:
         return
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """The nodes of these ids, their folders below `directory`. Called once."""
+        """Return the nodes with these ids, with ports of their own and folders below `directory`. May be called
+        once."""
         ports = free_ports(2 * len(ids))
         return [LocalNode(id, ports[2 * i], ports[2 * i + 1], directory / id) for i, id in enumerate(ids)]
 
     def started(self, node_id: str, pid: int) -> None:
-        """The node has a new process."""
+        """Note that the node has a new process. `Cluster.start` calls this."""
 
     def prefix(self, node_id: str) -> tuple[str, ...]:
-        """The command in front of a node's own command."""
+        """Return the words that stand before a node's own command when it is started."""
         return ()

@@ -9,17 +9,17 @@ from typing import Final
 
 from cli.local.local_nodes import LOOPBACK
 
-#: Below the ports that Linux gives to connections (ip_local_port_range).
+#: Our ports, from FIRST to END - 1, lie below those that Linux gives to connections (ip_local_port_range).
 FIRST: Final = 12_000
 END: Final = 32_000
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """`count` ports on which no process listens now.
+    """Return `count` ports on which no process listens now.
 
     A port that the system chose is free again until its process listens. Another connection or test run may get it
-    meanwhile: one test then asked the node of another. So all processes of this machine take turns. A file has the next
-    port, and thousands of ports lie between a port and its next use.
+    meanwhile: once a test asked the node of another test that way. So all processes of this machine take turns. A file
+    has the next port, and thousands of ports lie between a port and its next use.
     """
     found: list[int] = []
     with open(_turn(), "a+b") as turn:

@@ -24,7 +24,7 @@ def build(source: Path, library: Path) -> None:
 
 
 def together(*environments: Mapping[str, str]) -> dict[str, str]:
-    """Merge environments, so that all their libraries are loaded."""
+    """Merge the environments of several libraries, so that all of them are loaded."""
     libraries = [environment["LD_PRELOAD"] for environment in environments if "LD_PRELOAD" in environment]
     merged = {name: value for environment in environments for name, value in environment.items()}
     return merged | {"LD_PRELOAD": ":".join(libraries)} if libraries else merged

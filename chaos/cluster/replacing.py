@@ -1,6 +1,7 @@
 """Replaces nodes of a running cluster: a spare node starts and is added, an old one is removed and ends.
 
-It uses the API, as an operator would, and asks any node that runs: the request finds the leader.
+It uses the API, as an operator would. It asks any node that runs, because a follower passes the request on to the
+leader.
 """
 
 import asyncio
@@ -12,13 +13,14 @@ import aiohttp
 
 from chaos.cluster.cluster import POLL_S, READY_S, Cluster, ClusterFailed
 
-#: A node that is added has its vote within this time, if it makes progress all the while.
+#: The longest wait for the vote of a node that was added and makes progress all the while.
 VOTE_S = 600.0
 
 Change = Callable[[Cluster, str], Awaitable[None]]
 
 REQUEST = aiohttp.ClientTimeout(total=10.0)
-#: Refusals that pass: leadership moves or is elected, a vote is about to be given, a follower lags for a moment.
+#: The codes of refusals after which the request is repeated. Their reasons pass: leadership moves or is elected, a vote
+#: is about to be given, a follower lags for a moment.
 PASSING = {"no-leader", "draining", "change-in-progress", "not-caught-up"}
 
 
@@ -39,7 +41,7 @@ async def admit(cluster: Cluster, node_id: str) -> None:
     """Make a running node a member, and wait until it has its vote. May be repeated. Raises ClusterFailed."""
     node = cluster.nodes[node_id]
     member = {"id": node_id, "raft": node.raft_seen, "http": node.http_seen}
-    # Until it listens, the addition is refused because of its address.
+    # Until the node listens, the addition is refused because of its address (`invalid-field`).
     await _change(cluster, node_id, "POST", "/v1/cluster/members", member, {*PASSING, "invalid-field"})
 
     await has_vote(cluster, node_id)
@@ -68,14 +70,15 @@ async def has_vote(cluster: Cluster, node_id: str) -> None:
 
 
 async def dismiss(cluster: Cluster, node_id: str) -> None:
-    """Remove a node from the members. It ends when it hears of it. May be repeated. Raises ClusterFailed."""
+    """Remove a node from the members. The node ends when it hears of it. May be called again. Raises ClusterFailed."""
     await _change(cluster, node_id, "DELETE", f"/v1/cluster/members/{node_id}", None, PASSING)
 
 
 async def _change(
     cluster: Cluster, node_id: str, method: str, path: str, document: dict[str, Any] | None, passing: set[str]
 ) -> None:
-    """Ask the running nodes in turn, except this one, until one confirms the change."""
+    """Ask the running nodes in turn, except this one, until one confirms the change. Raises ClusterFailed if a node
+    refuses it for good, or after READY_S."""
     refusal: object = "no answer"
     turn = 0
     try:
@@ -93,7 +96,7 @@ async def _change(
                 if 200 <= status < 300:
                     return
                 code = refusal.get("code") if isinstance(refusal, dict) else None
-                # After a 5xx it may have happened. Then ask again: the answer says what is so.
+                # After a 5xx the change may have happened. Then ask again: the next answer says if it has.
                 if 400 <= status < 500 and code not in passing:
                     break
                 await asyncio.sleep(POLL_S)

@@ -27,7 +27,8 @@ class SkewedClock:
         build(SOURCE, self._library)
 
     def environment(self, node_id: str) -> dict[str, str]:
-        """The environment variables that let a node's clock be moved. The file keeps earlier settings."""
+        """Return the environment variables with which a node's process loads the library. The clock stays as it was set
+        before."""
         control = self._control(node_id)
         if not control.exists():
             control.write_bytes(CONTROL.pack(0, 0, 0, 0))

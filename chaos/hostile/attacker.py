@@ -1,4 +1,5 @@
-"""Attacks in a process of their own: their load on an event loop does not slow the clients that behave."""
+"""Runs attacks in a process of their own, so that their load does not slow the event loop of the clients that
+behave."""
 
 import asyncio
 import multiprocessing
@@ -17,8 +18,8 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
 class Attacker:
-    """These attacks at once, on this leader and its cluster. Use as `async with`, which begins them. Then call
-    `end`."""
+    """Runs the attacks of these names at once, against this leader and its cluster. `size` is their share of the full
+    attack. Use as `async with`, which begins them, and call `end` inside it."""
 
     def __init__(self, names: Sequence[str], leader: LocalNode, nodes: Sequence[LocalNode], size: float) -> None:
         self._said, self._says = _SPAWN.Pipe(duplex=False)

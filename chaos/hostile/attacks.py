@@ -1,6 +1,7 @@
-"""The attacks of FOUND, section B: each is what one client, or a few, can do to a leader or to every node.
+"""The attacks of docs/chaos.md: each is what one client, or a few, can do to a leader or to every node.
 
-An attack gets the scene, prepares it, and goes on until it is cancelled.
+An attack gets an AttackSetup, prepares what it needs, and goes on until it is cancelled. Numbers such as B1 name the
+findings that the attacks came from.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ PACE_S: Final = 0.01
 
 @dataclass(frozen=True)
 class AttackSetup:
-    """The leader, all nodes, a session without limits, and the size of the attack: 1.0 is FOUND's. `sound`: no fault
-    runs beside it, so valid requests are not refused because of one."""
+    """The leader, all nodes, a session without limits, and the size of the attack: 1.0 is that of docs/chaos.md.
+    `sound`: no fault runs beside the attack, so no valid request is refused because of one."""
 
     leader: LocalNode
     nodes: tuple[LocalNode, ...]
@@ -33,7 +34,7 @@ class AttackSetup:
     sound: bool = True
 
     def count(self, full: int) -> int:
-        """The share of `full` for this size."""
+        """Return the share of `full` for this size, at least 1."""
         return max(1, round(full * self.size))
 
     async def send(
@@ -74,7 +75,7 @@ async def many_names(setup: AttackSetup) -> None:
 
 
 async def many_connections(setup: AttackSetup) -> None:
-    """B2: idle connections to every node, opened again when they are closed."""
+    """B2: 3,000 idle connections to every node. After a second all are closed, and opened again."""
     held: list[socket.socket] = []
     loop = asyncio.get_running_loop()
     try:
@@ -105,12 +106,13 @@ async def many_polls(setup: AttackSetup) -> None:
 
 
 async def half_requests(setup: AttackSetup) -> None:
-    """9,500 connections to the leader that send a request without its last byte."""
+    """9,500 connections to the leader. Each sends the head of a request, and one byte of its body of 50."""
     await _opened(setup, setup.count(9_500), _head(b"/v1/messages", b"application/json", 50) + b"{", hold_s=5.0)
 
 
 async def _opened(setup: AttackSetup, count: int, request: bytes, hold_s: float) -> None:
-    """Open `count` connections to the leader that send this, as fast as it takes them. Close them together. Repeat."""
+    """Open `count` connections to the leader, as fast as it takes them, and send `request` on each. Close all after
+    `hold_s`. A second later do it again, until cancelled."""
     loop = asyncio.get_running_loop()
     where = setup.leader.host, setup.leader.http_port
     while True:
@@ -132,7 +134,7 @@ def _head(path: bytes, kind: bytes, length: int) -> bytes:
 
 
 async def _unread(node: LocalNode, requests: Iterator[bytes]) -> None:
-    """Send these on one connection, and read nothing."""
+    """Send these requests on one connection, and never read an answer. Return when the node breaks the connection."""
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
     one.setblocking(False)
@@ -149,7 +151,8 @@ async def _unread(node: LocalNode, requests: Iterator[bytes]) -> None:
 
 
 async def unread_answers(setup: AttackSetup) -> None:
-    """B3: 15,000 pipelined requests for 40 KB, and none of the answers read. Also pulls of megabytes."""
+    """B3: on each of 3 connections 15,000 pipelined requests for a message of 40 KB. On each of 45 others 100 pulls of
+    7 MB. No answer is read."""
     await setup.batch([b'{"topic":"b3","body":"' + b"x" * 200_000 + b'"}'] * 70)
     message = {"topic": "b3-one", "body": "x" * 40_000, "delay": "1h"}
     async with setup.http.post(f"{setup.leader.url}/v1/messages", json=message) as answer:
@@ -200,7 +203,7 @@ async def odd_framing(setup: AttackSetup) -> None:
 
 
 async def bodies_under_way(setup: AttackSetup) -> None:
-    """B4: batches to every node that lack one byte."""
+    """B4: 40 batches of 16 MiB to every node, each without its last 64 KiB."""
     size = 16 * 1024 * 1024
     head = _head(b"/v1/messages/batch", b"application/x-ndjson", size)
 
@@ -212,7 +215,7 @@ async def bodies_under_way(setup: AttackSetup) -> None:
 
 
 async def many_topics(setup: AttackSetup) -> None:
-    """B5 and B6: topics with one ready message each, lists of them, and scrapes."""
+    """B5 and B6: 100,000 topics with one ready message each. Then lists of them and scrapes of /metrics."""
     count = setup.count(100_000)
     for first in range(0, count, 5_000):
         numbers = range(first, min(count, first + 5_000))
@@ -237,7 +240,7 @@ async def many_filters(setup: AttackSetup) -> None:
 
 
 async def one_message_changed_often(setup: AttackSetup) -> None:
-    """B8: a message is moved 10,000 times, and looked at."""
+    """B8: a message is rescheduled 10,000 times. Then it is read by GET again and again."""
     async with setup.http.post(
         f"{setup.leader.url}/v1/messages", json={"topic": "b8", "body": 1, "delay": "1h"}
     ) as answer:
@@ -249,7 +252,7 @@ async def one_message_changed_often(setup: AttackSetup) -> None:
 
 
 async def full_batches(setup: AttackSetup) -> None:
-    """B9: valid batches with full lines, six at a time."""
+    """B9: batches of valid lines that use every field, six at a time."""
     line = json.dumps(
         {
             "topic": "b9",
@@ -276,7 +279,7 @@ async def full_batches(setup: AttackSetup) -> None:
 
 
 async def hanging_receivers(setup: AttackSetup) -> None:
-    """B11: 2,300 receivers of one topic that accept and never answer."""
+    """B11: messages of one topic to 2,300 receivers that accept connections and never answer."""
     held: list[asyncio.StreamWriter] = []
     listening = await asyncio.start_server(lambda reader, writer: held.append(writer), "0.0.0.0", 0)
     port = listening.sockets[0].getsockname()[1]
@@ -296,8 +299,8 @@ async def hanging_receivers(setup: AttackSetup) -> None:
 
 
 async def silent_names(setup: AttackSetup) -> None:
-    """B12: 900 receivers of one topic under names without an answer of a name server (silent_names.py). Every ten
-    seconds again, under other names."""
+    """B12: messages to 900 receivers whose names no name server answers for (silent_names.py). Every ten seconds again,
+    with 900 other names."""
     await setup.send("PUT", "/v1/topics/b12", json={"mode": "push"})
     for round_ in itertools.count():
         names = (b"s%d-%d.slow.test" % (round_, number) for number in range(setup.count(900)))
@@ -306,7 +309,8 @@ async def silent_names(setup: AttackSetup) -> None:
 
 
 async def new_hours(setup: AttackSetup) -> None:
-    """B14: batches into as many new hours as they have lines."""
+    """B14: batches in which each line is due in another hour, 100 to 60,000 hours from now. No other message is due
+    there."""
     first = 100
     while first < 60_000:
         lines = [b'{"topic":"b14","body":1,"delay":"%dh"}' % hour for hour in range(first, first + setup.count(9_900))]
@@ -326,7 +330,7 @@ async def closed_ports(setup: AttackSetup) -> None:
 
 
 async def searches(setup: AttackSetup) -> None:
-    """B16: 32 clients that search the whole delivery log of every node."""
+    """B16: 11 clients at each node that search the whole delivery log of every node."""
     message = {"topic": "b16", "body": 1, "delay": "1h"}
 
     async def again(node: LocalNode) -> None:

@@ -1,6 +1,6 @@
 """Clients that behave: a writer, a consumer, a receiver of webhooks, and checks of /livez and memory of every node.
 
-Windows judge their observations: before an attack, during it, and up to a minute after it.
+Their observations are judged in three windows: before an attack, during it, and up to a minute after it.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ TOLD: Final = 3
 
 
 class Look(NamedTuple):
-    """A value of a node at a moment, in ms or bytes."""
+    """One measurement at a monotonic moment, in ms or bytes. `node` is a node's id; for lateness and acks it is the
+    topic."""
 
     at_s: float
     node: str
@@ -41,8 +42,8 @@ class Look(NamedTuple):
 
 
 class Bystanders:
-    """The clients of one cluster whose nodes may push to loopback, which they know as `hosts`. Use as `async with`.
-    Call `stop` before reading `tally`."""
+    """The clients of one cluster whose nodes may push to loopback. The URLs of their receiver have the names `hosts` in
+    turn. Use as `async with`. Call `stop` before reading `tally`."""
 
     def __init__(self, cluster: Cluster, hosts: Sequence[str] = (LOOPBACK,)) -> None:
         self._cluster, self._hosts = cluster, itertools.cycle(hosts)
@@ -153,7 +154,7 @@ class Bystanders:
         self.lateness[topic].append(Look(time.monotonic(), topic, late_ms))
 
     async def _look(self, node_id: str) -> None:
-        """Check one node at a time, each on a new connection, as a load balancer does."""
+        """Ask this node for /livez every LOOK_S, each time on a new connection, as a load balancer does."""
         url = f"{self._cluster.nodes[node_id].url}/livez"
         while True:
             begun_s = time.monotonic()
@@ -176,6 +177,6 @@ class Bystanders:
 
 
 def resident_bytes(pid: int) -> float:
-    """The memory of the process."""
+    """Return the resident memory of the process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return float(pages * 4096)

@@ -27,7 +27,8 @@ async def attack_in_turn(
     leader: Callable[[], str | None],
     say: Callable[[str], None],
 ) -> None:
-    """Attack until cancelled, if there are `names`. `leader` returns the node that was last known to lead."""
+    """Run the attacks of these names one after the other, TURN_S each, until cancelled. Without names do nothing.
+    `leader` returns the node that was last known to lead."""
     timeout = aiohttp.ClientTimeout(total=10, sock_connect=2)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
         for name in itertools.cycle(names):

@@ -17,7 +17,7 @@ from chaos.load.webhooks import PUSH_SETTINGS
 from cli.local.local_nodes import LOOPBACK
 
 BEFORE_S: Final = 8.0
-#: By attack: the names of the good receiver where no name server answers.
+#: By attack: the names of the bystanders' receiver, on a network where no name server answers.
 SILENT: Final = {"lookups": tuple(f"calm{number}.test" for number in range(20))}
 
 
@@ -31,8 +31,9 @@ async def attack(
     size: float = 1.0,
     hosts: Sequence[str] = (LOOPBACK,),
 ) -> Verdict:
-    """Return what the clients of a running cluster notice of these attacks at once. Memory has `after_s` to return.
-    `hosts` are names of this machine that nodes can resolve."""
+    """Run these attacks at once against a running cluster. Return the verdict on what its bystanders noticed. They are
+    watched `before_s` before the attacks and `after_s` after them, in which memory may shrink again. `hosts` are names
+    of this machine that nodes can resolve."""
     async with Bystanders(cluster, hosts) as seen:
         before = await _window(before_s)
         leader = await cluster.wait_leader()

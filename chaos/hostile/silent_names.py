@@ -1,4 +1,4 @@
-"""A ground without a name server that answers: nodes get their own resolv.conf and hosts file, in a mount namespace.
+"""A network without a name server that answers: nodes get their own resolv.conf and hosts file, in a mount namespace.
 
 The names in `hosts` are resolved at once, by the file. Every other name waits for a server that takes questions and
 never answers. Needs root: a mount namespace, and port 53.

@@ -26,10 +26,11 @@ from chaos.load.webhooks import PUSH_SETTINGS
 SEND_S: Final = 0.05
 WEIGH_S: Final = 5.0
 SETTLED_S: Final = 600.0
-#: From SETTLED_S on no node grows by more: the growth of fragments and caches, and a share of its memory.
+#: From SETTLED_S on no node may grow by more than the larger of the two. One is for fragments and caches, one a share
+#: of its memory.
 FLAT_BYTES: Final = 15e6
 FLAT_SHARE: Final = 0.05
-#: The minutes whose median is compared, and the minutes until a node's memory fits its new role.
+#: The minutes whose median is compared, and the minutes that a node's memory gets to fit a new role.
 WINDOW_MIN: Final = 5
 CHANGED_MIN: Final = 2
 #: This many minutes of a window must be known.
@@ -38,7 +39,8 @@ CONSUMERS: Final = ("ack", "nack", "extend", "forget", "reject", "ack") * 3
 
 
 class Soak:
-    """The load on one running cluster, and the measured memory."""
+    """The load on one running cluster, and the measured memory of its nodes. `answered` counts answers by status, 0 for
+    none."""
 
     def __init__(self, cluster: Cluster, http: aiohttp.ClientSession, urls: dict[str, str]) -> None:
         self._cluster, self._http = cluster, http
@@ -50,7 +52,7 @@ class Soak:
         self.answered: dict[int, int] = {}
 
     async def run(self, seconds: float) -> None:
-        """Run for this time."""
+        """Create the topics, then send, consume and measure for this time."""
         leader = await self._cluster.wait_leader()
         self._url = self._cluster.nodes[leader.node_id].url
         retry = {"min_backoff": "1s", "max_backoff": "10s", "max_attempts": 4, "max_age": "1m"}
@@ -118,7 +120,7 @@ class Soak:
             await asyncio.sleep(WEIGH_S)
 
     def curve(self, minutes: int) -> dict[str, list[float]]:
-        """MB of each node at the end of each minute, [minutes]."""
+        """Return the memory of each node in MB: the median of each minute, [minutes]."""
         nodes = sorted({look.node for look in self.memory})
         return {
             node: [
@@ -133,9 +135,9 @@ class Soak:
 
 
 def grown(curves: dict[str, list[float]], led: dict[int, str], settled: int) -> dict[str, str]:
-    """The nodes that grew, and by how much. `curves`: [minutes] in MB, judged from the minute `settled` on. A leader
-    uses more than a follower. So the last minutes are compared with the first ones of the node's present role. With too
-    few of those the growth is not known."""
+    """Return the nodes that grew, each with a text that says by how much. `curves` are MB by minute, judged from the
+    minute `settled` on. A leader uses more than a follower. So the last minutes are compared with the first ones of the
+    node's present role. If the role has lasted for too few minutes, the text says that the growth is not known."""
     found, leader = {}, list[str]()
     for minute in range(max(map(len, curves.values()), default=0)):
         leader.append(led.get(minute, leader[-1] if leader else ""))

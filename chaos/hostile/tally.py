@@ -4,8 +4,8 @@ import asyncio
 
 
 class DeliveryTally:
-    """The ids that one writer got, and how often each message was delivered. A message may arrive before its writer
-    knows the id."""
+    """The ids of the messages that one writer scheduled, and how often each message was delivered. A message may arrive
+    before its writer knows the id."""
 
     def __init__(self) -> None:
         self.written: set[str] = set()

@@ -8,12 +8,12 @@ from chaos.hostile.bystanders import PULLED, PUSHED, Bystanders, Look
 
 #: A check of /livez takes at most this long.
 LIVEZ_MS: Final = 100.0
-#: Lateness may double. Below this it is no delay at all.
+#: Lateness may grow by this factor. Below LATENESS_MS it always passes.
 LATENESS_TIMES: Final = 2.0
 LATENESS_MS: Final = 20.0
 #: The most that a node grows, and the most that stays after COMES_BACK_S. Python returns an arena of 1 MB when it is
-#: empty, but living objects stand between those of a crowd. So 8,000 consumers leave 100 MB, which the next crowd uses
-#: again.
+#: empty, but objects that live on stand between those of many requests. So 8,000 consumers leave 100 MB, which later
+#: requests use again.
 GROWN_BYTES: Final = 150e6
 STAYS_BYTES: Final = 120e6
 COMES_BACK_S: Final = 60.0
@@ -21,19 +21,20 @@ COMES_BACK_S: Final = 60.0
 
 @dataclass(frozen=True)
 class Window:
-    """begin_s <= t < end_s, monotonic."""
+    """A span of monotonic time: begin_s <= t < end_s."""
 
     begin_s: float
     end_s: float
 
     def of(self, looks: Iterable[Look], node: str | None = None) -> list[float]:
-        """The values within the window."""
+        """Return the values measured within the window: those of `node`, or all."""
         return [look.value for look in looks if self.begin_s <= look.at_s < self.end_s and node in (None, look.node)]
 
 
 @dataclass
 class Verdict:
-    """The figures. `wrong` are violations on a machine of any speed, `slow` are times above their bounds."""
+    """The measured figures, and which of them break a bound. `wrong` are violations on a machine of any speed. `slow`
+    are times above their bounds, which a busy machine may cause too."""
 
     figures: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -49,7 +50,8 @@ def p99(values: Sequence[float]) -> float:
 def judge(
     seen: Bystanders, before: Window, during: Window, after: Window, terms: tuple[int, int], stored_bytes: float = 0.0
 ) -> Verdict:
-    """`terms`: of the leader, before and after. `stored_bytes`: the memory of each node for stored messages."""
+    """Compare the observations of the three windows with the bounds. `terms`: the leader's term before and after the
+    attack. `stored_bytes`: the memory that each node may keep for messages that the attack stored."""
     verdict = Verdict()
     figures, wrong, slow = verdict.figures, verdict.wrong, verdict.slow
     if terms[0] != terms[1]:

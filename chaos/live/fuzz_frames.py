@@ -27,7 +27,7 @@ from storage.file.disk import Disk
 from storage.format.rows import HEADER_SIZE, FileHeader
 
 PATIENT: Final = {"heartbeat_ms": 50, "trust_ms": 1500, "election_min_ms": 2500, "election_max_ms": 4000}
-"""A busy machine's own election would look like the attacker's."""
+"""Raft settings that are slow enough for a busy machine. An election of its own would look like the attacker's."""
 DOWN: Final = "n4"
 A_LINE: Final = 40
 """Frames on one connection."""
@@ -76,7 +76,8 @@ class Fuzz:
         self._nodes = list(cluster.nodes.values())
 
     async def run(self, who: str, frames: int, names: list[str], known: bytes | None) -> None:
-        """Send `frames` frames as one attacker. Then check the cluster."""
+        """Send `frames` frames as one attacker. Then check the cluster. `who` names the attacker in the output, and
+        `names` are the node ids that it uses. `known` is the cluster id, None for the stranger."""
         loop = asyncio.get_running_loop()
         before, begun_s = await self._look(), loop.time()
         lines = {node.node_id: _lines(node) for node in self._nodes}

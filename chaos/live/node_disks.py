@@ -11,10 +11,11 @@ from chaos.live.faults.loop_disk import LoopDisk, missing
 
 
 class NodeDisks:
-    """Disks for these nodes below `directory`, if the machine has such. Use as `async with`, around the cluster.
+    """Gives each of these nodes a disk of its own below `directory`, if the machine can have such disks. Use as `async
+    with`, around the cluster.
 
-    A node's data directory is then a link into its disk, so that the ballast of a full disk lies beside it. At the end
-    the data is copied out. Directory and content then look as if there had been no other disk.
+    A node's data directory is then a link into its disk, so that the file that fills a full disk lies beside it. At the
+    end the data is copied out. Directory and content then look as if there had been no other disk.
     """
 
     def __init__(self, directory: Path, ids: Sequence[str], lacking: str = "") -> None:

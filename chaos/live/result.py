@@ -16,9 +16,12 @@ from chaos.plan.fault_plan import FaultPlan
 class Result:
     """The result of a run.
 
-    - `fired` and `passed` count faults by kind.
-    - `not_run` says why this machine cannot carry out a kind.
+    - `fired` counts by kind the faults that were put on, `passed` those that were passed over. `reasons` says why.
+    - `not_run` says by kind why this machine cannot carry it out.
     - `fell_short` lists what differed from the plan.
+    - `disks` has the broken promises of disks, `damages` a line for each damage.
+    - `fail_stop_ms` are the times from a failed disk operation to the end of its node.
+    - `unaccounted_by_power` counts the pushes whose record a power cut took from their node's log.
     - `unfinished` lists the parts of the run that did not end.
     """
 
@@ -37,7 +40,8 @@ class Result:
 
     @property
     def per_second(self) -> dict[str, float]:
-        """Messages acknowledged and handed over a second of the load, from the first offer to the last."""
+        """Return how many messages a second were offered, answered 201 and handed over, from the first offer to the
+        last."""
         offered_ms = [event.mono_ms for event in self.history.of(Offered)]
         length_s = max((max(offered_ms) - min(offered_ms)) / 1000, 1.0) if offered_ms else 1.0
         return {

@@ -59,7 +59,7 @@ LOAD = Plan(
     extend_share=0.02,
     drain_s=DRAIN_S + READY_S,
 )
-"""Every kind of call, without rate, length and seed."""
+"""A load with every kind of call. Each run sets its own rate, length and seed."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Setup:
     accounted: int = SAMPLE
     """The number of messages that the run asks about at the end."""
     hostile: bool = False
-    """Single clients attack beside the load."""
+    """True: attacks of single clients run beside the load."""
     no_disks: str = ""
     """The reason why nodes have no disks of their own, if known."""
     kinds: frozenset[str] = frozenset()
-    """Kinds of faults that a story puts on. Those of the plan are known."""
+    """Kinds of faults that a Story puts on, beside those of the plan."""
     spare: int = 0
     """The number of nodes that may join, beside one for each `replace` of the plan."""
     older: Path | None = None
@@ -96,8 +96,9 @@ PLAIN: Final = Setup(
 
 
 class LiveRun:
-    """A plan on a ground, its files below `directory`. `say` gets lines of progress. Use as `async with`: inside, the
-    nodes run. Call `run`, then `judge`."""
+    """Carries out a plan of faults on a cluster under load, with all files below `directory`. The nodes are on
+    `cluster_network`; None is loopback. `say` gets lines of progress. Use as `async with`: inside, the nodes run. Call
+    `run`, then `judge`."""
 
     nemesis: LiveNemesis
     """Set while `run` lasts."""
@@ -161,9 +162,9 @@ class LiveRun:
         return cluster
 
     async def run(self, story: Story | None = None) -> None:
-        """Carry out the plan under load, and a story beside it. Then heal all and wait for outstanding messages. The
-        load ends with the story, if there is one, or else as the plan says. Raises ClusterFailed when the cluster does
-        not heal, or the service does not come back."""
+        """Carry out the plan under load, and beside it `story`, if there is one. Then heal all and wait for outstanding
+        messages. The load ends with the story, if there is one, or else as the plan says. Raises ClusterFailed when the
+        cluster does not heal, or the service does not come back."""
         try:
             await self._run(story)
         except ExceptionGroup as several:
@@ -265,7 +266,7 @@ class LiveRun:
             )
 
     async def _tell(self) -> None:
-        """Say a line now and then, and one for each fault."""
+        """Say the number of messages every TOLD_S, and a line for each begin and end of a fault."""
         counts = {"handed over": 0}
         begun_s = time.monotonic()
 
@@ -287,4 +288,4 @@ class LiveRun:
 
 
 Story = Callable[[LiveRun], Awaitable[None]]
-"""A story in code, called with the run that it is part of."""
+"""A test in code that puts on faults of its own beside the plan. It is called with the run that it is part of."""

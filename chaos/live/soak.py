@@ -1,8 +1,8 @@
 """`make soak-chaos`: one `hourwheel chaos run` for each of several seeds. Prints each verdict, and a summary at the
 end.
 
-A run that broke a promise, or did not come back, does not end the others. The files of each run stay below `--out`, by
-seed. Its other output is in its `said.txt`. Exit status 1 if any run was red.
+A run that broke a promise, or whose cluster did not heal, does not end the others. The files of each run stay below
+`--out`, by seed. What it printed is in its `said.txt`. Exit status 1 if any run failed.
 """
 
 import argparse
@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
     said: tuple[str, ...]
 
     def describe(self) -> str:
-        """A line, and its reasons below."""
+        """Return a line, and below it the lines that tell why."""
         lines = self.said or ("it said nothing",)
         return "\n".join([f"seed {self.seed}: {'RED' if self.status else 'green'}: {lines[0]}", *lines[1:]])
 
@@ -58,7 +58,7 @@ def telling(text: str) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Run the seeds of the command line. Exit with 1 if any of them is red."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="990101:990121", help="A:B, seeds A to B-1 (default: %(default)s)")
     parser.add_argument("--duration", default="3m", help="of each (default: %(default)s)")

@@ -1,9 +1,9 @@
 """The bounds and checkers of a run on real processes, and the facts to add to its history before the checkers read it.
 
-A history of real processes has what clients saw. The nodes' own accounts of their pushes are added afterwards. The log
-of hand-overs is written before the first byte leaves and synced later (docs/guarantees.md). So a power cut takes its
-last seconds, and that is not held against the account. Such a push was received, so it was begun. Its receipt gives the
-moment.
+A history of real processes has what clients saw. The nodes' own records of their pushes, from their delivery logs, are
+added afterwards. A node writes its log before the first byte leaves and syncs it later (docs/guarantees.md). So a power
+cut takes the last seconds of the log, and that breaks no promise. A push without its record was received, so it was
+begun. The moment of its receipt stands for its begin.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from chaos.plan.load_plan import Plan
 BOUNDS: Final = Bounds(
     skew_ms=1_050, window_ms=5_000, on_time_ms=500, lasting=frozenset(kinds_of("live")), fault_ends_term=False
 )
-#: Faults that come one after the other excuse little. Some should not be noticed and some have to be borne: these
-#: excuse nothing.
+#: Bounds for faults that come one after the other. They excuse little. The kinds named here excuse nothing: clients
+#: should not notice such a fault at all, or the service has to bear it.
 ONE_BY_ONE: Final = Bounds(excuse_nothing=frozenset({"slow", "jump", "drift", "transfer", "replace"}))
 #: The kernel keeps written files this long before it writes them out by itself: the expiry of 30 s and a round of 5 s.
 KEPT_BY_KERNEL_MS: Final = 35_000
-#: On a busy machine a receiver reads this late what was sent before its node lost power. The push is of a term that was
-#: led then, and a node without power sends nothing. Seed 990119: 49 pushes were read up to 3.2 s after. Seed 25, beside
-#: a load of 10: 714 up to 10 s after.
+#: The longest time after a power cut for which a receiver on a busy machine reads pushes that were sent before it. Such
+#: a push is of a term that was led then, and a node without power sends nothing. Seed 990119: 49 pushes were read up to
+#: 3.2 s after. Seed 25, beside a load of 10: 714 up to 10 s after.
 READ_LATE_MS: Final = 30_000
 #: The promises of a transfer hold if no other fault is this near.
 AROUND_TRANSFER_MS: Final = 1_500
@@ -70,15 +70,15 @@ _CHECKERS: Final[tuple[Checker, ...]] = (
 
 
 def judge(history: History, bounds: Bounds = BOUNDS, further: Sequence[Checker] = ()) -> list[Verdict]:
-    """All verdicts, those of `further` checkers last."""
+    """Return the verdicts of all checkers on this history, those of `further` checkers last."""
     moved = history if bounds.fault_ends_term else calm_transfers(history)  # one by one, no fault comes near another
     verdicts = [*(check(history, bounds) for check in _CHECKERS), check_transfers(moved, bounds)]
     return verdicts + [check(history, bounds) for check in further]
 
 
 def whole(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> tuple[History, int]:
-    """The history with the nodes' records of their pushes (`begun`: webhooks.starts). A push whose record a power cut
-    took is taken to have begun when it came. Also return how many there were."""
+    """Return the history with the nodes' records of their pushes (`begun`, from `webhooks.starts`). If a power cut took
+    the record of a push, its begin is taken to be its receipt. Also return how many pushes that were."""
     history = account(history, begun, plan)
     cuts: dict[str, list[tuple[int, bool]]] = {}  # by node: begins and ends of power faults, True for a begin
     for fault in history.of(Fault):  # its end too: on a busy machine a push that was sent before is read a moment after
@@ -118,7 +118,7 @@ def _took(cut: tuple[int, bool], event: HandedOver, led: Led | None) -> bool:
 
 
 def _seen_begun(event: Event) -> Event:
-    """Set the begin of a hand-over to its receipt at the latest, whatever its leader's clock says."""
+    """If the leader's clock puts the begin of a hand-over after its receipt, set `begun_wall_ms` to the receipt."""
     if not isinstance(event, HandedOver) or event.handed_over_ms <= event.wall_ms:
         return event
     return msgspec.structs.replace(event, begun_wall_ms=event.wall_ms)

@@ -19,7 +19,8 @@ REQUEST_S: Final = 20.0
 
 
 async def take_account(nodes: Sequence[LocalNode], history: History, seed: int, count: int = SAMPLE) -> None:
-    """Ask about `count` of the acknowledged messages, drawn by `seed`."""
+    """Ask GET and the ledger about `count` of the messages that were answered 201, drawn by `seed`. Ask for the
+    ledger's sums too. The answers go into `history`."""
     known = list(history.acknowledged().values())
     async with session(REQUEST_S) as http, asyncio.TaskGroup() as group:
         accounts = Accounts(caller_of(nodes, http, Tasks(group), f"{seed}/account"), history)

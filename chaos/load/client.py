@@ -1,8 +1,10 @@
 """The calls of `chaos.client.client` over HTTP, and tasks of asyncio.
 
-A refused connection has done nothing. A broken connection, a timeout, or an answer without a result leaves it open.
-If a kept connection breaks, aiohttp sends a GET or a DELETE again by itself, and shows the second try alone. Its
-refusal leaves the first try open.
+A call whose connection was refused had no effect. After a broken connection, a timeout, or an answer without a result
+its outcome is unknown.
+
+If a kept connection breaks, aiohttp sends a GET or a DELETE again by itself, and shows only the answer to the second
+try. If that is a refusal, the first try may have had an effect all the same.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from hourwheel.core.problem import read_problem
 
 T = TypeVar("T")
 
-#: Long before any run.
+#: The begin of the ledger's window: long before any run.
 EVER: Final = "2020-01-01T00:00:00Z"
 
 
@@ -33,28 +35,28 @@ _JSON: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Tasks:
-    """Tasks of a group; a `chaos.client.client.Runner`."""
+    """Runs clients' tasks in an asyncio task group; implements `chaos.client.client.Runner`."""
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
         self._running: set[asyncio.Task[None]] = set()
 
     def now_s(self) -> float:
-        """Monotonic."""
+        """The monotonic time."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Lets so much time pass."""
+        """Return after `seconds`."""
         await asyncio.sleep(seconds)
 
     def start(self, task: Coroutine[Any, Any, None]) -> None:
-        """Runs `task` beside the others."""
+        """Run `task` beside the others."""
         running = self._group.create_task(task)
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
     def after(self, seconds: float, call: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Starts `call(*args)` so many seconds from now."""
+        """Start `call(*args)` after `seconds`."""
 
         async def later() -> None:
             await asyncio.sleep(seconds)
@@ -63,7 +65,7 @@ class Tasks:
         self.start(later())
 
     def cancel(self) -> None:
-        """Ends them all; what they asked stays without an answer."""
+        """Cancel all tasks. The requests that they have sent stay without an outcome."""
         for task in self._running:
             task.cancel()
 
@@ -74,7 +76,8 @@ def _cancelled(payload: bytes) -> CancelResult:
 
 
 class HttpClient:
-    """A client of one node; a `chaos.client.client.Client`. `http` is a `session`."""
+    """A client of one node over HTTP; implements `chaos.client.client.Client`. `http` has to come from `session`, which
+    counts the tries of a request."""
 
     def __init__(self, node: LocalNode, http: aiohttp.ClientSession) -> None:
         self.node = node.node_id
@@ -83,8 +86,9 @@ class HttpClient:
     async def _ask(
         self, method: str, path: str, read: Callable[[bytes], T], wait_s: float = 0.0, **more: Any
     ) -> Outcome[T]:
-        """`wait_s`: the node may wait so long before it answers. Raises what `read` raises of a whole answer of success
-        that is none of ours."""
+        """Send one request. Return its outcome, with the value that `read` makes of the body of a success. `wait_s` is
+        the time for which the node may hold its answer back; it is added to the session's timeout. Raises what `read`
+        raises."""
         total_s = self._http.timeout.total
         timeout = aiohttp.ClientTimeout(total=None if total_s is None else total_s + wait_s)
         tries: list[str] = []
@@ -101,7 +105,7 @@ class HttpClient:
         return refused(read_problem(answer.status, answer.headers, payload)).after(len(tries) > 1)
 
     async def schedule(self, offers: Sequence[Offer]) -> Sequence[Outcome[Placed]]:
-        """One request; one outcome for each offer."""
+        """See `Client.schedule`. One offer goes to `/v1/messages`, several go to `/v1/messages/batch`."""
         single = len(offers) == 1
         path, kind = ("", "application/json") if single else ("/batch", "application/x-ndjson")
         payload = b"\n".join(msgspec.json.encode(_document(offer)) for offer in offers)
@@ -115,21 +119,21 @@ class HttpClient:
         return [of_line(line) for line in outcome.value]
 
     async def pull(self, topic: str, most: int, wait_ms: int) -> Outcome[Sequence[Delivery]]:
-        """A long poll."""
+        """See `Client.pull`."""
         asked = {"max": most, "wait": wait_ms}
         outcome = await self._ask("POST", f"/v1/topics/{topic}/pull", _JSON.decode, wait_ms / 1000, json=asked)
         return outcome.read(lambda found: [_delivery(each) for each in found["messages"]])
 
     async def ack(self, topic: str, receipts: Sequence[str]) -> Outcome[Sequence[str]]:
-        """One result for each receipt."""
+        """See `Client.ack`."""
         return await self._settle(topic, "ack", receipts)
 
     async def nack(self, topic: str, receipts: Sequence[str], delay_ms: int | None) -> Outcome[Sequence[str]]:
-        """Gives messages back."""
+        """See `Client.nack`."""
         return await self._settle(topic, "nack", receipts, **({} if delay_ms is None else {"delay": delay_ms}))
 
     async def extend(self, topic: str, receipts: Sequence[str], lease_ms: int) -> Outcome[Sequence[str]]:
-        """Lets leases end later."""
+        """See `Client.extend`."""
         return await self._settle(topic, "extend", receipts, lease=lease_ms)
 
     async def _settle(self, topic: str, word: str, receipts: Sequence[str], **more: int) -> Outcome[Sequence[str]]:
@@ -138,11 +142,11 @@ class HttpClient:
         return outcome.read(lambda found: [each["result"] for each in found["results"]])
 
     async def cancel(self, message_id: str) -> Outcome[CancelResult]:
-        """Cancels a message."""
+        """See `Client.cancel`."""
         return await self._ask("DELETE", f"/v1/messages/{message_id}", _cancelled)
 
     async def reschedule(self, message_id: str, due_ms: int, if_match: int | None) -> Outcome[RescheduleResult]:
-        """Gives a message another due time."""
+        """See `Client.reschedule`."""
         more: dict[str, Any] = {"json": {"deliver_at": due_ms}}
         if if_match is not None:
             more["headers"] = {"If-Match": f'"{if_match}"'}
@@ -152,19 +156,19 @@ class HttpClient:
         )
 
     async def look(self, message_id: str, *, ledger: bool) -> Outcome[tuple[View, Account | None]]:
-        """GET; with `ledger` also the ledger's word."""
+        """See `Client.look`."""
         asked = {"ledger": "true" if ledger else "false"}
         outcome = await self._ask("GET", f"/v1/messages/{message_id}", _JSON.decode, params=asked)
         return outcome.read(lambda found: (_view(found), _account(found.get("ledger"))))
 
     async def sums(self) -> Outcome[Sums]:
-        """The ledger's sums of all time."""
+        """See `Client.sums`."""
         return (await self._ask("GET", "/v1/ledger/summary", _JSON.decode, params={"from": EVER})).read(_sums)
 
 
 def session(total_s: float, *, connections: int = 100) -> aiohttp.ClientSession:
-    """For clients of nodes: so many connections at most (0: as many as are asked for), and each request answered within
-    so long."""
+    """Return a session for HttpClient, with at most `connections` connections (0: no limit) and `total_s` for each
+    request. It notes in the context of a request each time that the request is sent."""
 
     async def sent(http: aiohttp.ClientSession, context: Any, params: aiohttp.TraceRequestHeadersSentParams) -> None:
         context.trace_request_ctx.append(params.method)
@@ -182,12 +186,12 @@ def caller_of(
     name: str,
     is_member: Callable[[str], bool] = every_node,
 ) -> Caller[HttpClient]:
-    """Clients of these nodes, with chance drawn by `name`."""
+    """Return a Caller with a client for each of these nodes. `name` seeds its random choices."""
     return Caller([HttpClient(node, http) for node in nodes], tasks, random.Random(name), is_member)
 
 
 def of_line(line: dict[str, Any]) -> Outcome[Placed]:
-    """Of the message that a 201, a line of a batch's answer, or a problem is about."""
+    """Return the outcome of one message, from the body of a 201, from a line of a batch's answer, or from a problem."""
     if line.get("id") and line.get("due"):
         return Outcome("ok", Placed(line["id"], parse_time(line["due"])))
     code = line.get("error", line).get("code", "")
@@ -195,13 +199,13 @@ def of_line(line: dict[str, Any]) -> Outcome[Placed]:
 
 
 def _document(offer: Offer) -> dict[str, object]:
-    """The request; the same for every try."""
+    """Return the fields of a message in a request. They are the same for every try."""
     fields: dict[str, object] = {"topic": offer.topic, "body": offer.number, "deliver_at": offer.asked_due_ms}
     return fields | {"key": f"k{offer.number}"} if offer.keyed else fields
 
 
 def _delivery(found: dict[str, Any]) -> Delivery:
-    """A message as pulled; its body is the offer's number."""
+    """Return a delivery from a message of a pull's answer. Its body is the offer's number."""
     told = {name: found[name] for name in ("id", "receipt", "attempt", "term", "topic")}
     for name in ("due", "asked_due", "created", "handed_over", "leased_until"):
         told[f"{name}_ms"] = parse_time(found[name])

@@ -40,12 +40,12 @@ class LedgerClient:
         await self._http.close()
 
     async def summary(self) -> dict[str, Any]:
-        """How many messages of each class, and duplicates of each cause."""
+        """Return the ledger's summary: how many messages of each class, and how many duplicates of each cause."""
         return await self._get("/v1/ledger/summary", {})
 
     async def settled(self) -> dict[str, Any]:
-        """The summary as soon as no message is open and every node has answered. Raises ClusterFailed if that does not
-        come about."""
+        """Wait until no message is open and every node has answered. Return that summary. Raises ClusterFailed after
+        _SETTLED_S."""
         found: list[dict[str, Any]] = []
 
         async def done() -> bool:

@@ -34,7 +34,8 @@ class Producer:
         self._stopped = True
 
     async def run(self) -> None:
-        """Send every message at its moment, until all or `stop`. Return when each has its final outcome."""
+        """Send every message at its moment, until all are sent or `stop` is called. Return when the outcome of each is
+        final."""
         plan, loop = self._plan, asyncio.get_running_loop()
         start, count = loop.time(), plan.count
         strict = (plan.topic, plan.push_topic) if plan.strict else ()
@@ -50,7 +51,7 @@ class Producer:
                 caller.runner.start(sender.send(offers))
 
     def _draw(self, first: int, count: int) -> list[Offer]:
-        """The next offers."""
+        """Draw `count` offers, numbered from `first`, which go out as one request."""
         now_ms = self._history.now()[1]
         low, high = self._plan.delay_ms
         delays = self._random.integers(low, high, count, endpoint=True)

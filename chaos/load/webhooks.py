@@ -34,7 +34,8 @@ Name = tuple[str, int, int]  # (message id, term, attempt): names one hand-over
 
 
 class Webhooks:
-    """Receives and records pushes to `host`, and answers a share of them with an error. Use as `async with`."""
+    """Receives pushes at `host` and records each as a HandedOver. A share of them, `plan.push_fail_share`, is answered
+    500. Use as `async with`."""
 
     def __init__(self, plan: Plan, history: History, host: str = LOOPBACK) -> None:
         self._plan, self._history, self._host = plan, history, host
@@ -108,8 +109,8 @@ def _starts(node_id: str, path: Path) -> Iterator[tuple[Name, tuple[str, int]]]:
 
 
 def account(history: History, begun: Mapping[Name, tuple[str, int]], plan: Plan) -> History:
-    """The history with the moment, the node and the lease of each push, from the nodes' own logs. Pushes without a
-    start keep their zeros."""
+    """Return the history with the begin, the node and the lease of each push, from the nodes' own logs (`begun`, from
+    `starts`). A push that is not in these logs keeps the zeros with which it was recorded."""
     lease_ms = plan.push_timeout_ms + LEASE_MORE_MS
     events = list(history.events)
     for place, event in enumerate(events):

@@ -1,8 +1,8 @@
 """A whole run: consumers on every node, producers, then the wait for outstanding messages.
 
-A message is outstanding if it is acknowledged, not handed over, and cannot have been cancelled. The run ends when none
-is left and every ack has its answer, or after `drain_s`. The rest is then lost for every outside observer, and the
-checkers say so.
+A message is outstanding if it was answered 201, was not handed over, and cannot have been cancelled. The run ends when
+none is left and every ack request has its answer, or after `drain_s`. Messages that are still outstanding then count as
+lost, and the checkers say so.
 """
 
 import asyncio
@@ -34,12 +34,13 @@ AGAIN_S: Final = 0.05
 BEAT_S: Final = 0.05
 #: A change aims this much earlier after one that came too late.
 AIM_MS: Final = 5
-#: One of this many changed messages is looked at.
+#: After a cancel or a reschedule, one in this many messages is asked for by GET.
 LOOKED: Final = 4
 
 
 class Outstanding:
-    """The numbers of messages that are acknowledged and not yet handed over or cancelled, with counts for displays."""
+    """The numbers of messages that were answered 201 and are not yet handed over or cancelled. `acknowledged_count` and
+    `over_count` are for displays."""
 
     def __init__(self, history: History) -> None:
         self.acknowledged_count = 0
@@ -100,8 +101,8 @@ async def configure(nodes: Sequence[LocalNode], topic: str, document: Mapping[st
 class Workload:
     """One run of `plan` against `nodes`, recorded in `history`.
 
-    Changes and offers go to nodes that are members now, by `is_member`. `webhooks` listens at `host` as long as its
-    owner wants: pushes that a killed leader had on the wire come again after `run`.
+    Changes and offers go only to nodes for which `is_member` returns True. The caller enters and leaves `webhooks`, the
+    receiver at `host`. It should stay after `run`: pushes that a killed leader had on the wire come again then.
     """
 
     def __init__(
@@ -119,11 +120,12 @@ class Workload:
         self._consumers: list[Consumer] = []
 
     def stop(self) -> None:
-        """Stop offering. `run` goes on until all offered messages are over."""
+        """Stop offering. `run` still waits until no message is outstanding."""
         self._producer.stop()
 
     async def run(self) -> bool:
-        """Offer and consume everything. False if messages were outstanding at the end."""
+        """Create the topics, offer all messages and consume them. Return False if messages were outstanding at the
+        end."""
         plan = self.plan
         pulled = {"mode": "pull", "lease": plan.lease_ms, "handover": plan.handover}
         await configure(self.nodes, plan.topic, pulled, plan.request_s)
@@ -178,7 +180,7 @@ class Workload:
 
 
 def behaviour(plan: Plan) -> ConsumerBehaviour:
-    """How the plan's consumers treat their messages."""
+    """Return how consumers treat their messages, by the shares and times of the plan."""
     odd: tuple[tuple[Fate, float], ...] = (
         ("twice", plan.twice_share),
         ("late", plan.late_share),

@@ -1,11 +1,12 @@
-"""The clients' records for the reconciliation: its files, and if its ledger and the checkers agree.
+"""Writes what clients recorded as files for the reconciliation, and compares the reconciliation's ledger with the
+checkers.
 
 The checkers know what clients saw, the ledger what nodes recorded, and neither reads the other's. They must agree on
 every repeat with both hand-overs seen: it is a duplicate in both, for the same cause, in the same terms.
 
-The ledger has more if a leader was killed in the middle of a hand-over. If that reached no client, only the leader's
-account has it. If the receiver refused it, or let it time out, the leader did not hear that. So by its records the
-repeat is no retry.
+The ledger has more duplicates if a leader was killed in the middle of a hand-over. If the hand-over reached no client,
+only the leader's account has it. If the receiver refused it, or let it time out, the leader did not hear of that. So by
+its records the repeat is a duplicate, not a retry.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ _LEDGER_CAUSES: Final = {
     "same_name": ("unexplained",),
     "unnamed": ("unexplained",),
 }
-#: A cause for two messages, not for one that was handed over twice.
+#: The ledger's cause for two messages scheduled for one, where no message was handed over twice.
 _OF_TWO: Final = "scheduled_twice"
 
 Name = tuple[str, int, int]  # (message id, term, attempt)
@@ -37,7 +38,7 @@ Name = tuple[str, int, int]  # (message id, term, attempt)
 
 @dataclass(frozen=True)
 class Evidence:
-    """Files for `hourwheel reconcile --acknowledged ... --receipts ...`."""
+    """The paths of two files, for `hourwheel reconcile --acknowledged ... --receipts ...`."""
 
     acknowledged: Path
     receipts: Path
@@ -45,14 +46,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Duplicates by cause, in the ledger's words.
+    """The duplicates of ledger and checkers, by the ledger's causes.
 
     - `ledger`: all duplicates of the ledger.
-    - `unseen`: of those, clients did not see both hand-overs.
-    - `unheard`: of those, the earlier hand-over had failed, and no leader was left to hear it.
+    - `unseen`: those of the ledger of which clients did not see both hand-overs.
+    - `unheard`: those of the ledger whose earlier hand-over had failed, when no leader was left to hear that.
     - `checkers`: the duplicates of the checkers.
 
-    Without `differences` they agree, and ledger = unseen + unheard + checkers.
+    If `differences` is empty they agree, and ledger = unseen + unheard + checkers.
     """
 
     ledger: dict[str, int]
@@ -74,7 +75,7 @@ def write_evidence(history: History, directory: Path) -> Evidence:
 
 def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str, Any]]) -> Agreement:
     """Compare the ledger's duplicates (id, term, attempt, before_term, before_attempt, cause) with the checkers'
-    repeats. `history` is the accounted one, in which webhooks have the moment of their hand-over."""
+    repeats. `history` has to come from `webhooks.account`, so that webhooks have the moment of their hand-over."""
     rows = [row for row in duplicates if row["cause"] != _OF_TWO]
     by_name = {_name(row): row for row in rows}
     seen = {(event.message_id, event.term, event.attempt) for event in history.of(HandedOver)}
@@ -102,8 +103,8 @@ def agreement(history: History, bounds: Bounds, duplicates: Iterable[Mapping[str
 
 
 def _failed_unheard(repeat: Repeat, row: Mapping[str, Any]) -> bool:
-    """True if a retry by the checker may be a duplicate by the records. The checker calls a repeat of a timed-out push
-    a retry. It does so if its leader lived to record the failure, and also if only its lease ended."""
+    """True if a repeat may be a retry for the checkers and a duplicate in the ledger. The checkers call every repeat of
+    a timed-out push a retry. For the ledger it is one only if the leader lived to record the failure."""
     before = repeat.before
     timed_out = before.pushed and repeat.after.handed_over_ms >= before.gives_up_ms
     return not before.taken or (timed_out and row["cause"] == "unknown_outcome")

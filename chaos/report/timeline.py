@@ -4,9 +4,9 @@ A verdict says if a promise held. The timeline shows what happened meanwhile. It
 checkers do, so it can be drawn again from the file. All times are seconds since the first event, by the observer's
 monotonic clock.
 
-Signs of life show the leader: a node's own word, and hand-overs of its term. A leader's time is shown from its first
-sign. It ends with the fault that hit its node before the next term's first sign. So the white between two leaders is
-time in which no node was seen to lead.
+A leader is known by two signs: a node says that it leads, or a hand-over of its term comes. A leader's time is shown
+from its first sign. It ends with the fault that hit its node before the next term's first sign. So the white between
+two leaders is time in which no node was seen to lead.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from chaos.history.verdict import percentiles
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-#: The names of repeats here. The last one, after a failed attempt, is no duplicate.
+#: The causes of repeats in a timeline. `retried`, a repeat after a failed attempt, is no duplicate.
 CAUSES: Final = ("failover", "after_lease", "unexplained", "retried")
 _CALLED: Final = {"same_name": "unexplained", "unnamed": "unexplained"}
 #: Readable widths on an axis, seconds.
@@ -35,7 +35,7 @@ _WIDTHS_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0
 
 @dataclass(frozen=True)
 class FaultSpan:
-    """One fault from its begin to its end. None: it was not over at the end of the run."""
+    """One fault from its begin to its end. `end_s` is None if it was not over at the end of the run."""
 
     kind: str
     node: str
@@ -47,7 +47,7 @@ class FaultSpan:
 
 @dataclass(frozen=True)
 class SeenTerm:
-    """A term, its leader ("": unknown), and when that was seen."""
+    """A term, its leader ("": unknown), and the span in which that node was seen to lead."""
 
     term: int
     node: str
@@ -81,8 +81,8 @@ class TermChange:
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The run in bins of equal width: row i is from `edges_s[i]` to `edges_s[i + 1]`. Counts are of events. Lateness is
-    of first hand-overs by when they came, in ms, NaN without one."""
+    """The run in bins of equal width: row i is from `edges_s[i]` to `edges_s[i + 1]`. Counts are of events. The
+    lateness of a bin, in ms, is that of the first hand-overs that came in it. NaN without one."""
 
     edges_s: Floats
     offered: Counts
@@ -102,8 +102,8 @@ class Bins:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Arrays are seconds since the start, one element an event, in the order of the history. `lateness_ms[i]` is of the
-    message first handed over at `first_s[i]`."""
+    """One run on one axis of time. Arrays are seconds since the start, one element an event, in the order of the
+    history. `lateness_ms[i]` is of the message that was first handed over at `first_s[i]`."""
 
     began_wall_ms: int
     length_s: float
@@ -182,7 +182,8 @@ class Timeline:
         )
 
     def totals(self) -> dict[str, object]:
-        """The sums of the whole run."""
+        """Return the figures of the whole run: its length, and the numbers of faults, terms, messages and
+        duplicates."""
         return {
             "length_s": round(self.length_s, 3),
             "faults": len(self.faults),
@@ -256,7 +257,7 @@ def _percentiles(times_s: Floats, values: Floats, width_s: float, count: int) ->
 
 
 def _faults(history: History, start: float) -> tuple[FaultSpan, ...]:
-    """Begins matched with the next end of the same kind at the same node."""
+    """The faults as spans: each begin is matched with the next end of the same kind at the same node."""
     spans: list[FaultSpan] = []
     still_open: dict[tuple[str, str], list[int]] = {}
     for event in history.of(Fault):

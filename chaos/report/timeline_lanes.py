@@ -43,7 +43,7 @@ class _Bar:
 
     @property
     def taken_in(self) -> tuple[float, float]:
-        """The range in which no other bar may stand."""
+        """The range, bar and name together, in which no other bar of the row may be."""
         name_in = len(self.name) * _LETTER_IN + 0.1
         return (self.begin_in - name_in, self.end_in) if self.name_left else (self.begin_in, self.end_in + name_in)
 
@@ -67,7 +67,8 @@ class Lane:
 
 
 def lanes_of(timeline: Timeline, width_in: float) -> list[Lane]:
-    """One lane for each node in order of names, and one for links with faults. `width_in` is the whole run's."""
+    """Return one lane for each node in order of names, and one for links with faults. `width_in` is the width of the
+    whole run in the picture."""
     by_lane: dict[str, list[FaultSpan]] = {node: [] for node in timeline.nodes}
     for fault in timeline.faults:
         by_lane.setdefault(fault.node if fault.node in timeline.nodes else LINKS, []).append(fault)
@@ -98,7 +99,7 @@ def _packed(bars: Sequence[_Bar]) -> tuple[tuple[_Bar, ...], ...]:
 
 
 def legend_of(timeline: Timeline) -> list[Patch]:
-    """The meaning of the used colours."""
+    """Return the entries of the legend: leadership, and each colour that the faults of this run use."""
     used = {_COLOURS.get(fault.kind, GREY) for fault in timeline.faults}
     patches = [Patch(color=INK, label="leads")]
     patches += [Patch(color=colour, label=name) for name, (colour, _) in _FAMILIES.items() if colour in used]

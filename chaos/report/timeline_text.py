@@ -1,11 +1,12 @@
 """The timeline for a terminal: a lane for every node, sparklines below, then all events in order of time.
 
-``` seconds     0                             4.2                             8.4 n1
-━━━━━━━━━━━━━━━kill░░░░░░░░░░░··································· n2
-···················━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ scheduled   ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▂
-▁▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇  999/s ```
+    seconds     0                             4.2                             8.4
+    n1          ━━━━━━━━━━━━━━━kill░░░░░░░░░░░···································
+    n2          ···················━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+    scheduled   ▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▂ ▁▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇  999/s
 
-`━` leads, `·` does not. A fault's name stands from its begin to its end. The blocks of lateness are powers of ten.
+`━` leads, `·` does not. A fault's name stands from its begin to its end. Each higher block of lateness is three times
+as late.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +76,8 @@ def _fill(lane: list[str], begin: float, end: float, name: str, rest: str) -> No
 
 
 def _sparks(timeline: Timeline) -> Iterator[str]:
-    """Rates (six eighths: the level of the 95th percentile), lateness by powers, duplicates as digits."""
+    """The lines of rates, lateness and duplicates. Rates are blocks of one to eight eighths, where six is the 95th
+    percentile. A block of lateness is higher by one for each factor of about three. Duplicates are digits."""
     edges_s = np.linspace(0, timeline.length_s, _COLUMNS + 1)
 
     def counts(times_s: Floats) -> Counts:

@@ -6,7 +6,8 @@ from typing import Final
 from chaos.plan.fault_plan import FaultPlan
 
 CALM_S: Final = 1.5
-#: The effects that a fault excuses end before the next fault: two seconds after a pause, five if no node is left.
+#: A fault excuses effects for two seconds after a pause, and for five if no node is left. These waits are longer, so
+#: the next fault comes after that.
 PAUSED_CALM_S: Final = 3.0
 NONE_LEFT_CALM_S: Final = 7.0
 #: The load ends when all faults have come, or after this time.
@@ -28,27 +29,29 @@ _CLOCKS: Final = (
 
 
 def plan(lines: Iterable[str]) -> FaultPlan:
-    """A plan for three nodes."""
+    """Return a plan for three nodes with these lines."""
     return FaultPlan.parse("\n".join([f"plan seed=1 nodes=3 seconds={LONGEST_S:g}", *lines]), "live")
 
 
 def again_and_again(times: int, fault: str, targets: Sequence[str], lasts: str, calm_s: float = CALM_S) -> list[str]:
-    """`times` faults, on these targets in turn. `lasts` is their `for`."""
+    """Return the lines of `times` faults, on these targets in turn. Each waits until the service was calm for `calm_s`.
+    `lasts` is the value of `for`."""
     return [f"+{calm_s} {fault} {targets[turn % len(targets)]} for={lasts}" for turn in range(times)]
 
 
 def kills(times: int, *targets: str, calm_s: float = CALM_S) -> list[str]:
-    """kill -9. The node is started again when the service has run without it."""
+    """Kill a target with kill -9, `times` times. The node is started again when the service has been calm without
+    it."""
     return again_and_again(times, "kill", targets, f"+{calm_s}", calm_s)
 
 
 def slowed(lines: Sequence[str], by_s: float) -> list[str]:
-    """The same while every sync of both present followers takes `by_s`."""
+    """Return these lines after one that makes every sync of the followers take `by_s`, from the begin to the end."""
     return [f"0 slow followers for={LONGEST_S:g} by={by_s:g}", *lines]
 
 
 def pauses(times: int, seconds: float) -> list[str]:
-    """SIGSTOP the leader, and wake it under another leader."""
+    """Pause the leader with SIGSTOP for this long, so that it wakes under another leader."""
     return again_and_again(times, "pause", ["leader"], f"{seconds:g}", PAUSED_CALM_S)
 
 
@@ -73,6 +76,6 @@ def replacements(times: int, calm_s: float = CALM_S / 2) -> list[str]:
 
 
 def clock_steps(times: int, calm_s: float = CALM_S) -> list[str]:
-    """The first `times` of _CLOCKS, in a circle."""
+    """Return the lines of `times` entries of _CLOCKS. After its last entry comes the first again."""
     words = {"calm": calm_s, "two_hours": TWO_HOURS_S}
     return [line.format(**words) for turn in range(times) for line in _CLOCKS[turn % len(_CLOCKS)]]

@@ -39,7 +39,8 @@ from chaos.scenario.plans import (
 
 @dataclass(frozen=True)
 class Scenario:
-    """Faults as lines of a plan, the load under them, and the bounds."""
+    """The faults of a scenario as lines of a plan, the load under them, the bounds of the checkers, and further
+    settings of nodes."""
 
     lines: Sequence[str]
     load: Plan
@@ -48,7 +49,7 @@ class Scenario:
 
     @property
     def plan(self) -> FaultPlan:
-        """The plan."""
+        """The lines as a plan of faults."""
         return plan(self.lines)
 
     @property
@@ -57,7 +58,8 @@ class Scenario:
         return sum(fault.begins == "+" for fault in self.plan.faults)
 
 
-#: At 5,000 a second a history grows by 20,000 events a second.
+#: The calm between transfers under a high load. It is short, because at 5,000 messages a second a history grows by
+#: 20,000 events a second.
 BUSY_CALM_S: Final = 0.5
 #: A leader outvoted by one clock only, while the third node is paused, may be this much early (docs/operating.md).
 SKEWED: Final = replace(ONE_BY_ONE, skew_ms=510)

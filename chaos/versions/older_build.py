@@ -14,8 +14,8 @@ from cli.local.local_nodes import python_of
 ROOT = Path(__file__).resolve().parents[2]
 NAMED = Path(__file__).with_name("older-commit")
 
-#: Older builds have the frame at another path. The code asks the package, because an editable install finds this
-#: build's too.
+#: Prints the path of the module of frames, and its PROTOCOL. Older builds have that module in another folder. The code
+#: looks into the package's own folder, because an import by name could find this build's module.
 _SAY = (
     "import os, replication; from importlib import import_module; "
     "roomy = os.path.isdir(os.path.join(replication.__path__[0], 'wire')); "
@@ -29,7 +29,7 @@ class NoOlderBuild(Exception):
 
 
 def older_commit() -> str:
-    """The full hash of the commit."""
+    """Return the full hash of the commit in `older-commit`."""
     return next(line for line in NAMED.read_text(encoding="utf-8").splitlines() if not line.startswith("#")).strip()
 
 

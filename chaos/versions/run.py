@@ -48,9 +48,9 @@ _NOT_COMPARED = "lock.mdb"  # LMDB's table of readers; every opening writes it
 
 
 class Upgrade:
-    """The story of one run, for `LiveRun.run`. `older` is the directory of the older build. Each node leads for `calm`
-    hand-overs. `say` gets lines of progress. Not `thorough`: one leader of the older build is killed, beside the
-    upgraded nodes, and steps that exist in two ways are done once."""
+    """The steps of one upgrade, a Story for `LiveRun.run`. `older` is the directory of the older build. Each node leads
+    for `calm` hand-overs. `say` gets lines of progress. If not `thorough`, one leader of the older build is killed,
+    beside the upgraded nodes, and steps that exist in two ways are done once."""
 
     def __init__(self, older: Path, calm: int, say: Callable[[str], None], *, thorough: bool = True) -> None:
         self.older, self.calm, self._say, self._thorough = older, calm, say, thorough
@@ -61,7 +61,7 @@ class Upgrade:
         self._turn = 0
 
     async def __call__(self, live: LiveRun) -> None:
-        """Run the whole story."""
+        """Carry out all steps, in order."""
         self._nemesis, self._cluster = live.nemesis, live.cluster
         self._watch, self._served = live.nemesis.watch, live.nemesis.service.served
         nodes = list(self._cluster.nodes)
@@ -193,7 +193,7 @@ class Upgrade:
 
     @staticmethod
     def _expect(status: int, wanted: dict[int, bool], document: dict[str, Any]) -> bool:
-        """True if it is the wanted answer. False for an answer that says "try again". Any other raises
+        """True if `wanted` has True for this status. False for an answer that says "try again". Any other raises
         ClusterFailed."""
         if status in (0, 409, 503, 504):
             return False
@@ -202,7 +202,7 @@ class Upgrade:
         return True
 
     async def level(self, node_id: str) -> int:
-        """The level by the node's own page."""
+        """Return the level on the node's own cluster page: 1 if the page has none, 0 without an answer."""
         page = await self._cluster.status(node_id)
         return int(page.get("level", 1)) if page else 0
 
@@ -219,7 +219,7 @@ class Upgrade:
     # -- the new level
 
     async def raise_level(self) -> None:
-        """Ask for the new level. All nodes follow."""
+        """Ask for level 2, and wait until all nodes have it. Raises ClusterFailed if a node had it before."""
         nodes = list(self._cluster.nodes)
         if {await self.level(node_id) for node_id in nodes} != {1}:
             raise ClusterFailed("the level rose though nobody asked for it")
@@ -232,8 +232,8 @@ class Upgrade:
         self._say("level 2")
 
     async def refused_by_its_reader(self, node_id: str) -> None:
-        """The older build does not start on a directory of the new level. After a kill the journal tells it, after a
-        stop in order the checkpoint. Nothing is changed."""
+        """Check that the older build does not start on a directory of the new level. After a kill it finds the level in
+        the journal, after a stop in order in the checkpoint. After a stop, also check that it changed no file."""
         ends: tuple[Literal["kill", "stop"], ...] = ("kill", "stop") if self._thorough else ("stop",)
         for how in ends:
             async with self.down(node_id, how):
@@ -258,7 +258,7 @@ class Upgrade:
         self._heard(said, "version 2")
 
     async def refused_at_the_handshake(self, node_id: str) -> None:
-        """Start the older build on a copy of the directory from before the level rose. No node accepts its
+        """Start the older build on a copy of the directory from before the level rose. Check that a node refuses its
         handshake."""
         real = self._cluster.nodes[node_id]
         stale = replace(real, directory=real.directory / "stale")
@@ -278,7 +278,8 @@ class Upgrade:
         self._heard(last_words(stale, 1_000), "is at level 2")
 
     async def refused_to_join(self, spare: LocalNode) -> None:
-        """Start an empty node of the older build. The refusal to add it names the versions that it reads."""
+        """Start an empty node of the older build, and ask to add it. Check that the refusal names the versions that it
+        reads."""
         process = start_process(spare, other_build=self.older)
         wanted = {"id": spare.node_id, "raft": spare.raft, "http": spare.http}
         said: list[str] = []
@@ -312,7 +313,7 @@ def content(path: Path) -> dict[str, bytes]:
 async def upgrade(
     directory: Path, older: Path, *, rate: float, hold_s: float, say: Callable[[str], None], thorough: bool = True
 ) -> Upgrade:
-    """Run the story below `directory`. Raises ClusterFailed, also when a promise is broken."""
+    """Run the whole upgrade below `directory`. Raises ClusterFailed, also when a promise is broken."""
     load = Plan(rate=rate, batch=5, lease_ms=4_000, cancel_share=0.01, push_share=0.3)
     script = Upgrade(older, max(8, round(rate * hold_s)), say, thorough=thorough)
     bounds = replace(ONE_BY_ONE, on_time_ms=2_000, acknowledged_share=0.8)

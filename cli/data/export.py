@@ -1,7 +1,9 @@
-"""`hourwheel export --to DIR`: what the reconciliation needs out of data directories, their nodes running or not.
+"""`hourwheel export --to DIR`: copies from data directories what the reconciliation needs, while their nodes run or
+not.
 
-It reads directories of this machine and asks no node. A checkpoint's files do not change before its lengths, so they
-can be read beside the node that appends to them. A node ships by itself with `[export] to`; this is for all else.
+It reads directories of this machine and asks no node. The bytes that a node's last checkpoint covers do not change any
+more. So they can be read while the node appends to the same files. A node ships by itself with `[export] to`; this
+command is for all other cases.
 """
 
 import time
@@ -31,9 +33,10 @@ from node.runtime.exit_code import ExitCode
 )
 @output_option
 def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
-    """Ships hours (without bodies), terms and delivery logs to a directory by day and node: what is new of them.
+    """Ships hours (without bodies), terms and delivery logs to a directory by day and node. Ships only what is new
+    since the run before.
 
-    Stop it and begin it again as you like. Exit 11 for a data directory, or an export, that is damaged.
+    You may stop it and run it again. Exit 11 for a data directory, or an export, that is damaged.
     """
     from storage.directory.data_directory import DirectoryRefused
     from storage.export.export import Export, Exported, ExportRefused
@@ -63,7 +66,8 @@ def command(to: Path, directories: tuple[Path, ...], output: str) -> None:
 
 
 def _within(directory: Path) -> list[Path]:
-    """The data directories that are meant: this one, or those of the nodes that `hourwheel dev` keeps below it."""
+    """Return the data directories that are meant: this one, or those of the nodes that `hourwheel dev` keeps below
+    it."""
     if (directory / "LOCK").exists():
         return [directory]
     found = sorted(lock.parent for pattern in ("*/LOCK", "*/data/LOCK") for lock in directory.glob(pattern))

@@ -5,7 +5,7 @@
     spark-submit --master spark://HOST:7077 cli/__main__.py reconcile --data ... --out ...
 
 Exit status 6 says that a promise is broken: a message lost, a duplicate that nothing explains, a hand-over before its
-time or after a cancel. That and nothing else, so that a script can tell it from an error.
+time or after a cancel. It says nothing else, so that a script can tell it from an error.
 """
 
 import contextlib
@@ -33,16 +33,16 @@ _SECONDS: Final = {"type": Span(least_s=0.1), "show_default": True}
 
 
 def _size(context: click.Context, option: click.Parameter, text: str) -> str:
-    """A size as a JVM takes it."""
+    """Return the text if it is a size as a JVM takes it, such as 512m. Raises click's BadParameter."""
     if not re.fullmatch(r"[1-9]\d*[kmgt]", text.lower()):
         raise click.BadParameter(f"{text!r} is no size; give 512m, 2g ...", context, option)
     return text
 
 
 _SIZE: Final = {"callback": _size, "metavar": "SIZE"}
-#: Repairs that were not asked for.
+#: The count of repairs that are not made, because their option was not given.
 _LEFT: Final = "left"
-#: Names of each option, what kind it is, and its help.
+#: Each option: its names, its arguments for click.option, and its help.
 _OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any], str], ...]] = (
     (
         ("--data",),
@@ -100,7 +100,7 @@ def command(context: click.Context, /, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _extra() -> Iterator[None]:
-    """Imports of the extra `spark`. Raises Failure, with what to install, in place of a traceback."""
+    """Wrap imports that need the extra `spark`. Raises Failure, with what to install, in place of a traceback."""
     try:
         yield
     except ModuleNotFoundError as missing:
@@ -148,7 +148,7 @@ def _run(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _follow(spark: Any, request: "Request", options: Mapping[str, Any]) -> dict[str, Any]:
-    """Keeps the ledger current until SIGINT or SIGTERM; a line for each time."""
+    """Keep the ledger current until SIGINT or SIGTERM. Show a line each time that it was made anew."""
     from reconcile.judge.job import keep_current
 
     ended = threading.Event()
@@ -191,9 +191,11 @@ def _show(out: Path, document: Mapping[str, Any]) -> None:
 @click.option("--scheduled-twice", "guessed", is_flag=True, help="cancel messages that equal another one, too")
 @client_options
 def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, output: str) -> None:
-    """Carries out the repairs of the reconciliation in DIR: what was lost comes again, what would come again is
-    cancelled. Running it twice does it once. Equal messages may be meant: they are left alone unless you say so.
-    Nothing is sent again (exit status 14) where the account of a member is missing or has a hole.
+    """Carries out the repairs of the reconciliation in DIR. Messages that were lost are sent again, and messages that
+    would be delivered again are cancelled.
+
+    Running it twice changes nothing more. A message that equals another one may be meant: it is left alone without
+    --scheduled-twice. Nothing is sent again (exit status 14) where the account of a member is missing or has a gap.
     """
     with _extra():
         from reconcile.files.problem import DataRefused
@@ -237,7 +239,8 @@ def apply(out: Path, dry_run: bool, guessed: bool, url: str, timeout: float, out
 
 
 def _caller(connection: Connection) -> Any:
-    """HTTP as output/repair.py wants it: an answer that refuses is an answer; a node that is not there is a Failure."""
+    """Return the function by which reconcile/output/repair.py sends requests: from method, path and document to status
+    and answer. A refusal is an answer too. The function raises Failure if no node answers."""
 
     def call(method: str, path: str, document: Mapping[str, Any] | None) -> tuple[int, Mapping[str, Any]]:
         try:

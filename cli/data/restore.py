@@ -1,7 +1,7 @@
 """`hourwheel restore BACKUP`: a data directory from a backup, the first node of a new cluster.
 
-Offline: it talks to no node. What is drawn by chance (the cluster's id, the directory's) is drawn here; the rest is
-storage/directory/restore.py.
+Offline: it talks to no node. What is drawn by chance (the cluster's id, the directory's) is drawn here;
+storage/directory/restore.py does the rest.
 """
 
 import os
@@ -105,7 +105,7 @@ def _address(option: str, value: str | None) -> str | None:
 
 
 def _overdue_rule(value: str) -> "OverdueRule | None":
-    """The policy as it is kept: None hands over everything."""
+    """Return the rule that the restored cluster keeps for --catch-up. None: it delivers all overdue messages."""
     from storage.tables.overdue import OverdueRule
 
     if value == "all":

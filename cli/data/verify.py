@@ -1,7 +1,8 @@
 """`hourwheel verify DIR`: every checksum of a stopped node's data directory, a backup or an export; `--digest`: one
 hash to compare nodes by.
 
-A data directory is locked meanwhile: a node cannot start under the reader, and one that runs is not taken for damaged.
+The command locks a data directory while it reads it. So no node can start on it meanwhile. The directory of a running
+node is refused and not called damaged.
 """
 
 from dataclasses import asdict
@@ -92,7 +93,7 @@ def _verify_export(directory: Path, output: str) -> dict[str, object]:
 
 
 def _shown(directory: Path, report: "Report", output: str) -> dict[str, object]:
-    """The report of what is sound. Raises Failure with all faults of what is not."""
+    """Return the report of a directory that is sound. Raises Failure with all faults of one that is damaged."""
     document = asdict(report)
     if not report.sound:
         if output == "json":

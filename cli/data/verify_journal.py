@@ -13,23 +13,23 @@ from storage.format.rows import Corrupt, FormatRefused
 
 
 class ReadOnlyDisk(Disk):
-    """Reads; everything that would change a file is left out. `cut` holds what a start would cut, in bytes."""
+    """A disk that reads, and changes no file. `cut` counts the bytes that a start would cut off."""
 
     def __init__(self) -> None:
         self.cut = 0
 
     def open_write(self, path: Path) -> int:
-        """Opens for reading."""
+        """Open the file for reading only."""
         return self.open_read(path)
 
     def write(self, fd: int, data: object, offset: int) -> None:
         """Leaves the file as it is."""
 
     def fdatasync(self, fd: int) -> None:
-        """Nothing was written."""
+        """Do nothing, because nothing was written."""
 
     def truncate(self, fd: int, length: int) -> None:
-        """Only counts."""
+        """Count the bytes that would be cut off, and leave the file as it is."""
         self.cut += self.size(fd) - length
 
     def unlink(self, path: Path) -> None:

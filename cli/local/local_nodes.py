@@ -160,7 +160,7 @@ def start_process(
 
 
 def last_words(node: LocalNode, lines: int = 5) -> str:
-    """The end of the node's log, for a report of its end."""
+    """Return the last lines of the node's log, for a message about its end."""
     try:
         return "\n".join(node.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
     except FileNotFoundError:

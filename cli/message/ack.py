@@ -1,4 +1,4 @@
-"""`hourwheel ack TOPIC RECEIPT...`: these messages are done."""
+"""`hourwheel ack TOPIC RECEIPT...`: ends messages that the consumer is done with."""
 
 import click
 
@@ -11,5 +11,5 @@ from cli.output import client_options
 @click.argument("receipts", nargs=-1, required=True, metavar="RECEIPT...")
 @client_options
 def command(topic: str, receipts: tuple[str, ...], url: str, timeout: float, output: str) -> None:
-    """Settles pulled messages of TOPIC by their receipts ('-': from stdin, one a line)."""
+    """Acks pulled messages of TOPIC by their receipts ('-': from stdin, one a line)."""
     run(url, timeout, output, topic, "ack", "acked", receipts)

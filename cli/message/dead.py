@@ -1,4 +1,4 @@
-"""`hourwheel dead TOPIC`: messages that were given up, and why."""
+"""`hourwheel dead TOPIC`: the dead letters of a topic, and why each died."""
 
 from typing import Any
 from urllib.parse import quote, urlencode

@@ -1,4 +1,4 @@
-"""`hourwheel extend TOPIC RECEIPT...`: keeps messages longer."""
+"""`hourwheel extend TOPIC RECEIPT...`: makes the leases of pulled messages longer."""
 
 import click
 

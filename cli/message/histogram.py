@@ -27,7 +27,7 @@ STEPS_MS: Final[dict[str, int]] = {
 }  # fmt: skip
 LINES_MAX: Final = 48
 COARSE: Final = "30d"
-#: How often the range is narrowed: from months to seconds in four.
+#: The most times that the range is narrowed. Four times lead from months to seconds.
 LOOKS_MAX: Final = 4
 
 
@@ -70,7 +70,7 @@ def step_of(range_ms: int) -> str:
 
 
 def _chosen(counted: Any, options: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Buckets of a step that fits the range, and the step."""
+    """Return the buckets of a step that fits the range, and the step's name."""
     since, until = _ms(options["since"]), _ms(options["until"])
     step = step_of(until - since) if since is not None and until is not None else COARSE
     buckets: list[dict[str, Any]] = counted({"step": step}).get("buckets", [])
@@ -88,12 +88,13 @@ def _chosen(counted: Any, options: Mapping[str, Any]) -> tuple[list[dict[str, An
 
 
 def _full(buckets: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each bucket with messages begins, in ms since 1970."""
+    """Yield the begin of each bucket that has messages, in ms since 1970."""
     return (begin for bucket in buckets if bucket["count"] and (begin := _ms(bucket["from"])) is not None)
 
 
 def _ms(when: int | str | None) -> int | None:
-    """Milliseconds since 1970; of text only so exact that a step can be chosen by it. What is no time has no range."""
+    """Return the milliseconds since 1970 of an option or a field, exact enough to choose a step by. None for a text
+    that is no time."""
     if not isinstance(when, str):
         return when
     try:

@@ -1,7 +1,7 @@
-"""`hourwheel ledger [TOPIC]`: what became of the messages that fell due in a window, as the nodes tell it.
+"""`hourwheel ledger [TOPIC]`: what became of the messages that fell due in a window, by the nodes' records.
 
-Counts by default, which is what one looks at first; `--list` shows the messages, one a line. Whatever the answer lacks,
-because a node is down or a power cut took records, is said on stderr with either.
+It shows counts by default, which a user looks at first; `--list` shows the messages, one a line. If the answer is not
+complete, because a node is down or a power cut took records, stderr says so in both cases.
 """
 
 from typing import Any
@@ -16,7 +16,8 @@ from cli.time_option import TIME, Time
 COLUMNS = ("id", "topic", "class", "hand_overs", "due", "lateness_ms", "settled", "flags", "causes")
 DELIVERIES = ("at", "node", "term", "attempt", "mode", "outcome", "ended", "code")
 CHANGES = ("from_term", "to_term", "duplicates", "span_ms")
-#: The counts of a summary, in the order to show them; zeros only of the classes.
+#: The groups of counts that follow the classes in a summary, in the order to show them. Only classes are shown with a
+#: count of zero.
 COUNTS = ("flags", "late_causes", "causes", "lost")
 
 

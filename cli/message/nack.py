@@ -1,4 +1,4 @@
-"""`hourwheel nack TOPIC RECEIPT...`: gives messages back."""
+"""`hourwheel nack TOPIC RECEIPT...`: gives pulled messages back, to be tried again."""
 
 import click
 

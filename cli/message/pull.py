@@ -1,4 +1,4 @@
-"""`hourwheel pull TOPIC`: takes what is due, and acks it only when told to.
+"""`hourwheel pull TOPIC`: pulls due messages, and acks them only with `--ack`.
 
 With `--ack` the messages are acked after they are printed: a message this command did not manage to print comes again
 when its lease ends.

@@ -17,7 +17,7 @@ from node.runtime.exit_code import ExitCode
 
 
 def read_receipts(arguments: Sequence[str]) -> list[str]:
-    """The receipts given, with "-" standing for those on stdin, one a line."""
+    """Return the given receipts. "-" among them is replaced by those on stdin, one a line."""
     found: list[str] = []
     for argument in arguments:
         if argument == "-":
@@ -30,7 +30,7 @@ def read_receipts(arguments: Sequence[str]) -> list[str]:
 
 
 def settle(connection: Connection, topic: str, verb: str, document: dict[str, object]) -> list[dict[str, object]]:
-    """Sends the receipts of `document` to the topic's `verb` route; the results."""
+    """Send the receipts of `document` to the topic's `verb` route. Return the results."""
     answer = connection.call("POST", f"/v1/topics/{quote(topic, safe='')}/{verb}", document)
     results = answer.document.get("results", [])
     assert isinstance(results, list)
@@ -49,7 +49,8 @@ def refuse_left(results: Sequence[dict[str, object]], wanted: str, count: int) -
 def run(
     url: str, timeout: float, output: str, topic: str, verb: str, wanted: str, receipts: Sequence[str], **fields: object
 ) -> None:
-    """One of the three commands: send, show, judge."""
+    """Carry out ack, nack or extend: send the receipts and show their results. Raises Failure (CONFLICT) unless all are
+    `wanted`."""
     given = read_receipts(receipts)
     document = {"receipts": given} | {name: value for name, value in fields.items() if value is not None}
     results = settle(Connection(url, timeout), topic, verb, document)

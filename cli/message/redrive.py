@@ -40,7 +40,7 @@ def command(topic: str, dry_run: bool, yes: bool, url: str, timeout: float, outp
 
 
 def _confirm(topic: str, matched: int) -> None:
-    """Raises Failure unless the user says yes; no terminal and no answer is a no."""
+    """Ask the user. Raises Failure unless the answer is yes. Without a terminal or an answer it is no."""
     question = f"{matched} dead messages of {topic} match. Make them due now?"
     try:
         agreed = click.confirm(question, err=True)

@@ -1,6 +1,6 @@
 """`hourwheel schedule TOPIC BODY`: one message, by delay or at a time.
 
-What a valid topic, delay or key is, is said once, by the node: its answer names the field and the limit.
+Only the node checks topic, delay and key: its answer names the field and the limit.
 """
 
 import base64
@@ -24,7 +24,8 @@ def _no_constant(name: str) -> object:
 
 
 def _content(body: str | None, text: str | None, file: str | None, content_type: str | None) -> dict[str, object]:
-    """The body fields of the request, BODY not among them: it is checked, and sent as it was written (`_encode`)."""
+    """Return the fields of the request for a body from --text or --file. BODY gives no field: it is only checked here,
+    and `_encode` puts it into the request as it was written."""
     if sum(value is not None for value in (body, text, file)) != 1:
         raise click.UsageError("give exactly one of BODY (JSON), --text and --file")
     if body is not None:
@@ -48,7 +49,8 @@ def _content(body: str | None, text: str | None, file: str | None, content_type:
 
 
 def _encode(request: dict[str, object], body: str | None) -> bytes:
-    """The request, which is not empty, with BODY as it was written: read and written again, 1E2 becomes 100.0."""
+    """Return the request, which is not empty, as JSON. BODY is put in as it was written: decoded and encoded again, 1E2
+    would become 100.0."""
     encoded = json.dumps(request, ensure_ascii=False)
     return (encoded if body is None else f'{encoded[:-1]}, "body": {body}}}').encode()
 

@@ -33,7 +33,7 @@ def _path(name: str) -> str:
 
 
 def _settings_options(function: Command) -> Command:
-    """Every setting of a topic."""
+    """Add an option for every setting of a topic."""
     decorators: tuple[Callable[[Command], Command], ...] = (
         secret_options,
         click.option("--no-dead-letter", is_flag=True, help="none: dead messages stay where they are"),
@@ -53,7 +53,7 @@ def _settings_options(function: Command) -> Command:
 
 
 def _settings(secret: str | None, options: dict[str, Any]) -> dict[str, object]:
-    """The document of the options given."""
+    """Return the request document of the options that were given."""
     document: dict[str, object] = {
         name: options[name] for name in ("mode", "handover", "paused", "dead_letter") if options[name] is not None
     }
@@ -89,7 +89,7 @@ def _show(document: dict[str, Any], output: str) -> None:
 @if_match_option
 @client_options
 def put(name: str, secret: str | None, **options: Any) -> None:
-    """Sets all settings of TOPIC, those not given to their defaults; creates it."""
+    """Sets all settings of TOPIC: those that are not given get their defaults. Creates TOPIC if it is not there."""
     _change("PUT", name, secret, options)
 
 
@@ -99,7 +99,7 @@ def put(name: str, secret: str | None, **options: Any) -> None:
 @if_match_option
 @client_options
 def patch(name: str, secret: str | None, **options: Any) -> None:
-    """Sets some settings of TOPIC; of target and retry, the fields given."""
+    """Changes the given settings of TOPIC. Of target and retry it changes only the given fields."""
     _change("PATCH", name, secret, options)
 
 

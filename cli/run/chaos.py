@@ -1,11 +1,11 @@
 """`hourwheel chaos`: clusters broken on purpose, and judged.
 
-`sim`: whole clusters in one process on virtual time, under faults drawn by seed. A seed is a run: same seed, same plan,
-same trace, on any machine. A run that breaks a promise prints its plan, the command that replays it, and a smaller plan
-that breaks it too.
+`sim`: whole clusters in one process on virtual time, under faults drawn by seed. The same seed gives the same plan and
+the same trace on any machine. A run that breaks a promise prints its plan, the command that replays it, and a smaller
+plan that breaks it too.
 
-`run`: a cluster of real processes under load, with everything done to them that this machine can do. A seed is a plan;
-the run is as it comes.
+`run`: a cluster of real processes under load, with every kind of fault that this machine can carry out. A seed gives
+the plan only: two runs of one plan differ, as real processes do.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ _ROOT = Path(__file__).parents[2]
 
 
 class _Seeds(click.ParamType[range]):
-    """A:B, from A up to and without B."""
+    """The type of an option A:B: the seeds from A to B - 1."""
 
     name = "A:B"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> range:
-        """A range that is not empty."""
+        """Return the range, which is not empty."""
         if isinstance(value, range):
             return value
         first, colon, end = str(value).partition(":")
@@ -79,8 +79,7 @@ def sim(
     quiet: bool,
 ) -> None:
     """Simulate clusters under faults: one --seed, a range of --seeds, or a --plan. Exit 1 if a promise was broken, or
-    if it was stopped (Ctrl-C, SIGTERM). What is at work then comes to its end, and the summary is shown.
-    """
+    if it was stopped (Ctrl-C, SIGTERM). The runs at work then come to their end, and the summary is shown."""
     from chaos.simulator.seeds import cores, explain, plans_of, run_seeds, stopping
 
     if sum(given is not None for given in (seed, seeds, plan_file)) != 1:
@@ -145,7 +144,8 @@ def run(
     """Run a cluster of real processes under load and faults: --seed or --plan. Verdicts, a timeline, all that clients
     saw and the nodes' directories stay in --out (docs/chaos.md). Exit 1 if a promise was broken.
 
-    As root, each node has a network namespace and a disk of its own; what this machine lacks is told of as not run.
+    As root, each node has a network namespace and a disk of its own. Faults that this machine cannot carry out are
+    reported as not run.
     """
     from chaos.cluster.cluster import ClusterFailed
     from chaos.live.command import run_plan

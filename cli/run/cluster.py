@@ -1,6 +1,7 @@
 """`hourwheel cluster`: `status` says who leads, who lags and whose clock is off; `transfer` chooses another leader.
 
-`add` and `remove` change the set of nodes, `snapshot` writes a backup, `upgrade` begins what only the newer build can.
+`add` and `remove` change the set of nodes, `snapshot` writes a backup. `upgrade` raises the level, so that the cluster
+uses what only the newer build knows.
 """
 
 import time
@@ -16,7 +17,7 @@ from cli.time_option import Span
 from node.runtime.exit_code import ExitCode
 
 WAIT_LOOK_S = 0.2
-"""How often `add --wait` looks whether the node has its vote."""
+"""The time between two looks of `add --wait` for the node's vote."""
 COLUMNS = ("id", "role", "state", "http", "raft", "applied_index", "lag", "clock_offset_ms", "reads")
 
 
@@ -49,7 +50,8 @@ def status(local: bool, url: str, timeout: float, output: str) -> None:
 
 
 def _by_leader(document: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """The document as the leader has it, where this one lacks figures; itself, if no leader is known or answers."""
+    """Return the leader's document, if this one lacks the figures of other nodes. Return this one if no leader is
+    known, or none answers."""
     nodes = document.get("nodes", [])
     leader = next((node for node in nodes if node.get("id") == document.get("leader")), None)
     if leader is None or leader.get("http") is None or _has_figures(document, leader["id"]):
@@ -67,7 +69,7 @@ def _by_leader(document: dict[str, Any], timeout: float) -> dict[str, Any]:
 
 
 def _has_figures(document: dict[str, Any], node_id: str) -> bool:
-    """True if the row says how far its node is. Only the leader says that of other nodes."""
+    """True if the document has the applied index of this node. Only the leader knows those of other nodes."""
     nodes = document.get("nodes", [])
     return any(node.get("id") == node_id and node.get("applied_index") is not None for node in nodes)
 

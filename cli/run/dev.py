@@ -41,7 +41,7 @@ from node.runtime.exit_code import ExitCode
 DIRECTORY: Final = "hourwheel-data"
 NODES: Final = 3
 PORT: Final = 7400
-#: What somebody who has just started a cluster tries next.
+#: The commands that the table offers to try next.
 NEXT: Final = (
     """schedule orders '{"order": 7}' --delay 5s""",
     "pull orders --wait 10s --ack",
@@ -113,7 +113,8 @@ def command(directory: Path, nodes: str | None, port: int | None, restart: bool,
 
 
 def _read_cluster(directory: Path) -> tuple[int, int] | None:
-    """How many nodes the cluster of before in this directory has, and the HTTP port of its first; None without one."""
+    """Return the number of nodes of the cluster that is in this directory already, and the HTTP port of its first node.
+    None without a cluster."""
     for path in sorted(directory.glob("n*/node.toml")):
         try:
             peers = tomllib.loads(path.read_text(encoding="utf-8"))["peers"]
@@ -127,7 +128,8 @@ def _read_cluster(directory: Path) -> tuple[int, int] | None:
 
 
 def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
-    """Looks before any node is started: another process that listens there may answer /readyz in the place of ours."""
+    """Raise Failure if the port is taken. Called before any node is started: another process that listens there may
+    answer /readyz in the place of our node."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -138,9 +140,10 @@ def _refuse_taken(node: LocalNode, purpose: str, port: int) -> None:
 
 
 def _refuse_running(node: LocalNode) -> None:
-    """Looks at the lock that a node has on its directory while it runs.
+    """Raise Failure if a node runs on this directory. It holds a lock on it as long as it runs.
 
-    Started on other ports, ours would not meet it otherwise. Its config file must not be written again under it.
+    A node that we start on other ports would not meet the running one in any other way. And the config file of a
+    running node must not be written again.
     """
     try:
         lock = os.open(node.data_path / "LOCK", os.O_RDONLY)
@@ -156,7 +159,7 @@ def _refuse_running(node: LocalNode) -> None:
 
 
 class Watch:
-    """The running processes, and an event for each end."""
+    """Starts a process for each node. `ended` gets each node whose process has ended."""
 
     def __init__(self, nodes: list[LocalNode]) -> None:
         self.processes = {node: start_process(node) for node in nodes}
@@ -172,7 +175,7 @@ class Watch:
         return [process for process in self.processes.values() if process.returncode is None]
 
     def describe(self) -> str:
-        """The JSON line."""
+        """Return the line of JSON about all nodes."""
         rows = [
             {
                 "id": node.node_id,
@@ -187,7 +190,7 @@ class Watch:
         return json.dumps({"nodes": rows})
 
     def table(self, kept: str) -> str:
-        """The nodes as a table, where the data is, how to stop, and what to try next."""
+        """Return the nodes as a table, with where the data is (`kept`), how to stop, and what to try next."""
         nodes = list(self.processes)
         roles = _roles(nodes)
         rows = [("node", "http", "raft", "role", "pid")]
@@ -203,7 +206,7 @@ class Watch:
         return "\n".join([f"data in {kept}", "", *lines, "", stop, "", *tried])
 
     async def end(self) -> None:
-        """SIGTERM to each that runs; SIGKILL to what is left after the grace time."""
+        """Send SIGTERM to each process that runs, and SIGKILL to those that still run after GRACE_S."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for process in self.running():
                 process.send_signal(number)
@@ -241,7 +244,7 @@ async def _all_ready(nodes: list[LocalNode]) -> None:
 
 
 async def _run(nodes: list[LocalNode], started: Callable[[Watch], None]) -> None:
-    """Runs the nodes until a signal; `started` is called once they are ready, or were given time enough."""
+    """Run the nodes until a signal. `started` is called once they are ready, or after READY_S."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,5 @@
-"""The checks of `hourwheel node journal-term` before it changes anything: all members are here, and it is needed."""
+"""The checks of `hourwheel node journal-term` before it changes anything: the directories of all members are given, and
+the term has run out."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def new_term(opened: Sequence["DataDirectory"]) -> int:
-    """The term to which the journals of these directories, locked by the caller, are lowered. Raises Failure if the
-    members are not all here, if they are of several clusters, or if there is no need; Corrupt, FormatRefused."""
+    """Return the term to which the journals of these directories are lowered. The caller has locked them. Raises
+    Failure if they are not those of all members of one cluster, or if an election can still be won. Raises Corrupt or
+    FormatRefused for a journal that cannot be read."""
     from cli.data.verify_journal import ReadOnlyDisk
     from replication.election.term_bound import CREDIT
     from replication.journal.lower_term import GAP, members_named, read_journal
@@ -49,7 +51,7 @@ def new_term(opened: Sequence["DataDirectory"]) -> int:
 
 
 def _table(path: Path) -> tuple[set[str], set[str], bytes]:
-    """Ids of members and of those removed, and the cluster's id, as of the last checkpoint."""
+    """Return the ids of members and of removed members, and the cluster's id, from the catalog's last checkpoint."""
     from storage.catalog.catalog import Catalog
     from storage.file.disk import Disk
     from storage.tables.members import REMOVED

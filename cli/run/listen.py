@@ -1,8 +1,9 @@
 """`hourwheel listen`: a local receiver of webhooks, to see what a node pushes and how it takes failures.
 
-It answers as told: a status, a delay, a share of failures. Every request is one line, on stdout for people (`-o json`:
-that of the log, and the body) and with `--log` in a file. A request is in the log before its answer goes out.
-So what a node was told is delivered is there whatever happens next, and the log can judge the nodes. Its lines:
+It answers as told: a status, a delay, a share of failures. Every request is one line on stdout, and with `--log` also a
+line of JSON in a file. `-o json` prints the line of the log with the body added. A request is in the log before its
+answer goes out. So a delivery that a node was told of is in the log whatever happens next, and nodes can be judged by
+the log. Its lines:
 
 {"received_ms","port","method","path","id","topic","attempt","term","due","status","signature","bytes"}
 
@@ -41,7 +42,8 @@ BODY_SHOWN = 120
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """How requests are answered. `fail_share` is 0..1 of them, with FAILED_STATUS; `key` None: nothing is verified."""
+    """How requests are answered: with `status` after `delay_s`. A share of them, `fail_share` (0 to 1), is answered
+    FAILED_STATUS. Signatures are verified with `key`; None verifies none."""
 
     status: int
     delay_s: float
@@ -74,7 +76,7 @@ def _number(text: str | None) -> int | None:
 
 
 def lateness_ms(delivery: Delivery) -> float | None:
-    """Received minus due; None when there is no due time to read."""
+    """Return the time of receipt minus the due time. None if the request has no due time that can be read."""
     try:
         due = datetime.fromisoformat(delivery.due or "")
         return delivery.received_ms - due.timestamp() * 1000
@@ -119,7 +121,7 @@ def _share(text: str) -> float:
 
 
 def _rule(status: int, delay_ms: int, fail: str, secret: str | None) -> AnswerRule:
-    """Checks the options. Raises click's BadParameter."""
+    """Return the rule that the options ask for. Raises click's BadParameter."""
     try:
         key = None if secret is None else read_secret(secret)
     except BadSecret as error:
@@ -180,14 +182,15 @@ def command(
 
 
 class RequestHandler:
-    """Judges requests, writes them down, says how they are answered. `shown`: table, json, or None for nothing."""
+    """Decides how each request is answered, and writes it to the log (a file descriptor) and to stdout. `shown` is the
+    form on stdout: table, json, or None for nothing."""
 
     def __init__(self, rule: AnswerRule, log: int | None, shown: str | None) -> None:
         self._rule, self._log, self._shown = rule, log, shown
         self.count = 0
 
     def receive(self, port: int, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
-        """Writes one request down; the status to answer."""
+        """Write one request to the log and to stdout. Return the status of its answer."""
         received_s = time.time()
         rule = self._rule
         signature = None
@@ -223,12 +226,13 @@ class RequestHandler:
 
     @property
     def delay_s(self) -> float:
-        """Of every answer."""
+        """The delay before every answer."""
         return self._rule.delay_s
 
 
 def _write_whole(fd: int, data: bytes) -> None:
-    """Raises Failure when the log cannot be written: a judge that lost a line would accuse the nodes."""
+    """Write a line to the log. Raises Failure if that is not possible: nodes would be blamed for a delivery whose line
+    is lost."""
     try:
         if os.write(fd, data) != len(data):
             raise OSError(0, "cut short")

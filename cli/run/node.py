@@ -1,4 +1,4 @@
-"""`hourwheel node`: drain one node, or bring stopped ones back from a term behind which there is none.
+"""`hourwheel node`: drains one node, or lowers the term of stopped nodes when terms have run out.
 
 A drained node leads nothing and takes no requests, until it is told otherwise or started anew. `journal-term` is
 offline: it talks to no node, and the directories it is given are locked while it works
@@ -15,7 +15,7 @@ from cli.failure import Failure
 from cli.output import client_options, show_fields, show_json
 from node.runtime.exit_code import ExitCode
 
-#: What a drain may wait for pushes on the wire, and for a leader to take their outcomes.
+#: The longest time that a drain waits for pushes on the wire, and for a leader to take their outcomes.
 DRAIN_WAIT_S = 30.0
 
 
@@ -47,11 +47,11 @@ def drain(node: str | None, undo: bool, url: str, timeout: float, output: str) -
 @click.argument("directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="do it; without this only what would be done is said")
 def journal_term(directories: tuple[Path, ...], yes: bool) -> None:
-    """Lowers the term of a cluster that can elect nobody, because its term has reached the end of terms.
+    """Lowers the term of a cluster that can elect no leader, because its term has reached the end of terms.
 
     DIR... are the data directories (`data_dir`) of ALL members, learners too, with all nodes stopped: copy them to one
     machine, or mount them there. No message, hand-over or entry is touched. It refuses a directory that is in use, and
-    fewer directories than the cluster has members: a vote that somebody elsewhere remembers could count twice.
+    fewer directories than the cluster has members. A vote that a missing member remembers could count twice.
     """
     from cli.data.verify_journal import ReadOnlyDisk
     from cli.run.journal_term import new_term

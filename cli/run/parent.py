@@ -1,4 +1,4 @@
-"""A process that shall not outlive the one that started it, even when that is killed with -9."""
+"""Ends a process with the process that started it, even when that one is killed with -9."""
 
 import ctypes
 import os
@@ -14,8 +14,8 @@ _LOOK_S = 0.5
 
 
 def end_with(parent: int) -> None:
-    """SIGTERM when the parent dies: by the kernel on Linux, elsewhere by a thread that looks. Raises Failure if the
-    parent is gone already."""
+    """Let this process get SIGTERM when its parent ends. On Linux the kernel sends it, elsewhere a thread that looks
+    twice a second. Raises Failure if the parent is gone already."""
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -68,7 +68,7 @@ def command(config_path: Path, parent: int | None) -> None:
 
 
 def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    """uvloop where it is installed."""
+    """Return uvloop's event loop. None, for Python's own loop, where uvloop is not installed."""
     try:
         import uvloop
     except ImportError:

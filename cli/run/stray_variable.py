@@ -1,7 +1,7 @@
-"""HOURWHEEL_* variables that no setting reads: named with the nearest one that is, because a misspelt override that is
-silently ignored is found in production.
+"""Finds HOURWHEEL_* variables of the environment that no setting reads, and the nearest variable that one reads. A
+misspelt override that is ignored in silence would be noticed only in production.
 
-Said and not refused: a variable may be meant for another build, or for a tool beside the node.
+They are named and not refused: a variable may be meant for another build, or for a tool beside the node.
 """
 
 import difflib
@@ -17,7 +17,7 @@ OTHERS = frozenset({"HOURWHEEL_URL"})
 
 
 def known_variables(kind: type[msgspec.Struct] = Config, prefix: str = PREFIX) -> list[str]:
-    """Every variable that overrides a key of the config file."""
+    """Return every variable that overrides a key of the config file."""
     found: list[str] = []
     for field in msgspec.structs.fields(kind):
         name = f"{prefix}_{field.name.upper()}"
@@ -29,7 +29,7 @@ def known_variables(kind: type[msgspec.Struct] = Config, prefix: str = PREFIX) -
 
 
 def strangers(environ: Mapping[str, str]) -> list[str]:
-    """One sentence per variable of our prefix that nothing reads, by name."""
+    """Return a sentence for each variable with our prefix that no setting reads, in order of names."""
     known = known_variables()
     sentences = []
     for name in sorted(environ):

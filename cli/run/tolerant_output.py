@@ -1,8 +1,8 @@
-"""Output that a server outlives: what stdout or stderr does not take is dropped.
+"""Lets a server live on when its stdout or stderr cannot be written. What cannot be written is dropped.
 
-A write to a log on a full disk, or to one whose reader has gone, raises. A node that steps down would end over the
-line that says so. One that ends over a full disk would end over that line, with another exit code. A lost line is the
-lesser loss; metrics and `/readyz` go another way.
+A write to a log on a full disk, or to a pipe whose reader has gone, raises. A node that only steps down would then end,
+because of the line that says so. A node that ends because of a full disk would fail at that line, and end with another
+exit code. A lost line is the lesser loss; metrics and `/readyz` go another way.
 """
 
 import contextlib
@@ -11,19 +11,20 @@ from typing import Any, TextIO, cast
 
 
 class Lossy:
-    """A text stream whose writes never fail. What is in its buffer when the room is back is written then."""
+    """A text stream whose writes never fail. What is still in its buffer when there is space again is written then."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """As a text stream: the number of characters, whether they were taken or not."""
+        """Write the text, or drop it. Return its number of characters in both cases."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As a text stream. The interpreter calls it at the end, too, where a failure would change the exit code."""
+        """Write the buffer, if possible. The interpreter also calls this at its end, where a failure would change the
+        exit code."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 

@@ -19,7 +19,7 @@ _HEAD_END: Final = b"\r\n\r\n"
 
 @dataclass(slots=True)
 class Request:
-    """One request; header names in lower case, the last of several with one name counts."""
+    """One request. Header names are in lower case; of several headers with one name the last counts."""
 
     method: str
     path: str
@@ -67,7 +67,7 @@ def read_head(head: bytes) -> tuple[str, str, dict[str, str], int]:
 
 @functools.lru_cache(maxsize=64)
 def render_answer(status: int, close: bool = False) -> bytes:
-    """An answer whose body is its phrase."""
+    """Return the bytes of an answer, whose body is the phrase of its status. `close`: the connection ends after it."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -93,12 +93,12 @@ class Connection(asyncio.Protocol):
         self._ending = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Counts it."""
+        """Count the connection as open."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are no subclass of it
         self._open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """An answer that waits has nobody to go to."""
+        """Forget the connection, and the answer that waits for its time."""
         self._open.discard(self)
         if not self._open:
             self._none_open.set()
@@ -106,20 +106,20 @@ class Connection(asyncio.Protocol):
             self._waiting.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Gathers requests."""
+        """Gather bytes, and answer each request that is whole."""
         self._buffer += data
         if self._waiting is None:
             self._read()
 
     def end(self) -> None:
-        """Answers what waits, takes nothing more, and closes."""
+        """Read no more requests. Close the connection when the answer that waits for its time is sent."""
         self._ending = True
         if self._waiting is None:
             assert self._transport is not None
             self._transport.close()
 
     def _read(self) -> None:
-        """Takes whole requests from the buffer until one has to wait for its answer."""
+        """Answer whole requests from the buffer, until one has to wait for the time of its answer."""
         try:
             while self._waiting is None and not self._ending and (request := self._next()) is not None:
                 reply = self._receive(request)
@@ -176,7 +176,7 @@ class Receiver:
         self.ports: list[int] = []
 
     async def listen(self, host: str, port: int) -> int:
-        """Begins to listen (port 0: the system chooses); the port. Raises OSError."""
+        """Begin to listen on this port (0: one that the system chooses). Return the port. Raises OSError."""
         own = [port]
 
         def receive(request: Request) -> Reply:
@@ -192,7 +192,8 @@ class Receiver:
         return own[0]
 
     async def close(self) -> None:
-        """Listens no more; what waits for its answer gets it, then each connection is closed. Returns when all are."""
+        """Stop listening. Answers that wait for their time are sent, then each connection is closed. Return when all
+        are closed."""
         for server in self._servers:
             server.close()
         for connection in list(self._open):

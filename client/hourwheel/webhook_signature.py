@@ -1,6 +1,6 @@
 """Standard Webhooks signatures, from the receiver's side: HMAC-SHA256 over "id.timestamp.body".
 
-Written apart from the sender's on purpose: a mistake that both shared would be seen by nobody.
+Written apart from the sender's code on purpose: no test would find a mistake in code that both share.
 """
 
 import base64
@@ -16,11 +16,11 @@ TOLERANCE_S: Final = 300
 
 
 class BadSecret(ValueError):
-    """The text is no secret; says what one looks like."""
+    """A text that is no secret. The message says what a secret looks like."""
 
 
 def read_secret(text: str) -> bytes:
-    """The key in "whsec_" and base64. Raises BadSecret."""
+    """Return the key of a secret, which is "whsec_" and base64. Raises BadSecret."""
     try:
         key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -37,7 +37,8 @@ def sign(key: bytes, webhook_id: str, timestamp: str, body: bytes) -> str:
 
 
 def check(key: bytes, headers: Mapping[str, str], body: bytes, now_s: float) -> str:
-    """ "ok", or what is wrong: missing, stale, wrong. `headers` in lower case; several signatures may stand in one."""
+    """Return "ok", or what is wrong: missing, stale, wrong. Names in `headers` are in lower case. The signature header
+    may have several signatures, with spaces between them; one that is right is enough."""
     webhook_id, timestamp, signatures = (headers.get(f"webhook-{name}") for name in ("id", "timestamp", "signature"))
     if not webhook_id or not timestamp or not signatures:
         return "missing"

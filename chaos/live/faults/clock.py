@@ -12,11 +12,12 @@ from chaos.live.faults.nemesis import LiveNemesis
 from chaos.plan.fault_plan import Fault
 
 CLOCK_KINDS: Final = frozenset({"jump", "drift"})
-"""Kinds that need clocks that can be moved."""
+"""Kinds of faults that need nodes whose clocks can be moved."""
 
 
 class ClockFaults:
-    """The clock faults of one nemesis. Its cluster was made with `skewed`, or `lacking` says why it could not be."""
+    """Puts clock faults on for one nemesis. Its cluster has to be made with `skewed`. Otherwise each clock fault raises
+    NotRun, and `lacking` is the reason that it gives."""
 
     def __init__(self, nemesis: LiveNemesis, lacking: str = "") -> None:
         self._nemesis = nemesis
@@ -24,7 +25,7 @@ class ClockFaults:
         self._wrong: str | None = None
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by kind."""
+        """Return the handler for each kind of fault."""
         return dict.fromkeys(CLOCK_KINDS, self._set)
 
     @asynccontextmanager

@@ -1,6 +1,7 @@
 """Damage to the files of a node that does not run: flipped bits, zeroed pages, files cut short, torn writes.
 
-A place is a share of all the bytes of a kind of file. So a plan means about the same for files of any size.
+A plan names the place of a damage as a share, 0 to 1, of all the bytes in files of one kind. So a plan means about the
+same for files of any size.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PAGE: Final = 4096
 TORN_BYTES_MAX: Final = 4096
 CUT: Final = "the end"
 ZEROS: Final = "a page"
-#: Shorter than the shortest record of a delivery log. Half a record is a torn tail, a whole record of noise is not.
+#: Shorter than the shortest record of a delivery log. A node takes a part of a record at the end for a torn write, but
+#: a whole record of random bytes for damage.
 TORN_ROW_BYTES_MAX: Final = 63
 
 
@@ -38,10 +40,10 @@ class FileDamage:
     offset: int
     size: int
     held: bytes = b""
-    """The bytes that stood there before. Empty where they say nothing."""
+    """The bytes that stood there before, at most a page of them. Empty for a torn write and an old copy."""
 
     def mended(self) -> bool:
-        """True if the file is gone, or has the old bytes again: its node cut the file and wrote it anew."""
+        """True if the file is gone, or has the old bytes again. Then its node cut the file and wrote it anew."""
         if not self.path.exists():
             return True
         with self.path.open("rb") as file:
@@ -117,7 +119,8 @@ def tear(data: Path, kind: str, at: float, chance: random.Random) -> FileDamage 
 
 
 def _place(found: Sequence[Path], at: float) -> tuple[Path, int] | None:
-    """The file and the offset in it that have the share `at` of all the files' bytes before them."""
+    """Return the file and the offset in it at the share `at` of all bytes of these files, one behind the other. None
+    without files."""
     ends = list(itertools.accumulate(path.stat().st_size for path in found))
     if not ends:
         return None

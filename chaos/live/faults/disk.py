@@ -3,10 +3,10 @@
 At most one node's disk is in doubt at a time, because the promises assume it ("while a majority of disks survives"). A
 fault that would put a second one in doubt is passed over. A damaged disk is in doubt until its node gets an empty one.
 
-The report names the finder of each damage. A node finds it at its start or at a read, `hourwheel verify` finds it at
-once. The other nodes find what an old copy has forgotten. Damage that is not found breaks a promise, unless its bytes
-mean nothing. They lie behind a checkpoint, where the next start cuts and writes anew, or in a page of LMDB without a
-reference to it.
+The report names the finder of each damage. A node finds damage when it starts or reads, `hourwheel verify` finds it at
+once. The other nodes find what an old copy has forgotten. Damage that is not found breaks a promise, unless no node
+needs the bytes. That is so for what the next start cuts off and writes anew, and for a page of LMDB to which nothing
+refers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from chaos.plan.fault_plan import Fault
 from node.runtime.exit_code import ExitCode
 from storage.file.hour_file import directory_of
 
-#: Inside the reserve (1 GiB), with room for the work that goes on there: settles, leases, checkpoints.
+#: The free bytes of a disk that is full. That is less than a node's reserve (1 GiB), so the node takes no messages. It
+#: is enough for the work that goes on: settles, leases, checkpoints.
 FULL_BYTES: Final = 256 << 20
 #: A node whose disk failed ends within this.
 FAIL_STOP_S: Final = 1.0
@@ -51,7 +52,7 @@ ROT: Final[Mapping[str, Callable[[Path, str, float, random.Random], rot.FileDama
     "torn": rot.tear,
 }
 DISK_KINDS: Final = frozenset({"slow", "full", "fail", "power", "oldcopy", *ROT})
-"""Kinds that need disks that can be damaged."""
+"""Kinds of faults that need nodes whose disks can be slowed and damaged."""
 ALL: Final = "all"
 DELIVERIES: Final = "deliveries"
 OLD: Final = "an old copy"
@@ -61,7 +62,8 @@ OLD_COPY: Final = b"this data directory is an old copy"
 
 @dataclass
 class Damage:
-    """One wound and its finders. `log_bytes` is the length of the node's log at that moment."""
+    """One damage to the files of a node, and the parts that found it. `log_bytes` is the length that the node's log
+    (stderr) had when the damage was done."""
 
     node: str
     file_damage: rot.FileDamage
@@ -80,7 +82,8 @@ class Damage:
 
 
 class DiskFaults:
-    """Handlers for the disks of a cluster. `loops` are the nodes' own disks by node, if the machine has such."""
+    """Puts disk faults on for one nemesis. `loops` are the nodes' own disks by node id. It is empty if the machine
+    cannot have such disks."""
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class DiskFaults:
         loops: Mapping[str, LoopDisk],
         no_loops: str = "",
     ) -> None:
-        """`no_loops` says why there are none."""
+        """`no_loops` names what the machine lacks for disks of their own. "" if they are there."""
         assert nemesis.cluster.disks is not None, "the cluster's disks cannot be hurt"
         self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.holds
         self._disks: FaultyDisk = nemesis.cluster.disks
@@ -104,7 +107,7 @@ class DiskFaults:
         self._hands.asked_of_ends.append(self._explains)
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by kind."""
+        """Return the handler for each kind of fault."""
         rotting = dict.fromkeys(ROT, self._rot)
         return {
             "slow": self._slow,
@@ -180,7 +183,8 @@ class DiskFaults:
                     self._disks.mend(node_id)
 
     async def _fail_stop(self, node_id: str, before: int) -> None:
-        """Measure how long the process lives on after the call that failed."""
+        """Measure how long the process lives on after the call that failed. It breaks a promise if it outlives
+        FAIL_STOP_S and BUSY_S together."""
 
         async def failed() -> bool:
             return self._disks.failed_count(node_id) > before
@@ -267,8 +271,9 @@ class DiskFaults:
             await asyncio.to_thread(old_copy.remove, aside)
 
     async def _wounded(self, damage: Damage, noted: str = "") -> None:
-        """Ask `hourwheel verify` at once about the damaged files. `noted` is its earlier note about rows never written.
-        A lost page of hand-overs is found if the note is another one now."""
+        """Record a damage, and ask `hourwheel verify` at once if it finds it. `noted` is what verify said before the
+        damage about rows of the delivery log that were never written. A zeroed page of that log counts as found if
+        verify says something else now."""
         self.damages.append(damage)
         self._nemesis.rotten.add(damage.node)
         damage.log_bytes = self._log_bytes(damage.node)
@@ -300,14 +305,16 @@ class DiskFaults:
         return True
 
     async def _empty(self, node_id: str) -> None:
-        """Call it within `files`. A fault that damages the files meanwhile would lose its damage."""
+        """Give the node an empty directory, and forget its damage. Call it within `holds.files`. Otherwise another
+        fault may damage the files meanwhile, and that damage would be forgotten too."""
         await asyncio.to_thread(self._cluster.wipe, node_id)
         self._rotten.pop(node_id, None)
         self._nemesis.rotten.discard(node_id)
 
     async def _settle(self, node_id: str) -> None:
-        """Give an empty disk also to a node that started on damaged files and runs on them for a while. Until then no
-        other disk may be damaged."""
+        """Wait until the damaged node has got an empty disk, or has run on its damaged files for MEETS_S. In that case
+        give it an empty disk now. Until then no other disk may be damaged. Return early if all is healed: `heal` does
+        it then."""
         meets_s = MEETS_S
         while node_id in self._rotten and meets_s > 0:
             if await self._cluster.is_ready(node_id):

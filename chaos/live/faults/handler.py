@@ -24,8 +24,9 @@ class NotRun(Exception):
 
 
 class Handlers(Protocol):
-    """Handlers of several kinds that share something."""
+    """Handlers of several kinds of faults, which share state, such as the disks of a cluster."""
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by kind. A kind that this machine cannot carry out raises NotRun."""
+        """Return the handler for each kind of fault. A kind that this machine cannot carry out has a handler that
+        raises NotRun."""
         ...

@@ -1,6 +1,5 @@
-"""Watches from outside which node leads. Faults aim at it, and each change is an event of the history.
-
-The answers to transfers are events too.
+"""Asks every node again and again if it leads. Faults aim at the leader that is found, and each new leader is an event
+of the history. So are the answers to transfers.
 
 Every node is asked on its own. So a node that stands still or is cut off does not delay the others' answers.
 """
@@ -19,7 +18,7 @@ STALE_S: Final = 1.5
 
 
 class Watch:
-    """Watches the leader. Use as `async with`. `leader` returns the newest known."""
+    """Watches which node leads. Use as `async with`. `leader` returns the newest known leader."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
@@ -41,7 +40,7 @@ class Watch:
                 raise end
 
     def leader(self) -> str | None:
-        """The leader, as far as known."""
+        """Return the id of the newest known leader, or None."""
         known = self.leadership()
         return known.node_id if known is not None else None
 

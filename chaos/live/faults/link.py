@@ -13,13 +13,14 @@ CUT = Condition(cut=True)
 
 
 class LinkFaults:
-    """The link faults of one nemesis. Its cluster stands on a ground with links."""
+    """Puts faults on the links between nodes, for one nemesis. On a network whose links cannot be changed each raises
+    NotRun."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
         self._nemesis, self._cluster_network = nemesis, nemesis.cluster.cluster_network
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by kind."""
+        """Return the handler for each kind of fault."""
         return {
             "partition": self._holding(lambda fault: CUT),
             "cut": self._holding(lambda fault: CUT),
@@ -49,7 +50,7 @@ class LinkFaults:
             await asyncio.gather(flapping, return_exceptions=True)
 
     def _aimed(self, fault: Fault) -> tuple[Links, list[Link]]:
-        """The links of the ground, and those of them that the fault hits."""
+        """Return the links of the cluster's network, and those of them that the fault hits."""
         links = self._cluster_network.links
         if links is None or fault.kind in self._cluster_network.not_run:
             raise NotRun(
@@ -67,7 +68,7 @@ class LinkFaults:
 
 
 async def _flapping(links: Links, hit: Iterable[Link], every_s: float) -> None:
-    """Cut, whole, cut, ... until it is cancelled. Then the links are whole."""
+    """Cut the links for `every_s`, heal them for `every_s`, and so on until cancelled. Then the links are whole."""
     while True:
         with _put(links, hit, CUT):
             await asyncio.sleep(every_s)

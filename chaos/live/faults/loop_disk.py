@@ -56,8 +56,8 @@ def own_mounts() -> None:
 
 
 class LoopDisk:
-    """One disk, its image in `image`, mounted at `mounted_at`. All calls block. Never make two calls of one disk at a
-    time."""
+    """One disk, its image in `image`, mounted at `mounted_at`. All methods block the calling thread. A disk takes one
+    call at a time."""
 
     def __init__(self, image: Path, mounted_at: Path, size_bytes: int = SIZE_BYTES) -> None:
         self._image, self.mounted_at, self._size = image, mounted_at, size_bytes
@@ -101,7 +101,7 @@ class LoopDisk:
         self._ballast.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Unmount and delete the image. Fine if there is none."""
+        """Unmount and delete the image. Do nothing if there is none."""
         if self._mounted:
             self._unmount()
         self._image.unlink(missing_ok=True)

@@ -1,16 +1,16 @@
 """Carries out a plan of faults on the processes of a cluster, and reports the result of each.
 
-Each fault is a task. It waits for its moment or its turn, and finds its target by the leader of that moment. The
-handler of its kind puts the fault on. It takes the fault off when its time is over or all is healed. A story that is
-written in code puts its faults on with `on`.
+Each fault is a task. It waits for its moment, or until the service is calm, and finds its target by the leader of that
+moment. The handler of its kind puts the fault on. It takes the fault off when its time is over or all is healed. A test
+that is written in code puts its faults on with `on`.
 
 Every fault is in the history with its begin and its end. A fault that would break an assumption is passed over. A fault
 that this machine cannot carry out is not run. The report has both with their reasons: it says what a run did not show.
 
 The assumptions are the simulator's: at most one node's disk is in doubt at a time, and at most one node's clock is
-wrong. A disk is in doubt from the decision on a fault. The doubt ends after the fault, when a leader counts the node as
-a voter that has caught up. If the node led, that has to be a leader of a later term: its own earlier words say nothing
-about its new disk.
+wrong. A disk is in doubt from the decision on a fault that empties or damages it. The doubt ends after the fault, when
+a leader counts the node as a voter that has caught up. If the node itself led, that has to be a leader of a later term.
+What the node said before tells nothing about its new disk.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ _ENDS: Final = re.compile(r"[-|>,]")
 
 @dataclass(slots=True)
 class Doubt:
-    """The doubt about one node's disk. `faults` counts the faults that empty or damage it now. A leader of a term above
-    `term` may end the doubt, when the node has applied all up to `index`. That index was committed when the last fault
-    was over. None: not known yet."""
+    """The doubt about one node's disk. `faults` counts the faults that empty or damage the disk now. When the last of
+    them is over, `index` is set to the leader's commit index; None until it is known. A leader of a term above `term`
+    ends the doubt, once the node has applied all up to `index`."""
 
     term: int
     faults: int = 0
@@ -51,11 +51,14 @@ class Doubt:
 
 
 class LiveNemesis:
-    """The faults of `plan` on `cluster`, whose nodes run. Use as `async with`, `register` handlers, then `run` and
-    `heal`. `rate`: messages a second that are offered, the measure of calm. The load goes on for `after_s` after the
-    last fault that waits for calm. Then all that a fault excuses is over too, and the rest is judged.
+    """Puts the faults of `plan` on `cluster`, whose nodes run. Use as `async with`, `register` handlers, then `run` and
+    `heal`.
 
-    - `fired` and `passed` count faults by kind.
+    `rate` is the number of messages a second that the load offers, by which calm is measured. The load goes on for
+    `after_s` after the last fault that waits for calm. By then all that this fault excuses is over, so its end is
+    judged too.
+
+    - `fired` and `passed` count the faults by kind that were put on, and that were passed over.
     - `not_run` says by kind why this machine cannot carry it out.
     - `reasons` says why faults were passed over.
     - `fell_short` lists what differed from the plan.
@@ -76,7 +79,8 @@ class LiveNemesis:
         self.service = Service(history, rate, self._serves)
         self._after_s = after_s
         self.turns_over = asyncio.Event()
-        """The last fault that waits for calm is over, calm followed, and the load went on after it."""
+        """Set when the last fault that waits for calm is over, the service was calm again, and the load went on for
+        `after_s`."""
         self._doubts: dict[str, Doubt] = {}
         self.rotten: set[str] = set()
         """Nodes whose files were damaged and not emptied since. Their disks are in doubt, even if they run well."""
@@ -143,7 +147,7 @@ class LiveNemesis:
         await self.holds.rest()
         await self.watch.__aexit__()
 
-    # -- for handlers, and stories
+    # -- for handlers, and tests in code
 
     @asynccontextmanager
     async def on(self, fault: Fault) -> AsyncIterator[tuple[str, ...]]:
@@ -221,8 +225,8 @@ class LiveNemesis:
 
     async def _caught_up(self, node_id: str, doubt: Doubt) -> bool:
         """True if a leader of a later term counts the node as a voter that has applied all up to the doubt's index. The
-        node has to say the same. An empty disk lacks all that was committed, even if that is little. So a distance is
-        no measure."""
+        node has to say the same. How far the node is behind says nothing: an empty disk lacks all that was committed,
+        even if that is little."""
         page, own = await self._leaders_page(), await self.cluster.status(node_id)
         if page is None or own is None or int(page["term"]) <= doubt.term:
             return False
@@ -243,7 +247,8 @@ class LiveNemesis:
             await self._strike(fault)
 
     async def _in_turn(self, faults: Sequence[Fault]) -> None:
-        """Put on each fault when its turn has come and it is calm. End early if all is healed."""
+        """Put on the faults that wait for calm, each when the one before is over and the service is calm. End early if
+        all is healed."""
         starts = [place for place, fault in enumerate(faults) if fault.begins == "+"]
         for begin, end in pairwise([*starts, len(faults)]):
             await self.cluster.wait_ready(*self.cluster.nodes)
@@ -256,8 +261,8 @@ class LiveNemesis:
         self.turns_over.set()
 
     async def _beside_each_other(self, faults: Sequence[Fault]) -> bool:
-        """Put on a fault, and the others that come while it is on. Return when all have ended. False if all was healed
-        before the last came."""
+        """Put on the first fault, and each other one when it is calm beside those before. Return when all have ended.
+        False if all was healed before the last one came."""
         self._beside = list(faults)
         async with asyncio.TaskGroup() as tasks:
             for place, fault in enumerate(faults):
@@ -306,7 +311,7 @@ class LiveNemesis:
         return leader is not None and not self.holds.away(leader)
 
     async def lasts(self, seconds: float) -> bool:
-        """Wait this long. False if all was healed before."""
+        """Wait this long and return True. Return False as soon as all is healed."""
         try:
             async with asyncio.timeout(max(seconds, 0.0)):
                 await self._healed.wait()

@@ -15,7 +15,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def same(source: Path, target: Path) -> bool:
-    """True if a file equals its copy. For a directory, True if its journal does."""
+    """True if a file equals its copy. Of a directory only the journal is compared."""
     if source.is_dir():
         held = [{path.name: path.read_bytes() for path in damage.files(root, "journal")} for root in (source, target)]
         return held[0] == held[1]

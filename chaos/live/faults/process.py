@@ -23,14 +23,14 @@ ROLLS_ON_S: Final = 20.0
 
 
 class ProcessFaults:
-    """The process faults of one nemesis."""
+    """Puts faults of processes and of leadership on, for one nemesis."""
 
     def __init__(self, nemesis: LiveNemesis) -> None:
         self._nemesis, self._cluster, self._hands = nemesis, nemesis.cluster, nemesis.holds
         self._asked = -1
 
     def handlers(self) -> Mapping[str, Handler]:
-        """The handlers by kind."""
+        """Return the handler for each kind of fault."""
         return {
             "kill": self._kill,
             "pause": self._pause,
@@ -42,7 +42,7 @@ class ProcessFaults:
         }
 
     def _running(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """The nodes of these that run. Raises PassedOver if none does."""
+        """Return those of these nodes that run. Raises PassedOver if none of them does."""
         alive = tuple(name for name in nodes if name in self._cluster.running())
         if not alive:
             raise PassedOver(f"{', '.join(nodes)} does not run")
@@ -82,8 +82,8 @@ class ProcessFaults:
             yield
 
     async def _end_in_order(self, nodes: tuple[str, ...]) -> None:
-        """Stop the nodes with SIGTERM. Another fault may kill or pause a node meanwhile, or fail its disk. The report
-        has that other end."""
+        """Stop the nodes with SIGTERM. Another fault may kill or pause a node meanwhile, or fail its disk. Then the
+        node ends in another way than in order, and `fell_short` says how."""
         ends = [asyncio.ensure_future(self._cluster.end_of(node_id)) for node_id in nodes]
         for node_id in nodes:
             self._cluster.signal_stop(node_id)
@@ -121,7 +121,8 @@ class ProcessFaults:
         yield
 
     async def _soon_ready(self, node_id: str) -> bool:
-        """True if the node was ready before long, and before all was healed, or was removed meanwhile."""
+        """Wait for the node. True if it is ready within ROLLS_ON_S or was removed meanwhile. False after that time, or
+        when all is healed before."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + ROLLS_ON_S
         while node_id in self._cluster.nodes and not await self._cluster.is_ready(node_id):

@@ -21,7 +21,7 @@ from node.runtime.exit_code import ExitCode
 #: A process that ended by itself is started again after this time.
 AGAIN_S: Final = 1.0
 
-#: How a fault ends a process: in order, or by a signal.
+#: The return codes of a process that a fault ended: in order, or by a signal.
 ENDS: Final = (ExitCode.OK, -signal.SIGTERM, -signal.SIGKILL)
 
 AskedOfEnd = Callable[[str, int], Awaitable[bool]]
@@ -58,8 +58,8 @@ class ProcessHolds:
             self._guards[node_id] = asyncio.create_task(self._guard(node_id), name=f"guard {node_id}")
 
     async def rest(self) -> None:
-        """Start no more nodes, and notice no further ends: from now on others stop and start the nodes. Raises what a
-        guard failed with."""
+        """Start no more nodes, and notice no further ends: from now on others stop and start the nodes. Raises the
+        error of a task that watched a process and failed."""
         self._over, self._cluster.tended = True, False
         for node_id, guard in self._guards.items():
             if node_id in self._cluster.running():
@@ -92,8 +92,8 @@ class ProcessHolds:
     @asynccontextmanager
     async def files(self, *node_ids: str) -> AsyncIterator[None]:
         """In the block no other fault touches the disks of these nodes. Several faults may hold a node down at once,
-        and a disk whose power is cut answers EIO, or is not there. Take it last: a fault that has it waits for no
-        other."""
+        and a disk whose power is cut answers EIO, or is not there. Enter this block inside all others: a fault in it
+        must not wait for another fault."""
         async with AsyncExitStack() as held:
             for node_id in sorted(node_ids):
                 await held.enter_async_context(self._files[node_id])
@@ -122,7 +122,8 @@ class ProcessHolds:
         return self._held[node_id] > 0 or (node_id in self._cluster.running() and self.stands_still(node_id))
 
     async def ended_alone(self, times: int) -> str:
-        """Wait until a node has ended by itself this often. Return a sentence about it."""
+        """Wait until a node has ended by itself `times` times without a fault that explains it. Return a sentence about
+        it."""
         while True:
             for node_id, count in self.ends_alone.items():
                 if count >= times:

@@ -18,9 +18,9 @@ SILENT_S: Final = 60.0
 
 
 class Service:
-    """The service for a load of `rate` messages a second (0: no load, always calm), recorded in `history`. Hand-overs
-    count while `serves` says that a node leads that no fault holds: the last hand-overs of a killed leader are still on
-    their way."""
+    """Counts the hand-overs in `history`, to tell when the service is calm. `rate` is the number of messages a second
+    that the load offers (0: no load, so it is always calm). Hand-overs count only while `serves` says that a node leads
+    that no fault holds. The last hand-overs of a killed leader, which are still on their way then, do not count."""
 
     def __init__(self, history: History, rate: float, serves: Callable[[], bool]) -> None:
         self._rate, self._serves = rate, serves
@@ -45,8 +45,9 @@ class Service:
             await self._more(silent_s)
 
     async def calm(self, seconds: float, *, waits: Callable[[], bool] = lambda: False) -> None:
-        """Wait until as many messages were handed over as are offered in `seconds`, without the begin or end of a fault
-        meanwhile. It is not calm while `waits`. Raises ClusterFailed when nothing is handed over for SILENT_S."""
+        """Wait until as many messages were handed over as are offered in `seconds`, and no fault began or ended
+        meanwhile. While `waits` returns True it is not calm. Raises ClusterFailed when nothing is handed over for
+        SILENT_S."""
         count = round(seconds * self._rate)
         faults, since = self._faults, self._served
         while waits() or self._served - since < count:
@@ -55,7 +56,8 @@ class Service:
                 faults, since = self._faults, self._served
 
     async def _more(self, silent_s: float) -> None:
-        """Return with the next hand-over, or fault. Raises ClusterFailed after `silent_s` without one."""
+        """Return at the next hand-over, or begin or end of a fault. Raises ClusterFailed after `silent_s` without
+        one."""
         self._news.clear()
         try:
             await asyncio.wait_for(self._news.wait(), silent_s)

@@ -11,8 +11,8 @@ from storage.directory.verify import UNWRITTEN
 
 
 def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
-    """Run `hourwheel verify` as an operator does. Raises ClusterFailed if the result is another than sound or
-    damaged."""
+    """Run `hourwheel verify` as an operator does, and return its result. Raises ClusterFailed if it says something else
+    than that the directory is sound or damaged."""
     command = [sys.executable, "-P", "-m", "cli", "verify", str(data)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, env=this_build())
     if said.returncode not in (ExitCode.OK, ExitCode.DATA):
@@ -21,10 +21,11 @@ def verify_command(data: Path) -> subprocess.CompletedProcess[str]:
 
 
 def unwritten_rows(data: Path) -> str:
-    """The note on rows of the delivery log that were never written, or whose page was lost. Empty without any."""
+    """Run `hourwheel verify`. Return its line about rows of the delivery log that were never written, or whose page was
+    lost. "" without such a line."""
     return unwritten_in(verify_command(data))
 
 
 def unwritten_in(said: subprocess.CompletedProcess[str]) -> str:
-    """The same note from a result of `verify`."""
+    """Return the line that `unwritten_rows` returns, from a `verify` that was run before."""
     return next((line for line in said.stdout.splitlines() if UNWRITTEN in line), "")

@@ -24,7 +24,7 @@ INODE: Final = struct.Struct("=68xI")
 
 
 class Callers:
-    """Finds the node behind a call, if it is one. `pids` by node."""
+    """Finds the node that opened a connection. `pids` has the pid of each node, by id."""
 
     def __init__(self) -> None:
         self.pids: dict[str, int] = {}
@@ -35,7 +35,8 @@ class Callers:
         self._kernel.close()
 
     def of(self, accepted: socket.socket) -> str | None:
-        """The node that called. None if no node did, or it has hung up. Raises OSError without such an interface."""
+        """Return the id of the node that opened the connection. None if no node did, or it has closed the connection.
+        Raises OSError if the kernel has no socket monitoring interface."""
         inode = self._inode(accepted.getpeername(), accepted.getsockname())
         if not inode:
             return None

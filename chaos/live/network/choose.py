@@ -19,7 +19,7 @@ EVERYTHING = Condition(loss=0.1, duplicate=0.1, low_s=0.01, high_s=0.02, bits_pe
 
 @dataclass(frozen=True)
 class Chosen:
-    """The ground for a run, and why it is not a better one ("" if there is none)."""
+    """The network for a run, and why it is not a better one ("" if there is no better one)."""
 
     cluster_network: ClusterNetwork
     why: str
@@ -40,7 +40,8 @@ async def namespaces_refused(directory: Path) -> str:
 
 
 async def choose_ground(directory: Path, seed: int) -> Chosen:
-    """The best ground that this machine has. `seed` draws the losses on it. `directory` is only named, not used."""
+    """Return the best network that this machine has. `seed` draws the losses on it. Nothing is written to `directory`:
+    only the names of test nodes' folders begin with it."""
     refused = await namespaces_refused(directory)
     return (
         Chosen(ProxyNetwork(seed), f"no network namespaces: {refused}") if refused else Chosen(NetnsNetwork(seed), "")

@@ -1,15 +1,16 @@
 """The proxies of proxy.py: a process of its own between the nodes of a cluster on loopback.
 
-The forwarder passes on each connection to a door. It holds up, delays, throttles or slows down the bytes of each
-direction, as the link in that direction is. The file callers.py finds the node of a connection. A connection without a
-node is a client's, and is passed on unchanged.
+The forwarder listens at doors, ports of its own, each before one port of a node. It passes each connection to a door on
+to the port behind it. It holds up, delays, throttles or slows down the bytes of each direction, as the condition of
+that link says. The file callers.py finds the node that opened a connection. A connection that no node opened is a
+client's, and is passed on unchanged.
 
 A stream can lose nothing and repeat nothing. So a lost piece comes late, as TCP makes it: after a retransmission
 timeout, doubled for each further loss. What is cut off is not read. It stays in the sockets' buffers, as on a machine
 whose cable is pulled. It comes when the link is whole again, unless the connection was given up meanwhile.
 
-A call that comes while a link is cut is not put through. It is broken off when the link is whole, and the caller calls
-again. Bytes that it had sent meanwhile would arrive too late.
+A connection that is opened while its link is cut is not passed on. It is closed when the link is whole, and the node
+opens it again. Bytes that the node had sent meanwhile would arrive too late.
 
 Commands come on stdin, one JSON object a line. Each is answered when it is done:
 
@@ -47,7 +48,8 @@ AGAIN_MAX_S: Final = 6.4
 
 
 class Conditions:
-    """The condition of each link, for the streams on it."""
+    """The condition of each link, for the streams on it. The link None, of a connection to or from a client, is always
+    whole."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -65,7 +67,7 @@ class Conditions:
                 self._whole[link].set()
 
     def cut(self, link: Link | None) -> bool:
-        """True if nothing passes."""
+        """True if the link is cut, so that nothing passes on it."""
         return link is not None and not self._whole[link].is_set()
 
     async def whole(self, link: Link | None) -> None:
@@ -74,7 +76,8 @@ class Conditions:
             await self._whole[link].wait()
 
     def arrives_s(self, link: Link | None, now_s: float, size: int) -> float:
-        """The moment when `size` bytes that are sent now have arrived."""
+        """Return the moment at which `size` bytes arrive that are sent now, by the link's bandwidth, losses and
+        delay."""
         condition = self._conditions.get(link, WHOLE) if link is not None else WHOLE
         if link is None or not condition.shaped:
             return now_s
@@ -145,7 +148,7 @@ class Forwarder:
                 ways.create_task(self._one_way(there, near[0], far[1]))
                 ways.create_task(self._one_way(back, far[0], near[1]))
         except* OSError:
-            pass  # a node is gone, or gave the connection up: the other node learns it by the end of its own
+            pass  # a node is gone, or gave the connection up: the other node learns it by the end of its own connection
         finally:
             for writer in writers:
                 writer.transport.abort()

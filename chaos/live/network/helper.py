@@ -1,7 +1,8 @@
-"""A child process for work that must not wait for this one. It takes commands as lines of JSON and ends with them.
+"""A child process for work that must not wait for this one. It takes commands as lines of JSON on stdin, and ends when
+stdin does.
 
 The relay or forwarder between nodes has to be as quick as a network. This process runs the load's clients, and they are
-busy when no node answers them. Packets and streams that waited for them would prolong that trouble.
+busy when no node answers them. If packets and streams waited for the clients, no answer would come for even longer.
 """
 
 import json
@@ -17,7 +18,8 @@ class HelperFailed(RuntimeError):
 
 
 class Helper:
-    """Runs one of our modules behind `prefix`. The constructor returns when the module says `ready`."""
+    """Runs one of our modules as a process. `prefix` stands before its command, such as `nsenter` with a namespace. The
+    constructor returns when the module says `ready`."""
 
     def __init__(self, module: str, arguments: Sequence[str], prefix: Sequence[str] = ()) -> None:
         self._module = module
@@ -50,5 +52,5 @@ class Helper:
         return HelperFailed(f"{self._module} ended by itself with exit code {self._process.wait()}")
 
     def close(self) -> None:
-        """End the helper."""
+        """Close the helper's stdin, and wait until it has ended."""
         self._process.communicate()

@@ -33,7 +33,8 @@ HTTP_PORT: Final = 7070
 RAFT_PORT: Final = 7170
 #: Networks 198.18.0.0/24, 198.18.1.0/24, ...: reserved for tests, so no other machine has them.
 NETWORKS: Final = 250
-#: Results of a filter that decides by itself, and of one that only matches.
+#: Return values of packet filters. SHOT drops the packet and UNSPECIFIED lets it pass, if the filter decides by itself.
+#: If the filter only matches, UNSPECIFIED is a match and NO is none.
 SHOT, UNSPECIFIED, NO = 2, 0xFFFFFFFF, 0
 
 
@@ -59,7 +60,7 @@ class Namespace:
         self.prefix = ("nsenter", "--target", str(self.pid), "--net")
 
     def close(self) -> None:
-        """End the holder. A namespace is gone when its last process is."""
+        """End the process that holds the namespace. The namespace is gone when its last process is."""
         self._holder.communicate()
 
 
@@ -85,7 +86,8 @@ def matching(addresses: Sequence[str], yes: int, no: int) -> str:
 
 
 class SwitchLinks(Links):
-    """Links of nodes at a switch. `addresses` by node."""
+    """The links between the nodes of a NetnsNetwork, changed at its switch. `addresses` has the IPv4 address of each
+    node."""
 
     def __init__(self, switch: Namespace, seed: int) -> None:
         super().__init__()
@@ -101,7 +103,8 @@ class SwitchLinks(Links):
         self._relay.close()
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """See Links. Raises NetworkRefused, HelperFailed."""
+        """See `Links.apply`. Raises NetworkRefused if the kernel refuses the filters, HelperFailed if the relay has
+        ended."""
         everybody = {(a, b): self.of((a, b)) for a in self.addresses for b in self.addresses if a != b}
         shaped = {link: each for link, each in everybody.items() if each.shaped and not each.cut}
         self._relay.tell({f"{self.addresses[a]}>{self.addresses[b]}": asdict(each) for (a, b), each in shaped.items()})
@@ -117,7 +120,8 @@ class SwitchLinks(Links):
 
 
 class NetnsNetwork(ClusterNetwork):
-    """Namespaces, as above. Needs root. `seed` draws the lost packets and the delays."""
+    """A cluster's network of namespaces, as drawn at the top of this file. Needs root. `seed` draws the lost packets
+    and the delays."""
 
     name = "network namespaces"
 
@@ -130,7 +134,7 @@ class NetnsNetwork(ClusterNetwork):
         self._net = ""
 
     async def __aenter__(self) -> Self:
-        """Raises NetworkRefused where a network cannot be made."""
+        """Make the switch and connect this process to it. Raises NetworkRefused where that cannot be done."""
         try:
             self._build()
         except BaseException:
@@ -159,8 +163,8 @@ class NetnsNetwork(ClusterNetwork):
         )
 
     def _connect(self) -> int:
-        """Connect this namespace to the switch. Return the network's number: its name keeps clusters of this machine
-        apart."""
+        """Connect this namespace to the switch, by an interface named `hw` and the network's number. Return that
+        number. No other cluster of this machine gets it, because the name of the interface is taken."""
         assert self._switch is not None
         refusal = ""
         for number in range(NETWORKS):
@@ -187,7 +191,7 @@ class NetnsNetwork(ClusterNetwork):
             space.close()
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """See Ground. Raises NetworkRefused."""
+        """See `ClusterNetwork.place`. Raises NetworkRefused."""
         assert self._switch is not None, "use `async with`"
         assert self._links is not None
         nodes: list[LocalNode] = []
@@ -211,5 +215,5 @@ class NetnsNetwork(ClusterNetwork):
         return nodes
 
     def prefix(self, node_id: str) -> tuple[str, ...]:
-        """See Ground."""
+        """See `ClusterNetwork.prefix`."""
         return self._spaces[node_id].prefix

@@ -1,7 +1,7 @@
 """A cluster on loopback whose nodes reach each other through TCP proxies. This needs no root.
 
-Every node has two doors, one before each of its ports. The other nodes get the doors' addresses. forwarder.py stands
-behind the doors. Clients use the nodes' own ports.
+Every node has two doors: ports of forwarder.py, one before each of its own ports. The other nodes get the doors'
+addresses. Clients use the nodes' own ports.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from cli.local.local_nodes import LocalNode
 
 
 class ProxyLinks(Links):
-    """Links in the forwarder."""
+    """The links between the nodes of a ProxyNetwork, changed in the forwarder's process."""
 
     def __init__(self, forwarder: Helper) -> None:
         super().__init__()
         self._forwarder = forwarder
 
     def apply(self, conditions: dict[Link, Condition]) -> None:
-        """See Links. The conditions hold when this returns. Raises HelperFailed."""
+        """See `Links.apply`. The conditions hold when this returns. Raises HelperFailed if the forwarder has ended."""
         self._forwarder.ask({"links": {f"{a}>{b}": asdict(each) for (a, b), each in conditions.items()}})
 
 
 class ProxyNetwork(ClusterNetwork):
-    """Loopback with doors. `seed` draws the losses and the delays."""
+    """Loopback, where nodes reach each other through the forwarder's doors. `seed` draws the losses and the delays."""
 
     name = "loopback with proxies"
     not_run: Mapping[str, str] = {
@@ -50,7 +50,7 @@ class ProxyNetwork(ClusterNetwork):
             self._forwarder.close()
 
     def place(self, ids: Sequence[str], directory: Path) -> list[LocalNode]:
-        """See Ground. From now on the doors are open."""
+        """See `ClusterNetwork.place`. Opens the doors."""
         assert self._forwarder is not None, "use `async with`"
         free = free_ports(2 * len(ids))
         ports = {node_id: (free[2 * number], free[2 * number + 1]) for number, node_id in enumerate(ids)}
@@ -61,6 +61,6 @@ class ProxyNetwork(ClusterNetwork):
         ]
 
     def started(self, node_id: str, pid: int) -> None:
-        """See Ground."""
+        """See `ClusterNetwork.started`. Tells the forwarder the pid, by which it finds the node's connections."""
         assert self._forwarder is not None, "use `async with`"
         self._forwarder.ask({"pids": {node_id: pid}})

@@ -29,11 +29,12 @@ TAP: Final = "shaped"
 TUNSETIFF: Final = 0x400454CA
 IFF_TAP_NO_PI: Final = 0x0002 | 0x1000
 FRAME_BYTES: Final = 65_536
-#: Packets read before waiting ones are sent.
+#: At most this many packets are read before those that wait are sent.
 BURST: Final = 64
-#: The content of a narrow link, as the time it takes to send it. More is lost.
+#: The longest queue of a link with a bandwidth, as the time that it takes to send it. A packet that finds a longer one
+#: is lost.
 QUEUE_S: Final = 0.4
-#: Bytes of an Ethernet frame with an IPv4 packet.
+#: The places of the two IPv4 addresses in an Ethernet frame.
 SOURCE: Final = slice(26, 30)
 TARGET: Final = slice(30, 34)
 
@@ -41,7 +42,7 @@ Pair = bytes  # source and target, four bytes each
 
 
 class Line:
-    """One link: when a frame that comes now goes on, and how often."""
+    """One direction between two nodes, with its condition. It decides when a frame is sent on, and how often."""
 
     def __init__(self, condition: Condition, chance: random.Random) -> None:
         self.condition, self._chance = condition, chance
@@ -63,7 +64,8 @@ class Line:
 
 
 def lines_of(text: str, before: dict[Pair, Line], chance: random.Random) -> dict[Pair, Line]:
-    """The lines of one command. A line with an unchanged condition keeps its packets."""
+    """Return the lines that a command asks for, by source and target. A line whose condition is unchanged is the one
+    from `before`, with its queue."""
     lines: dict[Pair, Line] = {}
     for name, fields in json.loads(text).items():
         source, target = map(socket.inet_aton, name.split(">"))

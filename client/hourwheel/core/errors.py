@@ -28,7 +28,7 @@ class Effect(Enum):
 
 
 class HourwheelError(Exception):
-    """A request that came to no success. `address` was asked, and `problem` is what it answered, if it did."""
+    """A request that did not succeed. `address` was asked, and `problem` is its answer, if there was one."""
 
     effect: ClassVar[Effect]
 
@@ -60,7 +60,7 @@ class NotDone(HourwheelError):
 
 
 class Unreachable(NotDone):
-    """No connection came to be, so nothing was sent."""
+    """No connection could be made, so nothing was sent."""
 
 
 class Unavailable(NotDone):
@@ -86,16 +86,16 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The state of what was named does not allow it."""
+    """The state of the message, topic or node that the request names does not allow it."""
 
 
 class OutcomeUnknown(HourwheelError):
-    """It may or may not have been done: the answer says so, or the connection broke after the request was sent."""
+    """The request may or may not have been done: the answer says so, or the connection broke after it was sent."""
 
     effect = Effect.UNKNOWN
 
 
-#: Each code of the API -> its error. tests/client holds it against the table of the server.
+#: Each code of the API -> its error. tests/client compares it with the table of the server.
 TYPES: Final[Mapping[str, type[HourwheelError]]] = {
     "malformed-json": BadRequest,
     "malformed-line": BadRequest,
@@ -136,10 +136,10 @@ TYPES: Final[Mapping[str, type[HourwheelError]]] = {
 
 
 def type_of(status: int, code: str) -> type[HourwheelError]:
-    """The error of an answer that is no success.
+    """Return the error for an answer that is no success.
 
-    A code of a newer server counts by its status. A 5xx without a code that is known may come from a proxy on the
-    way, which does not know whether the node did anything.
+    A code that is not known, from a newer server, is judged by its status. A 5xx without a known code may come from a
+    proxy on the way, which does not know if the node did anything.
     """
     known = TYPES.get(code)
     if known is not None:
@@ -150,15 +150,15 @@ def type_of(status: int, code: str) -> type[HourwheelError]:
 
 
 def error_of(problem: Problem, address: str = "") -> HourwheelError:
-    """The error that an answer is."""
+    """Return the error for an answer that is no success, of `address`."""
     return type_of(problem.status, problem.code)(str(problem), address=address, problem=problem)
 
 
 def unanswered(address: str, reason: str) -> OutcomeUnknown:
-    """The error of a request that was sent, and of whose answer nothing whole came."""
+    """Return the error of a request that was sent and got no whole answer."""
     return OutcomeUnknown(f"{address} did not answer: {reason}", address=address)
 
 
 def unreachable(address: str, reason: str) -> Unreachable:
-    """The error of a request that was not sent, since no connection came to be."""
+    """Return the error of a request that was not sent, because there was no connection."""
     return Unreachable(f"cannot reach {address}: {reason}", address=address)

@@ -5,15 +5,17 @@ from typing import Any, Final
 
 from hourwheel.core.addresses import Address, BadAddress, parse_address
 
-#: A node that failed is asked after all others for so long.
+#: For this long a node that failed is asked after all others.
 AWAY_S: Final = 10.0
 
 
 class Nodes:
-    """The addresses of one cluster. It has no clock: `now_s` comes from any one that does not go back.
+    """The addresses of one cluster, and which of them to ask first. It has no clock: `now_s` may come from any clock
+    that does not go back.
 
-    `leader_first`: the leader is asked first once it is known, which spares a node the passing on. Without it the
-    addresses that were given come first, in their order. A learned one may be a name that only nodes know.
+    `leader_first`: the leader is asked first once it is known, so that no other node has to pass the request on.
+    Without it the given addresses come first, in their order. A learned address may have a name that only nodes can
+    resolve.
     """
 
     def __init__(self, given: Iterable[Address], *, leader_first: bool = True, away_s: float = AWAY_S) -> None:
@@ -35,11 +37,12 @@ class Nodes:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """All of them: the given ones, then the learned ones."""
+        """All known addresses: the given ones, then the learned ones."""
         return tuple(dict.fromkeys((*self.given, *self.members.values())))
 
     def order(self, now_s: float) -> list[Address]:
-        """The order in which to ask. Nodes that failed lately come last, the longest ago first."""
+        """Return all addresses in the order in which to ask them. Nodes that failed lately come last, the longest ago
+        first."""
         preferred = [self.leader] if self.leader is not None else []
         known = [*preferred, *self.addresses] if self.leader_first else [*self.given, *preferred, *self.addresses]
         away = {address: at_s for address, at_s in self._failed_s.items() if now_s < at_s + self.away_s}
@@ -51,7 +54,7 @@ class Nodes:
         self._failed_s[address] = now_s
 
     def answered(self, address: Address) -> None:
-        """Note that this node serves."""
+        """Note that this node serves, so that it is no longer asked last."""
         self._failed_s.pop(address, None)
 
     def learn_cluster(self, document: Mapping[str, Any]) -> None:
@@ -70,7 +73,7 @@ class Nodes:
             self._failed_s = {address: at_s for address, at_s in self._failed_s.items() if address in self.addresses}
             leader = document.get("leader")
             known = isinstance(leader, str) and bool(leader)
-            if term > self.term or known:  # a node that knows no leader takes away that of an older term alone
+            if term > self.term or known:  # a node that knows no leader takes away only the leader of an older term
                 self.term, self.leader_id = term, str(leader) if known else ""
 
 

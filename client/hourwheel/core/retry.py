@@ -11,9 +11,10 @@ from hourwheel.core.errors import Effect, HourwheelError, Unreachable
 
 #: Methods that change nothing.
 READS: Final = frozenset({"GET", "HEAD"})
-#: Codes that speak of the asked node alone: another one can serve the request at once.
+#: Codes of refusals that concern the asked node alone: another one can serve the request at once.
 OF_THE_NODE: Final = frozenset({"draining"})
-#: Paths of requests about the asked node, and what stands in the query of a read that it answers by itself.
+#: The begins of paths of requests that are about the asked node. LOCAL is in the query of a read that the asked node
+#: answers by itself.
 ONE_NODE: Final = ("/v1/node", "/v1/cluster/snapshot", "/v1/cluster/backup", "/livez", "/readyz", "/metrics")
 LOCAL: Final = "consistency=local"
 #: How long to wait where a node asks for a wait and does not say how long.
@@ -22,7 +23,8 @@ WAIT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NextTry:
-    """Send it again in `after_s` seconds, to another node if there is one or to the same."""
+    """The request may be sent again in `after_s` seconds: to another node if `another` and there is one, or to the
+    same."""
 
     another: bool
     after_s: float
@@ -49,7 +51,7 @@ def may_send_again(effect: Effect, method: str, keyed: bool) -> bool:
 
 
 def next_try(method: str, keyed: bool, error: HourwheelError) -> NextTry | None:
-    """When and to whom a request that failed may be sent again; None: it must not be."""
+    """Return when and to whom a request that failed with `error` may be sent again. None: it must not be sent again."""
     if not may_send_again(error.effect, method, keyed):
         return None
     if isinstance(error, Unreachable) or error.effect is Effect.UNKNOWN or error.code in OF_THE_NODE:
@@ -60,7 +62,8 @@ def next_try(method: str, keyed: bool, error: HourwheelError) -> NextTry | None:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A policy: so many tries, for so long in all, with waits that double."""
+    """A policy: at most `tries_max` tries within `total_s`. The wait before a retry doubles from `first_wait_s` to
+    `wait_max_s`."""
 
     tries_max: int = 5
     total_s: float = 30.0
@@ -70,7 +73,8 @@ class Retry:
     def next_try(
         self, method: str, keyed: bool, error: HourwheelError, *, tries: int, spent_s: float, chance: float
     ) -> NextTry | None:
-        """The next try after `tries` of them, `spent_s` after the first began; None: `error` is the outcome.
+        """Return the next try after `tries` tries, `spent_s` after the first began. None: there is none, and `error` is
+        the outcome.
 
         `chance` is drawn from 0 to 1, so that clients that failed together do not come again together.
         """
