@@ -10,6 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+#: The detail of `no-leader` where a request waited for a leader and none came.
+NO_LEADER_CAME: Final = "nothing was sent, for no node leads; most nodes must be up to elect one (GET /v1/cluster)"
+
 #: code -> (HTTP status, title). 408 is about the request's transport.
 TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "malformed-json": (400, "The request body is not valid JSON"),

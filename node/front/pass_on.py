@@ -26,7 +26,7 @@ import msgspec
 from yarl import URL
 
 from api.port.forward import ForwardAnswer, ForwardRequest
-from api.port.problem import Problem
+from api.port.problem import NO_LEADER_CAME, Problem
 from api.routes.pull import NO_MESSAGES
 from node.front.give_back import GiveBack, Sending, is_pull
 from node.port.peer_port import AGAIN_S, FAREWELL_S, LEADER_WAIT_S
@@ -180,7 +180,7 @@ class Forwarder:
 
     async def _leader(self, deadline: float) -> str:
         while (address := self._leader_http()) is None:
-            await self._change(deadline, "no leader was elected yet; nothing was sent")
+            await self._change(deadline, NO_LEADER_CAME)
         return address
 
     async def _change(self, deadline: float, refusal: str) -> None:

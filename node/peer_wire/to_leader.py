@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, cast
 
 from api.port.forward import tell
-from api.port.problem import Problem
+from api.port.problem import NO_LEADER_CAME, Problem
 from node.peer_wire.connection import Answered, Busy, Call, Lost, PeerConnection
 from node.peer_wire.wire import PeerWire
 from node.port.codec import BadFrame, decode, encode
@@ -234,7 +234,7 @@ class ToLeader:
             try:
                 await asyncio.wait_for(self._changed.wait(), deadline - asyncio.get_running_loop().time())
             except TimeoutError:
-                raise Problem("no-leader", "no leader was elected yet; nothing was sent") from None
+                raise Problem("no-leader", NO_LEADER_CAME) from None
         return leader
 
 

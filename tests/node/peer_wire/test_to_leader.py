@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from api.port.forward import ANSWERED
 from api.port.forward import Answered as Holder
-from api.port.problem import Problem
+from api.port.problem import NO_LEADER_CAME, Problem
 from node.peer_wire.connection import Busy, Lost
 from node.peer_wire.to_leader import NOTHING_DONE, lost_answer
 from node.port.codec import encode
@@ -76,7 +76,7 @@ def test_a_call_does_not_wait_longer() -> None:
     async def scene(follower: Follower) -> None:
         begun = now()
         refusal = await problem(follower.calls())
-        assert (refusal.code, refusal.detail) == ("no-leader", "no leader was elected yet; nothing was sent")
+        assert (refusal.code, refusal.detail) == ("no-leader", NO_LEADER_CAME)
         assert now() - begun == pytest.approx(LEADER_WAIT_S, abs=0.01)
         assert follower.reached == []
 
