@@ -81,7 +81,7 @@ def _draw_head(figure: Figure, timeline: Timeline, title: str, height_in: float)
     assert isinstance(late, dict)
     said = (
         f"{found['acknowledged']:,} acknowledged",
-        f"{found['handed_over']:,} hand-overs",
+        f"{found['handed_over']:,} deliveries",
         f"{found['faults']} faults",
         f"{found['terms']} terms",
         f"lateness p50 {late.get('p50', 0):,.0f} ms, p99 {late.get('p99', 0):,.0f} ms",
@@ -119,7 +119,7 @@ def _draw_rates(axes: Axes, bins: Bins) -> None:
 
 
 def _draw_lateness(axes: Axes, bins: Bins) -> None:
-    axes.set_title("Lateness of first hand-overs")
+    axes.set_title("Lateness of first attempts")
     middle_s = bins.edges_s[:-1] + bins.width_s / 2
     p50, p99, most = (np.maximum(values, 1.0) for values in (bins.p50_ms, bins.p99_ms, bins.max_ms))
     axes.fill_between(middle_s, p50, p99, color=TEAL, alpha=0.22, linewidth=0, step="mid", label="p50 to p99")

@@ -35,7 +35,7 @@ def _summary(timeline: Timeline) -> str:
     return "\n".join(
         (
             f"{timeline.length_s:.1f} s, {found['faults']} faults, {found['terms']} terms: {found['acknowledged']:,} "
-            f"acknowledged, {found['handed_over']:,} hand-overs of {found['messages']:,} messages",
+            f"acknowledged, {found['handed_over']:,} deliveries of {found['messages']:,} messages",
             f"duplicates {found['duplicates']:,} (failover {found['failover']:,}, at most {found['span_ms_max']} ms; "
             f"lease ended {found['after_lease']:,}; unexplained {found['unexplained']:,}), "
             f"after a failed attempt {found['retried']:,}",

@@ -65,7 +65,7 @@ class Tally:
         lines = ["fault         fired  passed over"]
         lines += [f"{kind:<12} {self.fired[kind]:>6} {self.passed[kind]:>12}" for kind in kinds_of("simulator")]
         lines.append(
-            f"{self.runs} runs, {self.counted} of them count; {self.hand_overs} hand-overs, {self.changes} changes of "
+            f"{self.runs} runs, {self.counted} of them count; {self.hand_overs} deliveries, {self.changes} changes of "
             f"leader, {self.fired.total()} faults of {len(self.fired)} kinds"
         )
         lines.append(
