@@ -125,7 +125,7 @@ def test_a_group_that_fails_ends_the_node_and_the_other_is_closed_well(tmp_path:
         for group in node.groups.values():
             assert group.store.unit_count == 1
         with pytest.raises(Problem, match="unknown-topic"):
-            await node.front.pull(PullIn("others"), ANONYMOUS)
+            await node.front.topic("others", principal=ANONYMOUS)
         node.life.stop()
         await task
 
