@@ -209,7 +209,7 @@ MESSAGE: Final = MessageFields(
         ),
         Field("order_key", text(128), "One at a time of those with the same.", "user-7", PLANNED, "order_key"),
         Field("priority", whole(0, 9), "Higher first, of what is due.", 5, PLANNED, "priority"),
-        Field("expire_after", duration("1ms", "3650d"), "Not handed over later.", "1h", PLANNED, "expiry_ms"),
+        Field("expire_after", duration("1ms", "3650d"), "No delivery starts later.", "1h", PLANNED, "expiry_ms"),
     ]
 )
 """The fields of this build."""

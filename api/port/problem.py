@@ -27,7 +27,7 @@ TABLE: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-route": (404, "No such route"),
     "method-not-allowed": (405, "This route does not take this method"),
     "request-timeout": (408, "The request body came too slowly"),
-    "leased": (409, "The message is handed over and its lease runs"),
+    "leased": (409, "A delivery of the message has a lease that runs"),
     "already-settled": (409, "The message is settled"),
     "key-conflict": (409, "The key belongs to another request"),
     "not-empty": (409, "The topic has unsettled messages"),

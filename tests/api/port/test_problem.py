@@ -42,7 +42,7 @@ def test_shape_of_a_problem() -> None:
     problem = Problem("leased", "a consumer has it", errors=[FieldFault("/a", "b")], attempt=2)
     assert problem.shape(term=7) == {
         "type": "/problems/leased",
-        "title": "The message is handed over and its lease runs",
+        "title": "A delivery of the message has a lease that runs",
         "status": 409,
         "code": "leased",
         "detail": "a consumer has it",
