@@ -181,9 +181,9 @@ def _spread(column: npt.NDArray[Any], at: _Ints, count: int) -> npt.NDArray[Any]
 def storied(bucket: Bucket, trail: RecordsByMessage, newest: Newest) -> tuple[_Bools, _Bools]:
     """Return two boolean arrays, [n] each, which tell the quick rules which units have a longer history.
 
-    The first is True for units with a settle record besides two kinds: the newest one, and leases of the hand-over that
-    the newest one names. The second is True for units with more than one settle record. A message with settle records
-    at positions other than its home is True in both.
+    The first is True for units with more settle records than two kinds: the newest one, and leases of the hand-over
+    that it names. The second is True for units with more than one settle record. A message with settle records at
+    positions other than its home is True in both.
     """
     count = len(bucket.units)
     more, several = np.zeros(count, np.bool_), np.zeros(count, np.bool_)

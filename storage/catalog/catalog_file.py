@@ -62,7 +62,8 @@ class _Meta:
 
 
 def require_begun(path: Path, disk: Disk) -> None:
-    """Raise Corrupt if data.mdb is missing or empty, for LMDB would begin it anew. DiskFailed if it cannot be read."""
+    """Raise Corrupt if data.mdb is missing or empty, because LMDB would then make a new empty catalog. Raises
+    DiskFailed if the file cannot be read."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:
@@ -144,7 +145,8 @@ class _File:
             raise Corrupt(self._name, self._size, "length", f"{self._size}, cut short", needed)
 
     def require_sound(self) -> None:
-        """Raise Corrupt if a page has another number or kind than its tree says, or points past its end."""
+        """Raise Corrupt if a page has another number or kind than its tree says, or names a page behind the last
+        one."""
         self._size = self._disk.size(self._fd)
         if self._size:
             self._meta = meta = self._newest()
@@ -174,7 +176,7 @@ class _File:
         return _Meta(page_size, free, main, last_page, transaction)
 
     def _free_from(self, first: int) -> set[int]:
-        """The free pages from page `first` on."""
+        """The numbers of the free pages that are `first` or higher."""
         assert self._meta is not None
         free: set[int] = set()
         for page, row, _ in self._rows(self._meta.free):
@@ -185,7 +187,8 @@ class _File:
         return free
 
     def _check_table(self, page: int, tree: bytes) -> None:
-        """Check all pages of a tree that is a row of the main tree. It holds no tree itself."""
+        """Check all pages of a table's tree, which is given as a row of the main tree. A table holds no further
+        tree."""
         if len(tree) != _TREE.size:
             raise self._damaged(page, f"a tree of {len(tree)} bytes")
         for inner, _, flags in self._rows(tree):

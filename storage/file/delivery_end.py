@@ -55,8 +55,8 @@ def end_killed_term(directory: Path, disk: Disk, boot: int) -> bool:
 
 
 def _look(path: Path, disk: Disk) -> tuple[bytes, Deliveries]:
-    """Return the cluster id in a file's header, and its first and last record, each left out if it is not as
-    written."""
+    """Return the cluster id in a file's header, and the file's first and last record. A record that is not as written
+    is left out."""
     fd = disk.open_read(path)
     try:
         try:
