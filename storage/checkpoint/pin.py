@@ -107,7 +107,7 @@ class Pin:
         return self._catalog.record
 
     def without_catalog(self) -> "Pin":
-        """Close LMDB's transaction at once and return the same pin. For callers that need the hours alone."""
+        """End LMDB's transaction at once and return the same pin. For callers that need the hours alone."""
         self._catalog.close()
         return self
 

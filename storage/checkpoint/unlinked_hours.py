@@ -36,10 +36,11 @@ _PIECE: Final = 2048
 class FrozenUnlinked:
     """A checkpoint's directories to remove.
 
-    - `unlinked`: those of unlinked hours. This checkpoint does not name them any more, the one before may.
-    - `leftovers`: the leftovers that it removes in any case. `rest`: the other ones, removed if the disk lacks space.
-    - `removed`: the directories that its thread has removed, also those that a pin held until now.
-    - `more`: how many of `rest` its thread has removed, from the first on.
+    - `unlinked`: those of unlinked hours. This checkpoint does not name them any more, but the one before it may.
+    - `leftovers`: the leftovers that this checkpoint removes in any case.
+    - `rest`: all other leftovers, which this checkpoint removes only if the disk lacks space.
+    - `removed`: the directories that the checkpoint's thread has removed, also those that a pin held until now.
+    - `more`: how many of `rest` the thread has removed, counted from the first one.
     """
 
     unlinked: list[Directory]
@@ -50,10 +51,11 @@ class FrozenUnlinked:
 
 
 class UnlinkedHours:
-    """The directories to remove, and the generations that a new directory must not have. For the loop's thread."""
+    """The directories to remove, and for each hour the generations that a new directory must not have. For the loop's
+    thread."""
 
     def __init__(self, leftovers: Sequence[Directory]) -> None:
-        """`leftovers` are the ones that were found when the store was opened."""
+        """`leftovers` are the leftovers that were found when the store was opened."""
         self._taken: dict[int, tuple[int, ...]] = {}  # generations by hour, of directories that may exist
         self._leftovers = list(leftovers)  # a checkpoint under way reads it, so items go when that is over
         for number, generation in leftovers:
@@ -74,8 +76,8 @@ class UnlinkedHours:
         return len(self._leftovers)
 
     def generation(self, number: int) -> int:
-        """The generation for the directory of an hour that is begun: one that no directory of the hour has, 0 if there
-        is none."""
+        """The generation for the directory of an hour that is begun now. No other directory of this hour has it. It is
+        0 if the hour has no other directory."""
         taken = self._taken.get(number)
         return max(taken) + 1 if taken else 0
 
@@ -86,8 +88,8 @@ class UnlinkedHours:
         return FrozenUnlinked(unlinked, piece, self._leftovers)
 
     def thaw(self, frozen: FrozenUnlinked) -> None:
-        """Free the names of the directories that the checkpoint has removed, once it is over. A new directory may then
-        have them."""
+        """Free the names of the directories that a finished checkpoint has removed. New directories may then have these
+        names."""
         del self._leftovers[: frozen.more]
         for number, generation in frozen.removed:
             left = tuple(each for each in self._taken[number] if each != generation)

@@ -55,7 +55,7 @@ _LINE_MAX: Final = 4096
 
 
 class DirectoryRefused(Exception):
-    """The node must not use the directory. Says which directory, why, and what to do."""
+    """Raised if the node must not use the directory. Says which directory, why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,8 @@ def owner_of(path: Path, disk: Disk) -> tuple[str, bytes]:
 
 
 def lock_line(node_id: str, store_id: bytes) -> bytes:
-    """The content of LOCK for this node's directory. For a restore, which makes the directory without `open`."""
+    """The line of LOCK for this node's directory. A restore writes it, because it makes the directory without
+    `open`."""
     return _Owner(node_id, store_id).encode()
 
 

@@ -1,6 +1,5 @@
 """Exports for the reconciliation: a copy of a directory's rows that grows with each run.
 
-In: the directory of a node, running or not.
-Out: files with a manifest of the bytes that are durable.
-The next run continues a stopped one. Nothing is written twice.
+In: the directory of a node, running or not. Out: files with a manifest of the bytes that are durable. A run goes on
+where the last one ended, also where it was stopped. No row is written twice.
 """

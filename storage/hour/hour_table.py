@@ -17,8 +17,8 @@ from storage.format.rows import HEADER_SIZE, SETTLE, UNIT, put_rows
 
 
 class HourCounters(NamedTuple):
-    """The counters of one hour. Of `x`, `saved_x` is in the files, and the difference waits in memory (staged). 0 <=
-    saved_x <= x."""
+    """The counters of one hour. `saved_x` is the part of counter `x` that is in the files, and the difference waits in
+    memory (staged). 0 <= saved_x <= x."""
 
     number: int
     generation: int  # of its directory, see unlinked_hours
@@ -146,7 +146,8 @@ class HourTable:
         return _rising(rows["number"][(rows["units"] > rows["unsettled"]) & (rows["number"] >= max(first, 0))])
 
     def extents(self, numbers: Sequence[int] | None = None) -> Extents:
-        """The extents of those hours of `numbers`, which rise, that exist. None stands for all hours."""
+        """The extents of those of the hours `numbers`, which rise, that exist. If `numbers` is None, those of all
+        hours."""
         number = self.rows["number"]
         if numbers is None:
             at = np.argsort(number)[np.count_nonzero(number < 0) :]
@@ -190,7 +191,8 @@ class HourTable:
         return np.array([*reused, *range(begin, self._end)], np.int64)
 
     def save(self, at: I64, frozen: Mapping[str, I64]) -> I64:
-        """Note that a checkpoint wrote the staged bytes of the hours in these rows. `frozen` are their columns FROZEN.
+        """Note that a checkpoint wrote the staged bytes of the hours in these rows. `frozen` are the columns named in
+        FROZEN, as they were at the freeze.
 
         Return the rows that were set. Hours that were unlinked or written by other code since the freeze are left out.
         """

@@ -82,7 +82,8 @@ def write_staged(
 
 
 def _pause_of(pace: SyncPace | None) -> Callable[[], None]:
-    """The pause of a pace. Without a pace the loop itself writes. Then no loop waits, and a pause would hold it."""
+    """The function that makes a thread pause for the loop. Without a pace, it does nothing: then the loop itself
+    writes, and a pause would only delay it."""
     return (lambda: None) if pace is None else pace.pause
 
 

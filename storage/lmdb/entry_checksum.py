@@ -29,6 +29,6 @@ class EntryChecksum:
         self._crc = google_crc32c.extend(self._crc, b"\0".join(parts))
 
     def take(self) -> int:
-        """Return the checksum, 32 bits, and begin anew."""
+        """Return the checksum, 32 bits, and begin a new one."""
         crc, self._crc = self._crc, 0
         return crc

@@ -95,7 +95,8 @@ def rows_of(settles: Settles, begin: int, first: int) -> tuple[Rows, bool]:
 
 
 def newest_of(parts: Iterable[Rows]) -> Rows:
-    """The last row of each unit, in order. `parts` are rows in order, older parts before newer ones."""
+    """The newest row of each unit, in order of units. Each of `parts` has rows in order of units, and older parts come
+    first."""
     some = [part for part in parts if len(part)]
     if len(some) < 2:
         return some[0] if some else np.empty(0, ROW)
@@ -241,9 +242,9 @@ class StateWriter:
 
 
 def pages_of(low: int, high: int, rows: Rows) -> Rows:
-    """The page rows of the pages low <= number < high, from the rows in them, without checksums.
+    """The page rows of the pages low <= number < high, made from the rows of their units, still without checksums.
 
-    `start` counts from the first of these rows.
+    `start` counts from the first of `rows`.
     """
     edges = rows["unit"].searchsorted(np.arange(low, high + 1) * PAGE_UNITS)
     pages = np.zeros(high - low, PAGE)
