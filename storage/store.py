@@ -1,4 +1,4 @@
-"""A group's messages on disk: the facade to which the replicated machine applies, and from which the dispatcher reads.
+"""A group's messages on disk: the facade to which the state machine applies, and from which the dispatcher reads.
 
 The store is a function of the applied entries. It reads no clock and draws nothing. Its files depend on the order of
 commands alone, not on the time of a flush. All methods but those of CheckpointJob are for the loop's thread.

@@ -1,7 +1,7 @@
 """Checks of the catalog's file before LMDB maps it: the file holds all its pages, and the pages hold together.
 
-LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a word. A
-page that differs from its tree may fail an assertion, which ends the process with a word of LMDB's own. So plain reads
+LMDB reads through a mapping. A read past the end of the file is signal SIGBUS, which ends a process without a message.
+A page that differs from its tree may fail an assertion, which ends the process with a message of LMDB's. So plain reads
 check the file first. A file that was cut short raises Corrupt with its name at every open. Only verify reads all pages
 in use.
 

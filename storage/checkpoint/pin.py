@@ -4,7 +4,7 @@
 loop    Store.pin        LMDB's transaction begun, the directories it names marked: one moment
 thread  prepare          LMDB copied from that transaction into pins/<n>/, which ends it
 thread  read             pieces of the files, by what the manifest says of their lengths
-any     release          the copy and what was kept for it alone may go
+any     release          the copy is removed; directories that only this pin held may be removed
 ```
 While a pin lives, no directory that it names is removed. A checkpoint leaves such a directory to the first checkpoint
 after the release. The directory's name stays taken: an hour that is begun anew takes another generation. Files grow

@@ -106,8 +106,8 @@ class BackupWriter:
     def finish(self) -> Manifest:
         """Make the backup durable and give it its name. Return its manifest.
 
-        The rows and records are not checked here. That would hold the interpreter, and so the loop, for longer than all
-        the rest. `hourwheel verify` checks them on any machine.
+        The rows and records are not checked here. That would hold the interpreter, and so the loop, for longer than the
+        whole copy. `hourwheel verify` checks them on any host.
         """
         manifest = replace(self._pin.manifest, sums=tuple(self._sums))
         try:

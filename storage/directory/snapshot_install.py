@@ -236,7 +236,7 @@ class Install:
         return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
 
     def _read(self, path: Path, offset: int, size: int) -> bytes:
-        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file is gone, for the store may
+        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file does not exist, for the store may
         unlink an hour meanwhile."""
         try:
             fd = self._disk.open_read(path)

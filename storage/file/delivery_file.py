@@ -236,7 +236,7 @@ class DeliveryWriter:
 def _old_by(files: Sequence[DeliveryFile], now_ms: int) -> list[int]:
     """For each file but the last, the hour that decides its age: the later of its own hour and that of the next file.
 
-    An hour ahead of now was written by a wrong clock and gives no age.
+    An hour ahead of `now_ms` was written by a wrong clock. The hour of the next file stands for it.
     """
     hours: list[int] = []
     for file in reversed(files):

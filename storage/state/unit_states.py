@@ -7,8 +7,8 @@ nothing.
 ```
 unit   0 ............ 1,048,576 ............ 2,097,152 ....     counted from the hour's first one
        | block        | block                | block            columns of a million units: growing copies little
-       | part | part | ...                                      131,072 units: what is let go together
-       | page | page | page | ...                               512 units: what is read where states files stand
+       | part | part | ...                                      131,072 units: released together
+       | page | page | page | ...                               512 units: read together from states files
 ```
 A checkpoint keeps states files of a large hour (files.py). Then a page is read when a unit of it is first asked for,
 from those files and from the tail, the records behind them. Other pages cost nothing. A page in memory follows all

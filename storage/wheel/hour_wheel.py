@@ -7,7 +7,7 @@ An example, started at 10:59:58 with units at 12:30:00 and 13:10:00:
 
     10:59:58  turn   hour 10: maps 10, 11, 12; the second wheel learns of 12:30:00; wake_ms = 11:00:00
     11:00:00  turn   hour 11: maps 13 as well; the second wheel learns of 13:10:00
-    13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and let go
+    13:00:00  turn   hour 13: maps 15, hour 10 is more than two hours past and is released
 
 An hour is mapped two hours before its first second, so a turn that is late by minutes delays nothing. If the clock
 leaps, the hours leaped over are mapped too, because their units are due. There may be thousands of them. So the
