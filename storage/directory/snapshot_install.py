@@ -236,8 +236,8 @@ class Install:
         return b"" if own is None else self._read(self._directory / "hours" / own / file, offset, size)
 
     def _read(self, path: Path, offset: int, size: int) -> bytes:
-        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file does not exist, for the store may
-        unlink an hour meanwhile."""
+        """Read `size` bytes at `offset`, or those of them that exist. Empty if the file does not exist, for the store
+        may unlink an hour meanwhile."""
         try:
             fd = self._disk.open_read(path)
         except FileNotFoundError:
