@@ -107,7 +107,7 @@ def ranks_of(key: U64) -> tuple[npt.NDArray[np.intp], U64]:
 
 
 class FoundRecords(NamedTuple):
-    """The result of `Keyed.find`: for each key that was looked up, its place in `Keyed.keys`, [n] each."""
+    """The result of `Keyed.find` for n keys, [n] each: if the key is in `Keyed.keys`, and its index there."""
 
     there: _Bools  # the key is among them
     at: npt.NDArray[np.intp]  # its place, 0 for a key that is not among them
@@ -116,8 +116,8 @@ class FoundRecords(NamedTuple):
 class Keyed:
     """Events grouped by their key. `keys` holds each key once, rising.
 
-    `first`, `last` and `least` take a value for each event, in the order of the keys given here. They return one value
-    for each of `keys`.
+    `first`, `last` and `least` take an array with a value for each event, in the order in which the keys were given to
+    this object. They return an array with one value for each of `keys`.
     """
 
     def __init__(self, key: U64) -> None:
@@ -128,7 +128,7 @@ class Keyed:
         self.keys = ranked[self._starts]
 
     def find(self, key: U64) -> FoundRecords:
-        """Find where each of these keys stands in `keys`."""
+        """Find for each of these keys its index in `keys`."""
         if not len(self.keys):
             return FoundRecords(np.zeros(len(key), np.bool_), np.zeros(len(key), np.intp))
         at = np.minimum(self.keys.searchsorted(key), len(self.keys) - 1)
@@ -136,17 +136,17 @@ class Keyed:
         return FoundRecords(there, np.where(there, at, 0))
 
     def first(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The value of the first event of each key."""
+        """For each of `keys` the value of its first event."""
         return values[self._order[self._starts]]
 
     def last(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The value of the last event of each key."""
+        """For each of `keys` the value of its last event."""
         ends = np.append(self._starts, len(self._order))[1:]
         last: npt.NDArray[Any] = values[self._order[ends - 1]]
         return last
 
     def least(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The smallest value of each key."""
+        """For each of `keys` the smallest value of its events."""
         if not len(self._starts):
             return values[:0]
         least: npt.NDArray[Any] = np.minimum.reduceat(values[self._order], self._starts)

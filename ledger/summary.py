@@ -64,7 +64,7 @@ class Summary:
 
     @classmethod
     def of(cls, ledger: Ledger) -> Summary:
-        """The counts of one bucket."""
+        """The counts of the ledger of one bucket."""
         messages, extra = ledger.messages, ledger.duplicates
         kind = messages["class"]
         late = messages["late_cause"][messages["flags"] & np.uint32(Flag.LATE) > 0]

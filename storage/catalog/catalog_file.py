@@ -117,7 +117,7 @@ def require_whole(path: Path, disk: Disk) -> None:
 
 
 class _File:
-    """A check of the file, as of one transaction."""
+    """One check of the file, against the newest transaction that the file has when the check begins."""
 
     def __init__(self, name: str, fd: int, disk: Disk) -> None:
         self._name = name
@@ -155,7 +155,7 @@ class _File:
                     self._check_table(page, row)
 
     def overtaken(self) -> bool:
-        """True if another transaction was committed since this check began. Its pages may have changed."""
+        """True if another transaction was committed since this check began, so that its pages may have changed."""
         return self._meta is not None and self._newest() != self._meta
 
     def _newest(self) -> _Meta:

@@ -64,7 +64,7 @@ class HourRows(Mapping[int, HourLengths]):
 
     @classmethod
     def of(cls, hours: Mapping[int, HourLengths]) -> "HourRows":
-        """The rows of these hours."""
+        """The HourLengths of these hours as HourRows."""
         if isinstance(hours, HourRows):
             return hours
         rows = [(hour, lengths.generation, *lengths[:-1]) for hour, lengths in sorted(hours.items())]

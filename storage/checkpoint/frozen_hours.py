@@ -49,7 +49,8 @@ class FrozenHours:
 
     @property
     def near_end(self) -> int:
-        """The first hour after the near hours. The loop writes near hours at once, so a checkpoint only syncs them."""
+        """The number of the first hour after the near hours. The loop writes near hours at once, so a checkpoint only
+        syncs them."""
         return self._ahead.start
 
     def prepare(self) -> None:

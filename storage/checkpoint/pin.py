@@ -103,7 +103,7 @@ class Pin:
 
     @property
     def record(self) -> CheckpointRecord:
-        """The checkpoint's record."""
+        """The record of the checkpoint that is pinned."""
         return self._catalog.record
 
     def without_catalog(self) -> "Pin":
@@ -113,7 +113,7 @@ class Pin:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest. The pin must be prepared."""
+        """The manifest of the pinned checkpoint. `prepare` must have returned."""
         assert self._manifest is not None, "the pin is not prepared"
         return self._manifest
 

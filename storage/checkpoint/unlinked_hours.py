@@ -13,9 +13,9 @@ a leftover again, so it may be removed at any time. The next start finds leftove
 An unlinked hour may be begun again (a Realign has turned the wheel back). It keeps its number. Until the old directory
 is removed it takes another generation, hence a directory of its own. A crash would bring the old directory back, so
 not a byte of it may change. The new units get positions behind the old ones, which are never given again: the catalog
-keeps where an unlinked hour ended. So all nodes give the same positions, whether or not they made a checkpoint in between.
-The hour also takes another generation if a pin holds the old directory (pin.py). So does an hour that the replay begins
-while its old directory is a leftover. The generation is the node's own matter, not replicated.
+keeps where an unlinked hour ended. So all nodes give the same positions, whether or not they made a checkpoint in
+between. The hour also takes another generation if a pin holds the old directory (pin.py). So does an hour that the
+replay begins while its old directory is a leftover. The generation is the node's own matter, not replicated.
 
 Invariant: no hour is begun in a directory that `_taken` names. Each directory to remove is named there until the
 checkpoint that has removed it is over. So the thread that removes a directory never meets writes of the loop.

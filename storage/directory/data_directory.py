@@ -181,7 +181,8 @@ def _refuse_foreign(path: Path, disk: Disk) -> None:
 
 
 def _refuse_condemned(path: Path, disk: Disk) -> None:
-    """Raise DirectoryRefused if CONDEMNED exists. A torn file counts, for the node began it when its data was wrong."""
+    """Raise DirectoryRefused if CONDEMNED exists. A torn file counts too, because the node began to write it when it
+    found its data wrong."""
     if disk.exists(path / CONDEMNED):
         fd = disk.open_read(path / CONDEMNED)
         try:

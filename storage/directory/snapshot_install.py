@@ -53,11 +53,12 @@ _SYNC_EACH_MAX: Final = 20_000
 
 
 class PieceRefused(SnapshotRefused):
-    """The manifest lacks this piece, or its checksum differs. The caller asks for it again."""
+    """Raised if the manifest lacks this piece, or if its checksum differs. The caller asks for the piece again."""
 
 
 class InstallRefused(SnapshotRefused):
-    """The files that were built differ from the manifest. The caller discards them and begins anew."""
+    """Raised if the files that were built differ from the manifest. The caller discards them and begins a new
+    install."""
 
 
 class Install:

@@ -65,7 +65,7 @@ class GrowingFile:
         return File(self._end, f"{self._crc:08x}")
 
     def append(self, data: bytes) -> None:
-        """Write at the end. Durable when the caller syncs."""
+        """Write these bytes at the end of the file. They are durable once the caller has synced."""
         with at_place():
             self._disk.write(self._fd, data, self._end)
         self._crc = google_crc32c.extend(self._crc, data)

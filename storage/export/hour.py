@@ -70,12 +70,13 @@ class HourGrowth:
 
     @property
     def grows(self) -> bool:
-        """True if there is anything new. A directory that is behind the export has nothing new."""
+        """True if the node has units or settle records that the export lacks. A directory that is behind the export has
+        none."""
         return min(self.units, self.settles) >= 0 < self.units + self.settles
 
     @property
     def directory(self) -> Path:
-        """The hour's directory at the node."""
+        """The hour's directory in the node's data directory."""
         return self._files.directory
 
     @property

@@ -55,7 +55,7 @@ def run_edges(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 
 def falls(values: npt.NDArray[Any]) -> bool:
-    """True if a value is smaller than the one before it."""
+    """True if some value is smaller than the value before it."""
     return len(values) > 1 and len((values[1:] < values[:-1]).nonzero()[0]) > 0
 
 
@@ -81,7 +81,7 @@ class Heads:
         link_slots(units, seconds_of(units["due_ms"]), self.after, self.count)
 
     def second(self, second: int) -> tuple[int, int]:
-        """(last global_index or -1, count) of one second."""
+        """(global_index of the last unit or -1, number of units) of one second."""
         return int(self.after[second]) - 1, int(self.count[second])
 
 

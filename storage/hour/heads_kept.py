@@ -41,7 +41,7 @@ class UsedHeads:
 
     @property
     def bytes(self) -> int:
-        """Memory of these heads."""
+        """Memory of these heads, in bytes."""
         return 10 * len(self.seconds) + _OVERHEAD
 
 
@@ -102,7 +102,7 @@ class HeadsKept:
             self.bytes -= oldest.bytes
 
     def drop(self, hour: int) -> None:
-        """Drop the heads of an hour."""
+        """Drop the kept heads of an hour, if there are any."""
         old = self._kept.pop(hour, None)
         if old is not None:
             self.bytes -= old.bytes

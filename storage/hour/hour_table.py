@@ -166,12 +166,12 @@ class HourTable:
         self._rows[self._row_of[counters.number]] = counters
 
     def find(self, numbers: Iterable[int]) -> I64:
-        """The indexes of the rows of existing hours."""
+        """The indexes, in `rows`, of the rows of these hours, which must exist."""
         row_of = self._row_of
         return np.array([row_of[number] for number in numbers], np.int64)
 
     def begin(self, numbers: list[int], generations: Sequence[int], firsts: Sequence[int]) -> None:
-        """Add rows for hours that do not exist yet. They have no units."""
+        """Add rows for hours that do not exist yet. The new rows count no units."""
         at = self._take(len(numbers))
         for number, row in zip(numbers, at.tolist(), strict=True):
             assert number not in self._row_of, f"hour {number} is there"
@@ -206,7 +206,7 @@ class HourTable:
         return at
 
     def remove(self, number: int) -> None:
-        """Drop an existing hour."""
+        """Drop the row of an existing hour."""
         row = self._row_of.pop(number)
         self._rows[row]["number"] = _GONE
         self._free.append(row)

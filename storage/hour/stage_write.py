@@ -40,8 +40,8 @@ OpenFiles = Callable[[int, int, int], HourFiles]
 
 @dataclass(slots=True)
 class FrozenHour:
-    """The staged part of one hour. `saved_` counts are those of its files before it is written, `units` is the count
-    after."""
+    """The staged part of one hour. `saved_units` and `saved_settles` count what is in its files before the staged part
+    is written. `units` is the number of its units afterwards."""
 
     number: int
     generation: int
@@ -91,7 +91,7 @@ def read_ahead(
     hours: Iterable[FrozenHour], open_files: OpenFiles, heads: HeadsKept, pace: SyncPace | None = None
 ) -> None:
     """Read and keep the heads of hours that become near soon and have nothing staged. A thread gives its `pace`, and
-    pauses for the loop."""
+    with it the call pauses for the loop."""
     pause = _pause_of(pace)
     for hour in hours:
         pause()

@@ -75,7 +75,7 @@ class Chunks:
         return result
 
     def drop(self, count: int) -> None:
-        """Drop the first `count` arrays. They are on disk."""
+        """Drop the first `count` arrays, which are on disk by now."""
         del self.starts[:count]
         del self.arrays[:count]
 
@@ -125,7 +125,7 @@ class Chunk:
 
     @property
     def bytes(self) -> int:
-        """Memory of the chunk."""
+        """Memory of the chunk, in bytes."""
         return self.units.nbytes + self.words.nbytes + 3 * self.rows.nbytes + CHUNK_OVERHEAD
 
     def find(self, hour: int) -> int | None:
@@ -224,7 +224,7 @@ class Stage:
         self._keep([chunk for chunk in self.chunks if chunk.serial > self._frozen])
 
     def clear(self) -> None:
-        """Drop all chunks. Everything was written."""
+        """Drop all chunks, because everything in them was written."""
         self._keep([])
 
     def _keep(self, chunks: list[Chunk]) -> None:

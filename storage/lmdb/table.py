@@ -71,7 +71,7 @@ class SortedRuns:
         self._runs: list[list[bytes]] = [[]]
 
     def add(self, key: bytes) -> None:
-        """Add a key, which may be there already."""
+        """Add a key. It may be there already, and then comes twice in `behind`."""
         self._runs[-1].append(key)
         if len(self._runs[-1]) == RUN_KEYS:
             self._runs[-1].sort()
@@ -105,7 +105,7 @@ class Table:
 
     @property
     def changes(self) -> int:
-        """Rows changed since the last freeze."""
+        """The number of rows changed since the last freeze."""
         return len(self._live)
 
     def read_from(self, reader: "lmdb.Transaction[bytes]") -> None:

@@ -217,7 +217,7 @@ class Total:
         self.count = 0
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally."""
+        """Add some messages, see Tally.add."""
         self.count += len(due_ms)
 
 
@@ -260,7 +260,7 @@ class TopicTally:
         self._rank[self._standings] = np.arange(len(self._standings))
 
     def add(self, due_ms: I64, topic: U32, standing: U8) -> None:
-        """See Tally."""
+        """Add some messages, see Tally.add."""
         low = int(topic.min())
         key = (topic.astype(np.int64) - low) * len(self._standings) + self._rank[standing]
         if int(topic.max()) - low < _TOPICS_DENSE:

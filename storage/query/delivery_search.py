@@ -146,7 +146,8 @@ class DeliverySearch:
 def _matching(
     reader: _Reader, search: Search, found: FoundDeliveries, end_ms: int, stopped: Callable[[], bool]
 ) -> Iterator[Deliveries]:
-    """Yield the matching rows of one file. Count in `found` the rows read, and note the holes there."""
+    """Yield the rows of one file that the search wants. Count in `found` the rows read, and add the file's holes to
+    it."""
     before_ms = reader.hour_ms
     begun_ms = -1  # begin of an open hole
     for first, last in reader.parts(search.from_ms, search.until_ms):
@@ -177,7 +178,8 @@ def _matching(
 
 
 def _holes(at_ms: I64, good: npt.NDArray[np.bool_], before_ms: int, begun_ms: int) -> tuple[int, list[tuple[int, int]]]:
-    """Return the begin of the hole that is open behind these rows (-1: none), and the holes that end among them."""
+    """Find the holes among these rows. Return the time at which the hole begins that is still open behind the last row,
+    -1 if there is none. Also return the holes that end among the rows."""
     holes: list[tuple[int, int]] = []
     edges = np.flatnonzero(np.diff(good.astype(np.int8), prepend=np.int8(begun_ms < 0)))
     for edge in edges.tolist():

@@ -43,7 +43,8 @@ def locate(hours: HourSet, homes: U64) -> U64:
 
 
 def homes(hours: HourSet, places: U64) -> U64:
-    """The homes of the messages that stand at these positions. An unknown unit gives its place."""
+    """The homes of the messages that stand at these positions, in order. A unit that does not exist gives its
+    position."""
     if not hours.moved:
         return places
     result = places.copy()

@@ -167,7 +167,8 @@ class StateFile:
         return np.frombuffer(data, ROW)
 
     def check_pages(self, rows: Rows) -> None:
-        """Raise Corrupt unless the pages are those that `rows`, all of the file, make."""
+        """Raise Corrupt unless the page rows in the file are those that `rows` make. `rows` are all rows of the
+        file."""
         pages = pages_of(0, len(self.pages), rows)
         for name in ("start", "count", "states"):
             wrong = np.flatnonzero(pages[name] != self.pages[name])
@@ -254,7 +255,8 @@ def pages_of(low: int, high: int, rows: Rows) -> Rows:
 
 
 def _states_in(rows: Rows, edges: I64) -> npt.NDArray[np.uint16]:
-    """For each page, of rows [edges[p], edges[p + 1]): one bit for each state that a row of it has."""
+    """For each page p, with the rows edges[p] <= r < edges[p + 1]: a number with one bit for each state that a row of
+    it has."""
     bits = np.append(page_bit(rows["state"]), np.uint16(0))
     masks: npt.NDArray[np.uint16] = np.bitwise_or.reduceat(bits, edges[:-1])
     masks[edges[:-1] == edges[1:]] = 0

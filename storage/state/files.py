@@ -65,7 +65,7 @@ def spans_in(names: Iterable[str], settles: int) -> list[Span]:
 
 
 class StateFiles:
-    """The files that count, open to read. They cover the first `end` settle records."""
+    """The states files of an hour that count, open for reading. They cover the first `end` settle records."""
 
     def __init__(self, files: Sequence[StateFile]) -> None:
         self.files = list(files)
@@ -83,7 +83,7 @@ class StateFiles:
         return cls([])
 
     def again(self) -> "StateFiles":
-        """The same files with descriptors of their own."""
+        """The same states files with descriptors of their own, for another thread."""
         return StateFiles([file.again() for file in self.files])
 
     def read(self, low: int, high: int) -> list[Rows]:

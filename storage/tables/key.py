@@ -13,9 +13,9 @@ Row of the second table: empty; its key is the hour (4 bytes, big endian) and th
 
 The keys of an unlinked hour protect nothing any more, so they need not go in the same step. From level 2 on
 `forget_hour` only notes the hour in a row of `meta`. The row's key is `dead keys ` and the hour (4 bytes, big endian).
-The row holds the global_index behind the hour's units, 8 bytes, and the key of the second table's row that was dropped
-last (at first: the hour alone). `drop_dead` then drops a few keys at a time, from behind that row on. They are the same
-on every node, whatever a node has in LMDB or in memory.
+The row holds the global_index behind the hour's units, 8 bytes. Then comes the key of the second table's row that was
+dropped last, at first the hour alone. `drop_dead` then drops a few keys at a time, from behind that row on. They are
+the same on every node, whatever a node has in LMDB or in memory.
 """
 
 import heapq

@@ -125,7 +125,7 @@ class Topics:
         return [within.by_name[name] for name in within.names[start : start + most]]
 
     def with_settings(self) -> list[Topic]:
-        """The topics with a setting of their own."""
+        """The topics that have a setting of their own, in no order."""
         return list(self._set.values())
 
     def put(self, name: str, settings: dict[str, Any], now_ms: int, namespace: str) -> Topic:

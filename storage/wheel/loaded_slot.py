@@ -12,8 +12,8 @@ from storage.wheel.sorted_run import Run
 
 
 class LoadedSlot:
-    """The units of one absolute second that wait in memory. While `loading` is true, a thread reads the units that the
-    store has, and none may be taken."""
+    """The units of one absolute second that wait in memory. While `loading` is True, a thread reads the units that the
+    store has. Then `take` must not be called."""
 
     def __init__(self, tick: int) -> None:
         self.tick = tick
@@ -33,8 +33,8 @@ class LoadedSlot:
 
     @property
     def dispatched(self) -> int:
-        """The number of different units that were surely taken. A unit that came back after it was taken counts
-        once."""
+        """How many different units were taken, as far as that is certain. A unit that came back after it was taken
+        counts once."""
         return max(0, self._taken - self._again)
 
     def arrive(self, units: DueUnits) -> None:
